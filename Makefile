@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
 
-.PHONY: demo results test test-all ratios lint format test-lowest wheel-check data rooms clean help
+.PHONY: demo results test test-all ratios docs lint format test-lowest wheel-check data rooms clean help
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1	/' | expand -t 16
@@ -48,6 +48,10 @@ lint: $(STAMP)  ## format, lint, types, and the arrows between modules
 format: $(STAMP)  ## write the format that lint expects
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP)  ## the documentation site in out/docs; warnings are errors
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
+	OMP_NUM_THREADS=$(WORKERS) $(BIN)/sphinx-build -W --keep-going -q -b html docs out/docs
 
 data: $(STAMP)  ## write data/ again from the seeded generators
 	$(BIN)/python -c 'from rfgp import datasets; datasets.write_all("data")'

@@ -1,4 +1,4 @@
-"""Gradients in closed form, in torch and in numpy. They can be taken once."""
+"""Closed-form gradients in torch and in numpy. They can be differentiated once."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,20 +15,24 @@ Array = NDArray[np.float64]
 STEP = 1e-5
 """The step of central differences, in standard deviations of a column."""
 Gradients = Callable[[], Sequence[Tensor | None]]
-"""Returns the derivatives of a scalar in several tensors, in their shapes. None stands for one that is not needed."""
+"""Returns the derivatives of a scalar in several tensors, in their shapes, or None where none is needed."""
 Needs = tuple[bool, ...]
-"""Which of several tensors need a derivative."""
+"""Whether each of several tensors needs a derivative."""
 
 
 def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> Tensor:
-    """Return the derivatives of features of rows in one column, (n, F), float64.
+    """Return the derivatives of row features in one column, (n, F), float64.
 
-    They are found by forward differentiation, or by central differences if features have none.
+    Forward differentiation is used, or central differences if the features do not support it.
 
     Args:
         function: Maps rows (n, D) to features (n, F).
         inputs: The rows (n, D).
-        place: The place of the column.
+        place: The index of the column.
+
+    Examples:
+        >>> slopes(torch.sin, torch.zeros(1, 1, dtype=torch.float64), 0).tolist()
+        [[1.0]]
     """
     rows = inputs.detach().double()
     direction = torch.zeros_like(rows)
@@ -43,7 +47,7 @@ def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> 
 
 
 class _Once(torch.autograd.Function):
-    """A gradient that cannot be differentiated again, and says so: a constant in its place would be silently wrong."""
+    """A gradient that raises an error if it is differentiated again. A constant would be silently wrong."""
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
@@ -52,12 +56,18 @@ class _Once(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> None:
         raise NotDifferentiableError(
-            "This value can be differentiated once: its gradient has a closed form that has no derivative of its own."
+            "This value can be differentiated only once, because its gradient is computed in closed form. "
+            "Use first derivatives only."
         )
 
 
 def once(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
-    """Return compute(*tensors), a gradient (of any shape) that refuses to be differentiated again."""
+    """Return compute(*tensors), a gradient (...) that cannot be differentiated again.
+
+    Examples:
+        >>> once(lambda x: 2 * x, torch.ones(2)).tolist()
+        [2.0, 2.0]
+    """
     out: Tensor = _Once.apply(compute, *tensors)
     return out
 
@@ -79,7 +89,7 @@ class _WithGradient(torch.autograd.Function):
             gradients = ctx.gradients()
 
         def scaled(found: Tensor | None) -> Tensor | None:
-            if found is not None and not torch.is_grad_enabled():  # nobody asks for further derivatives
+            if found is not None and not torch.is_grad_enabled():  # no second derivatives are requested
                 return grads[0] * found
             return None if found is None else once(lambda grad, *_: grad * found, grads[0], *ctx.saved_tensors)
 
@@ -87,12 +97,12 @@ class _WithGradient(torch.autograd.Function):
 
 
 def with_gradient(compute: Callable[[Needs], tuple[Tensor, Gradients]], *inputs: Tensor) -> Tensor:
-    """Return a scalar whose gradient has a closed form. It can be differentiated once.
+    """Return a scalar with a closed-form gradient. It can be differentiated once.
 
     Args:
-        compute: Maps which of the inputs need a derivative to the value, 0-d, and to a function that returns the
-            derivatives. That function is called at each backward pass. Both run without recording gradients.
-        inputs: The tensors that the value depends on, of any shapes.
+        compute: Takes a flag for each input, whether it needs a derivative. Returns the value, 0-d, and a function
+            that returns the derivatives. Each backward pass calls it. Both run without recording gradients.
+        inputs: The tensors (...) that the value depends on.
 
     Examples:
         >>> import torch
@@ -108,7 +118,7 @@ def with_gradient(compute: Callable[[Needs], tuple[Tensor, Gradients]], *inputs:
 
 
 class _Recomputed(torch.autograd.Function):
-    """Tensors whose graph is built again for their gradient."""
+    """Tensors whose graph is rebuilt for the backward pass."""
 
     @staticmethod
     def forward(ctx: Any, compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
@@ -130,11 +140,11 @@ class _Recomputed(torch.autograd.Function):
 
 
 def recomputed(compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Return compute(*inputs), differentiable once. It is computed again for gradients, so that no graph is kept.
+    """Return compute(*inputs), differentiable once. Gradients recompute it, so that no graph is kept in memory.
 
     Args:
-        compute: Maps the inputs to tensors of any shapes.
-        inputs: The tensors, of any shapes, that may need gradients.
+        compute: Maps the inputs to tensors (...).
+        inputs: The tensors (...) that may need gradients.
 
     Examples:
         >>> import torch
@@ -149,12 +159,17 @@ def recomputed(compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> t
 
 
 def as_array(tensor: Tensor) -> Array:
-    """Return the values of a tensor (...) as float64."""
+    """Return the values of a tensor (...) as float64.
+
+    Examples:
+        >>> as_array(torch.ones(2)).dtype
+        dtype('float64')
+    """
     return tensor.detach().cpu().double().numpy()
 
 
 class _NumpyFunction(torch.autograd.Function):
-    """y = value(theta) with a pull-back, both in numpy, float64."""
+    """y = value(theta) and its vector-Jacobian product, both in numpy, float64."""
 
     @staticmethod
     def forward(
@@ -181,9 +196,15 @@ def numpy_function(
     """Return value(theta), differentiable once.
 
     Args:
-        theta: (p,).
-        value: In numpy, (p,) -> (k,).
-        pull_back: In numpy, theta and the gradient (k,) in the value -> the gradient (p,) in theta.
+        theta: The parameters (p,).
+        value: Maps numpy arrays (p,) to (k,).
+        pull_back: Maps theta and the gradient (k,) in the value to the gradient (p,) in theta, in numpy.
+
+    Examples:
+        >>> theta = torch.ones(2, dtype=torch.float64, requires_grad=True)
+        >>> numpy_function(theta, np.square, lambda t, g: 2 * t * g).sum().backward()
+        >>> theta.grad.tolist()
+        [2.0, 2.0]
     """
     out: Tensor = _NumpyFunction.apply(theta, value, pull_back)
     return out

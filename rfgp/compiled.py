@@ -1,4 +1,4 @@
-"""Compiled loops: serial and `nogil`, so that threads may each take a block."""
+"""Compilation of loops: serial and `nogil`, so that threads can run them in parallel."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,12 @@ import numba
 
 
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Return a decorator that compiles on first use, with a cache on disk where there is a writable folder for one."""
+    """Return a decorator that compiles on first use and caches on disk if a folder is writable.
+
+    Examples:
+        >>> jit()(lambda x: x + 1)(1)
+        2
+    """
 
     def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
         try:

@@ -1,4 +1,4 @@
-"""Counts and amounts that a caller gives, and counts in messages."""
+"""Checks of counts and amounts in arguments, and counts in messages."""
 
 import math
 import re
@@ -9,36 +9,46 @@ from rfgp.errors import InvalidArgumentError
 
 
 def check_flag(name: str, value: object) -> None:
-    """Refuse an argument that is no truth value.
+    """Check that an argument is True or False.
 
     Args:
         name: The name of the argument.
         value: The argument.
 
     Raises:
-        InvalidArgumentError: it is neither True nor False.
+        InvalidArgumentError: The value is not a bool.
+
+    Examples:
+        >>> check_flag("learn", True)
     """
     if not isinstance(value, bool):
         raise InvalidArgumentError(f"{name} must be True or False, got {value!r}.")
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an integer of at least 1, or 0.
+    """Return an integer that is at least 1, or at least 0.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: The value is not such an integer.
+
+    Examples:
+        >>> check_count("num_features", 16)
+        16
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        what = "a positive integer" if least else "an integer that is not negative"
-        raise InvalidArgumentError(f"{name} must be {what}, got {value!r}.")
+        kind = "a positive integer" if least else "a non-negative integer"
+        raise InvalidArgumentError(f"{name} must be {kind}, got {value!r}.")
     return int(value)
 
 
 def check_counts(**counts: Any) -> None:
-    """Refuse counts by name that are not positive integers.
+    """Check that counts by name are positive integers.
 
     Raises:
-        InvalidArgumentError: one is not.
+        InvalidArgumentError: A count is not a positive integer.
+
+    Examples:
+        >>> check_counts(rows=3, columns=2)
     """
     for name, value in counts.items():
         check_count(name, value)
@@ -48,7 +58,11 @@ def read_seconds(name: str, value: Any) -> float:
     """Return the seconds of "30s", "5min" or "2h", or of a number.
 
     Raises:
-        InvalidArgumentError: they cannot be read, or are not positive.
+        InvalidArgumentError: The value has another form, or is not positive.
+
+    Examples:
+        >>> read_seconds("time_limit", "5min")
+        300.0
     """
     return read_amount(name, value, {"": 1.0, "s": 1.0, "min": 60.0, "h": 3600.0}, '"30s", "5min" or "2h"')
 
@@ -57,16 +71,30 @@ def read_bytes(name: str, value: Any) -> float:
     """Return the bytes of "500MB" or "4GB", or of a number.
 
     Raises:
-        InvalidArgumentError: they cannot be read, or are not positive.
+        InvalidArgumentError: The value has another form, or is not positive.
+
+    Examples:
+        >>> read_bytes("memory", "4GB")
+        4000000000.0
     """
     return read_amount(name, value, {"": 1.0, "b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9}, '"500MB" or "4GB"')
 
 
 def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> float:
-    """Return a positive number, or one with a unit, in the unit whose factor is 1; `such` is an example of it.
+    """Return a positive number, or a number with a unit, in the unit whose factor is 1.
+
+    Args:
+        name: The name of the argument.
+        value: A number, or a text such as "5min".
+        units: The factors of the units by name.
+        such: Examples for the message.
 
     Raises:
-        InvalidArgumentError: it cannot be read, or is not positive.
+        InvalidArgumentError: The value has another form, or is not positive.
+
+    Examples:
+        >>> read_amount("length", "2km", {"m": 1.0, "km": 1000.0}, '"5m"')
+        2000.0
     """
     said = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", str(value).lower())
     try:
@@ -74,15 +102,25 @@ def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> fl
     except (KeyError, ValueError):
         number = math.nan
     if isinstance(value, bool) or not 0 < number < math.inf:
-        raise InvalidArgumentError(f"{name} must be such as {such}, or a positive number, got {value!r}.")
+        raise InvalidArgumentError(f"{name} must be a text such as {such}, or a positive number, got {value!r}.")
     return number
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return "1 cell" or "2 cells"; `things` is the plural, if it is no thing with an s."""
+    """Return "1 cell" or "2 cells". If `things` is None, the plural ends in s.
+
+    Examples:
+        >>> counted(1, "cell"), counted(2000, "entry", "entries")
+        ('1 cell', '2,000 entries')
+    """
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def not_finite(number: int) -> str:
-    """Return "1 value that is not finite" or "2 values that are not finite"."""
+    """Return "1 value that is not finite" or "2 values that are not finite".
+
+    Examples:
+        >>> not_finite(2)
+        '2 values that are not finite'
+    """
     return f"{counted(number, 'value')} that {'is' if number == 1 else 'are'} not finite"

@@ -11,7 +11,7 @@ Floats = NDArray[np.float64]
 Evaluate = Callable[[Floats], tuple[float, Floats]]
 
 _ITERATIONS_RAN_OUT = 1
-_ENDS = (  # what scipy says, and what it means
+_ENDS = (  # parts of scipy's messages, and ours
     ("RELATIVE REDUCTION", "the last iteration changed almost nothing"),
     ("PROJECTED GRADIENT", "the gradient is almost zero"),
     ("NO. OF ITERATIONS", "the iterations ran out"),
@@ -25,7 +25,7 @@ _ENOUGH = dict(_ENDS)["CALLBACK"]
 
 
 class Descent(NamedTuple):
-    """How a search ended."""
+    """The end of a search."""
 
     point: Floats  # (p,)
     converged: bool
@@ -47,29 +47,36 @@ def descend(
     after: Callable[[float], None],
     **options: Any,
 ) -> Descent:
-    """Minimise a function.
+    """Minimize a function by L-BFGS within bounds.
 
-    A failed line search ends scipy's run, though rounding alone, or a curved valley, may have stopped it: another start
-    from there tells.
+    A failed line search ends scipy's run, even if only rounding or a curved valley stopped it. So the search starts
+    again from there.
 
     Args:
         evaluate: Returns value and gradient at a point (p,).
-        start: (p,).
-        bounds: Of each entry.
-        most: Iterations.
-        tolerance: Of the relative change of the value in one iteration.
-        gradient_tolerance: Of the gradient's largest entry.
-        restarts: How many more starts after failed line searches, at most.
-        rounding: What a start after a failed one must gain for another to be worth it; less, and the search has
-            converged at this precision.
-        after: Called after each iteration with the value; it may raise `StopIteration`: that is enough.
-        options: Further ones of scipy's method "L-BFGS-B".
+        start: The first point (p,).
+        bounds: The lower and upper bound of each entry. If None, the entry has no such bound.
+        most: The most iterations.
+        tolerance: The tolerance of the relative change of the value in one iteration.
+        gradient_tolerance: The tolerance of the gradient's largest entry.
+        restarts: The most further starts after failed line searches.
+        rounding: The least gain of a further start. With a smaller gain the search has converged at this precision.
+        after: Called with the value after each iteration. It raises `StopIteration` to end the search.
+        **options: Further options of scipy's method "L-BFGS-B".
+
+    Examples:
+        >>> settings = {"tolerance": 1e-12, "gradient_tolerance": 1e-8, "restarts": 1, "rounding": 0}
+        >>> def square(x):
+        ...     return float((x**2).sum()), 2 * x
+        >>> end = descend(square, np.array([3.0]), [(1, None)], most=20, after=lambda value: None, **settings)
+        >>> end.point, end.converged
+        (array([1.]), True)
     """
     if most <= 0:  # scipy would do one iteration
         return Descent(start, False, "no iterations were allowed", 0, 0)
     point, iterations, evaluations, before, done = start, 0, 0, np.inf, 0
 
-    def tell(intermediate_result: Any) -> None:  # scipy goes by this name
+    def report(intermediate_result: Any) -> None:  # scipy requires the argument's name
         after(float(intermediate_result.fun))
 
     while True:
@@ -80,9 +87,9 @@ def descend(
             method="L-BFGS-B",
             bounds=bounds,
             options={"maxiter": most - iterations, "ftol": tolerance, "gtol": gradient_tolerance, **options},
-            callback=tell,
+            callback=report,
         )
-        point, message = np.asarray(result.x), _in_words(str(result.message))
+        point, message = np.asarray(result.x), _readable(str(result.message))
         converged = bool(result.success) or message == _ENOUGH
         iterations, evaluations = iterations + int(result.nit), evaluations + int(result.nfev)
         if converged or iterations >= most or result.status == _ITERATIONS_RAN_OUT:
@@ -94,10 +101,10 @@ def descend(
         before, done = float(result.fun), done + 1
 
 
-def _in_words(message: str) -> str:
-    """Return what scipy says of the end of a search in plain words."""
-    said = message.upper().replace("_", " ")
-    return next((words for sign, words in _ENDS if sign in said), message.lower().rstrip(".: "))
+def _readable(message: str) -> str:
+    """Return scipy's message at the end of a search in plain English."""
+    upper = message.upper().replace("_", " ")
+    return next((words for sign, words in _ENDS if sign in upper), message.lower().rstrip(".: "))
 
 
 def adam(
@@ -112,7 +119,7 @@ def adam(
         rate: The learning rate of this step.
         epsilon: The number that is added to the root of the second moment.
 
-    Source: Kingma and Ba (2015), Algorithm 1. `torch.optim.Adam` imports a compiler at its first step, in a second.
+    Source: Kingma and Ba (2015), Algorithm 1. The first step of `torch.optim.Adam` imports a compiler, in a second.
 
     Examples:
         >>> adam(np.array([3.0, -5.0]), (0.0, 0.0), 1, rate=0.1)[0].round(6).tolist()  # the first step: the rate

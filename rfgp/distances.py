@@ -1,4 +1,4 @@
-"""Distances between points, exactly 0 where these coincide."""
+"""Distances between points, exactly 0 between equal points."""
 
 import math
 
@@ -6,27 +6,36 @@ import torch
 from torch import Tensor
 
 MANY = 12
-"""The number of coordinates from which distances are one matrix product. With fewer, differences cost no more."""
+"""The number of coordinates above which distances use a matrix product. Below, differences cost no more."""
 NEAR = 0.01
-"""The distance, in those of the farthest point, below which a pair is computed from its differences: eps / NEAR^2 is
-the relative error of squares."""
+"""The distance below which a pair is computed from its differences, relative to that of the farthest point. The
+relative error of squared distances is then at most eps / NEAR^2."""
 
 
 def distance(
     x: Tensor,  # (..., n, d)
     z: Tensor,  # (..., k, d)
 ) -> Tensor:  # (..., n, k)
-    """Return |x_i - z_j|, exactly 0 at coincident points, where the gradient is taken as 0."""
+    """Return |x_i - z_j|, exactly 0 between equal points, with gradient 0 there.
+
+    Examples:
+        >>> distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()
+        5.0
+    """
     return torch.cdist(x, z, compute_mode="donot_use_mm_for_euclid_dist")
 
 
 def self_distance(
     z: Tensor,  # (n, d)
 ) -> Tensor:  # (n, n)
-    """Return the distances of points with themselves, exactly 0 at coincident points, without a gradient.
+    """Return the pairwise distances of points, exactly 0 between equal points, without a gradient.
 
-    |a|^2 + |b|^2 - 2 a.b is one matrix product for many coordinates. Its rounding is up to a few eps max |z|^2, so that
-    pairs nearer than `NEAR` of the farthest point from the mean are computed again from their differences.
+    Many coordinates use one matrix product, |a|^2 + |b|^2 - 2 a.b, with a rounding error of a few eps max |z|^2. Pairs
+    closer than `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
+
+    Examples:
+        >>> self_distance(torch.tensor([[0.0], [2.0]])).tolist()
+        [[0.0, 2.0], [2.0, 0.0]]
     """
     if z.shape[1] < MANY or z.dtype != torch.float64 or not bool(torch.isfinite(z).all()):
         return distance(z, z)
@@ -45,10 +54,15 @@ def squared_distance(
     x: Tensor,  # (..., n, d)
     z: Tensor,  # (..., k, d)
 ) -> Tensor:  # (..., n, k)
-    """Return |x_i - z_j|^2 through one matrix product, cut at 0; first centred where a far point does not matter."""
+    """Return |x_i - z_j|^2 by one matrix product, at least 0. Points are centered first unless one is far away.
+
+    Examples:
+        >>> squared_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()
+        25.0
+    """
     center = z.detach().median(-2, keepdim=True).values if z.shape[-2] else 0
     a, b = x - center, z - center
     own, other = (a**2).sum(-1)[..., :, None], (b**2).sum(-1)[..., None, :]
-    if not math.isfinite(float(own.detach().sum() + other.detach().sum())):  # so far away that the product is no number
+    if not math.isfinite(float(own.detach().sum() + other.detach().sum())):  # the product would overflow
         return ((x[..., :, None, :] - z[..., None, :, :]) ** 2).sum(-1)
     return (own + other - 2 * (a @ b.transpose(-1, -2))).clamp_min(0)

@@ -5,11 +5,11 @@ from typing import Any, NamedTuple, Protocol, Self
 import torch
 from torch import Tensor
 
-from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky
 from rfgp.quadrature import Operator, quadrature
+from rfgp.torch_context import default_settings
 
 
 class GaussianDistribution(Protocol):
@@ -89,7 +89,7 @@ class KLEstimate(NamedTuple):
     error: float
 
 
-@plain()
+@default_settings()
 def estimate_kl(
     first: OperatorDistribution,
     second: OperatorDistribution,

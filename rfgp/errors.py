@@ -33,7 +33,7 @@ class InvalidArgumentError(RfgpError, ValueError):
 
 
 class DataError(RfgpError, ValueError):
-    """The data cannot be used as they are; the message names the place."""
+    """The data cannot be used in this form. The message names the place."""
 
 
 class NotFittedError(RfgpError, RuntimeError):
@@ -57,7 +57,7 @@ class SolverError(RfgpError, ArithmeticError):
 
 
 class FileWriteError(RfgpError, OSError):
-    """A file cannot be written; `filename`, `errno` and `strerror` are those of the system's error."""
+    """A file cannot be written. `filename`, `errno` and `strerror` are those of the system's error."""
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
@@ -114,39 +114,39 @@ class RfgpWarning(UserWarning):
 
 
 class JitterWarning(RfgpWarning):
-    """A factorisation failed and succeeded with the named jitter on the diagonal."""
+    """A Cholesky factorization succeeded only with the stated jitter on the diagonal."""
 
 
 class BatchesWarning(RfgpWarning):
-    """Frequencies were coupled in batches, because solving for all of them together takes long."""
+    """Frequencies were coupled in batches, because solving for all of them at once takes long."""
 
 
 class CacheWarning(RfgpWarning):
-    """A result could not be kept for the next process."""
+    """A result could not be cached on disk."""
 
 
 class ConvergenceWarning(RfgpWarning):
-    """The optimiser stopped before it converged."""
+    """An optimizer stopped before it converged."""
 
 
 class CheckpointWarning(RfgpWarning):
-    """A checkpoint could not be written; the fit went on without it."""
+    """A checkpoint could not be written. The fit continued without it."""
 
 
 class VarianceStarvationWarning(RfgpWarning):
-    """There are too few features for the data: the variance between them is too small."""
+    """There are too few features for the data, so that the variance between data points is too small."""
 
 
 class LatentVarianceWarning(RfgpWarning):
-    """Means of counts far from the data come from the variance of the latent function, and may be huge."""
+    """Predicted means far from the data are dominated by the variance of the latent function, and may be huge."""
 
 
 class PoorFeaturesWarning(RfgpWarning):
-    """Features are too poor for the hyperparameters that they were fitted to."""
+    """The features approximate the kernel poorly at the fitted hyperparameters."""
 
 
 class UnderfittingWarning(RfgpWarning):
-    """What a fit took for noise has structure: its optimum is poor, or its features are too few."""
+    """The residuals of a fit are autocorrelated: the optimum is poor, or there are too few features."""
 
 
 class TermWarning(RfgpWarning):
@@ -154,35 +154,35 @@ class TermWarning(RfgpWarning):
 
 
 class OverfittingWarning(RfgpWarning):
-    """A fit predicts rows that it has not seen worse than it expects; or learned frequencies did not pay."""
+    """A fit predicts held-out rows worse than it expects, or learned frequencies did not improve them."""
 
 
 class BaselineNotBeatenWarning(RfgpWarning):
-    """No model that was tried predicts rows that it has not seen clearly better than a constant or a straight line."""
+    """No candidate predicts held-out rows clearly better than a constant or a linear model."""
 
 
 class BooleanTargetWarning(RfgpWarning):
-    """A target holds truth values: it is fitted as the numbers 0 and 1."""
+    """A target is boolean and was fitted as the numbers 0 and 1."""
 
 
 class IndexColumnWarning(RfgpWarning):
-    """A column has no name and is, or may be, the index of a dataframe that was written to a file."""
+    """A column without a name may be the index of a dataframe that was written to a file."""
 
 
 class NewLevelWarning(RfgpWarning):
-    """Rows to predict have a level that the training data do not have."""
+    """Rows to predict have a level that is not in the training data."""
 
 
 class IdentifierWarning(RfgpWarning):
-    """A text column has another text in each row, and is left out."""
+    """A text column has a different text in each row and was left out."""
 
 
 class DataSavedWarning(RfgpWarning):
-    """A file of a model holds its training rows, because predictions need them."""
+    """A saved model contains its training rows, because predictions need them."""
 
 
 class ConstantTargetWarning(RfgpWarning):
-    """A target is constant: it is predicted as it is, with an error that is not known."""
+    """A target is constant, so that its prediction error is unknown."""
 
 
 def __dir__() -> list[str]:

@@ -17,13 +17,13 @@ from rfgp.messages import brief, like, listed, plain, show, shown
 MOST_CHARACTERS = 10_000
 """The largest number of characters of an expression."""
 MOST_DEPTH = 32
-"""The largest number of brackets, calls or operators within each other."""
+"""The largest depth of nested brackets, calls and operators."""
 MOST_COUNT = 10**6
 """The largest value of an argument whose default is an integer, such as a number of features."""
 ARGUMENTS = "_"
-"""The name of the function of a call whose brackets are left out."""
+"""The function name of a call whose brackets are omitted."""
 _LARGEST = 2**63
-"""Integers must be smaller, so that each is a float too."""
+"""Integers must be smaller, so that each is also a float."""
 _OPEN, _CLOSED = "([{", ")]}"
 _OPERATORS: dict[type[ast.operator], str] = {ast.Add: "+", ast.Mult: "*"}
 _PARTS = 'names, calls, +, *, numbers, texts in quotes, tuples and .named("...")'
@@ -107,7 +107,7 @@ class Reader:
         """Return the node of an expression.
 
         Raises:
-            InvalidArgumentError: the text is too long or too deep, or holds anything but the parts of an expression.
+            InvalidArgumentError: The text is too long or too deep, or contains other syntax.
 
         Examples:
             >>> from rfgp.expressions import Reader
@@ -118,10 +118,10 @@ class Reader:
         return self._node(self._tree(_one_line(text), text).body, 0)
 
     def read_arguments(self, text: str) -> Call:
-        """Return the arguments of a call whose brackets are left out, such as "Vecchia(30)" or "a=Exact(), b=Exact()".
+        """Return the arguments of a call whose brackets are omitted, such as "a=Exact(), b=Exact()".
 
         Raises:
-            InvalidArgumentError: as for `read`.
+            InvalidArgumentError: The text is too long or too deep, or contains other syntax.
 
         Examples:
             >>> from rfgp.expressions import Reader
@@ -137,7 +137,7 @@ class Reader:
         return found
 
     def _check(self, text: str) -> None:
-        """Refuse what is no text, or a text that is too long or has too many brackets within each other."""
+        """Check that an expression is a text, and neither too long nor too deeply nested."""
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgumentError(f"The {self.role} must be a text such as {self.example}, got {shown(text)}.")
         if len(text) > MOST_CHARACTERS:
@@ -152,7 +152,7 @@ class Reader:
             raise self._too_deep()
 
     def _tree(self, source: str, text: str) -> ast.Expression:
-        """Return Python's syntax tree of a source, which is not run; messages show the user's text."""
+        """Return Python's syntax tree of a source, without running it. Messages show the user's text."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # about escapes in texts
@@ -195,7 +195,7 @@ class Reader:
         return tuple(self._node(one, depth) for one in tree.elts)
 
     def _chain(self, tree: ast.BinOp, depth: int) -> Chain:
-        """Return a sum or a product, whose syntax tree leans to the left."""
+        """Return a sum or a product, whose syntax tree is left-leaning."""
         kind, parts = type(tree.op), list[ast.expr]()
         left: ast.expr = tree
         if kind not in _OPERATORS:
@@ -228,11 +228,11 @@ class Reader:
         return Entries({str(key): self._node(one, depth) for key, one in zip(keys, tree.values, strict=True)})
 
     def _refused(self, tree: ast.AST) -> InvalidArgumentError:
-        return self._error(_source(tree), f"It may hold {_PARTS}.")
+        return self._error(_source(tree), f"Use only {_PARTS}.")
 
     def _too_deep(self) -> InvalidArgumentError:
         return InvalidArgumentError(
-            f"The {self.role} must have at most {MOST_DEPTH} brackets and calls within each other. Write it as a sum."
+            f"The {self.role} must have at most {MOST_DEPTH} nested brackets and calls, got more. Write it as a sum."
         )
 
     def _error(self, text: str, remedy: str) -> InvalidArgumentError:
@@ -251,7 +251,7 @@ _READERS: dict[type[ast.AST], Callable[..., Any]] = {
     ast.Call: Reader._call,
     ast.Dict: Reader._dict,
 }
-"""The syntax that an expression may hold; anything else is an error."""
+"""The syntax that an expression may contain. All other syntax is an error."""
 
 
 def _source(tree: ast.AST) -> str:
@@ -293,10 +293,10 @@ def nodes_of(node: Any) -> Iterator[Any]:
 
 
 def check_known(role: str, name: str, known: Collection[str]) -> None:
-    """Refuse a name that is none of those that are known.
+    """Check that a name is known.
 
     Raises:
-        InvalidArgumentError: with the names that are known, and the closest one.
+        InvalidArgumentError: The name is unknown. The message lists the known ones and suggests the closest.
 
     Examples:
         >>> from rfgp.expressions import check_known
@@ -304,13 +304,11 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
     """
     names = list(known)
     if name not in names:
-        raise InvalidArgumentError(
-            f"There is no {role} {show(name)}. The {role}s are {listed(names, 40)}.{like(name, names)}"
-        )
+        raise InvalidArgumentError(f"A {role} must be one of {listed(names, 40)}, got {show(name)}.{like(name, names)}")
 
 
 def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str, Any]:
-    """Return the arguments of a call by the names of a class's parameters.
+    """Return the arguments of a call by the parameter names of a class.
 
     Args:
         role: The word for the class in messages.
@@ -319,7 +317,7 @@ def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str
         most: The largest value of an argument whose default is an integer.
 
     Raises:
-        InvalidArgumentError: there is no such parameter, or one is missing or given twice.
+        InvalidArgumentError: There is no such parameter, or one is missing or repeated.
 
     Examples:
         >>> from rfgp.expressions import Call, bound
@@ -330,7 +328,7 @@ def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str
     for name in call.options:
         if name not in parameters:
             raise InvalidArgumentError(
-                f"{call.function} has no argument {show(name)}. Its arguments are {listed([*parameters], 20)}."
+                f"An argument of {call.function} must be one of {listed([*parameters], 20)}, got {show(name)}."
                 f"{like(name, [*parameters])}"
             )
     try:
@@ -346,7 +344,7 @@ def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str
 
 
 def _check_type(name: str, value: Any, default: Any, most: int) -> None:
-    """Refuse a value that is not True or False, or a large integer, if the default is a boolean or an integer."""
+    """Check that a value for a boolean default is a bool, and for an integer default not too large."""
     if isinstance(default, bool) and not isinstance(value, bool):
         word = value.text if isinstance(value, Name) else value
         raise InvalidArgumentError(f"{name} must be True or False, got {shown(word)}.")
@@ -358,7 +356,7 @@ def constant(name: str, value: Any) -> Any:
     """Return a value that is a number, a text, a boolean, None, or a tuple of these.
 
     Raises:
-        InvalidArgumentError: it is a name or an expression.
+        InvalidArgumentError: The value is a name or an expression.
 
     Examples:
         >>> from rfgp.expressions import constant
@@ -379,7 +377,7 @@ def made(role: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> A
     """Return an object of a class from arguments that come from a text.
 
     Raises:
-        InvalidArgumentError: an argument has a wrong type or value.
+        InvalidArgumentError: An argument has a wrong type or value.
 
     Examples:
         >>> from rfgp.expressions import Name, made

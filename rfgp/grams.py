@@ -1,4 +1,4 @@
-"""Exact covariances of points with themselves and their gradients, in the fewest passes over the matrix."""
+"""Exact covariance matrices and their gradients, with few passes over the matrix."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,21 +11,25 @@ from torch.autograd.function import once_differentiable
 from rfgp.spectra import Spectrum
 
 NEAR, FAR = 1e-4, 1e5
-"""Distance, in the rows' deviation from their mean, below which pairs are summed one by one where the slope at 0 is
-infinite; and lengthscales from the mean up to which products of matrices do not cancel otherwise."""
+"""NEAR is the distance below which pairs are summed separately if the slope at 0 is infinite, in standard deviations
+of the rows. FAR is the largest distance from the mean, in lengthscales, without cancellation in matrix products."""
 
 PullBack = Callable[[Tensor], Sequence[Tensor | None]]
-"""Maps the gradient (n, n) of a scalar in a covariance, symmetric, to those in several tensors, in their shapes."""
+"""Maps the symmetric gradient (n, n) of a scalar in a covariance to those in several tensors, in their shapes."""
 
 
 @dataclass(frozen=True, eq=False)
 class Gram:
-    """A covariance of points with themselves, and its gradient in closed form.
+    """A covariance matrix of points, and its gradient in closed form.
 
     Attributes:
         covariance: The covariance (n, n), without gradients.
         tensors: The tensors (...) that it depends on, with gradients.
         pull_back: Maps the symmetric gradient (n, n) of a scalar in the covariance to those in the tensors.
+
+    Examples:
+        >>> Gram.of_features(torch.ones(2, 3)).covariance.tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
     """
 
     covariance: Tensor
@@ -34,18 +38,18 @@ class Gram:
 
     @classmethod
     def of(cls, covariance: Tensor) -> Self:
-        """Return a covariance (n, n) whose gradient autograd takes further."""
+        """Return a covariance (n, n) whose gradient is left to autograd."""
         return cls(covariance.detach(), (covariance,), lambda gradient: (gradient,))
 
     @classmethod
     def of_features(cls, phi: Tensor) -> Self:
-        """Return Phi Phi^T of features (n, F). Its gradient in Phi is 2 G Phi, which autograd takes further."""
+        """Return Phi Phi^T of features (n, F). Its gradient in Phi is 2 G Phi."""
         known = phi.detach()
         return cls(known @ known.mT, (phi,), lambda gradient: (2 * (gradient @ known),))
 
     @classmethod
     def of_design(cls, design: Tensor, scale: Tensor, variance: Tensor) -> Self:
-        """Return v D S^2 D^T of a design D (n, F), with scales S (F,) on a diagonal and a variance v, 0-d."""
+        """Return v D S^2 D^T of a design D (n, F), with diagonal scales S (F,) and a variance v, 0-d."""
         known, unit = scale.detach(), variance.detach()
 
         def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -66,7 +70,7 @@ class Gram:
         return cls(covariance, tensors, lambda gradient: [g for part in parts for g in part.pull_back(gradient)])
 
     def double(self) -> "Gram":
-        """Return the same in float64."""
+        """Return the gram in float64."""
         dtype = self.covariance.dtype
         if dtype == torch.float64:
             return self
@@ -85,7 +89,7 @@ class _Covariance(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        _ = ctx.saved_tensors  # refuses a covariance that was changed in place
+        _ = ctx.saved_tensors  # raises an error if the covariance was changed in place
         return None, *ctx.pull_back(0.5 * (grads[0] + grads[0].mT))
 
 
@@ -95,33 +99,39 @@ def stationary_gram(
     lengthscale: Tensor,  # () or (d,)
     variance: Tensor,  # ()
 ) -> Gram | None:
-    """Return v times the exact kernel of points x / lengthscale with themselves. None if there is no closed form.
+    """Return v times the exact kernel of points x / lengthscale. None if there is no closed form.
 
-    With z = x / l and W the gradient in the kernel times its derivative in |z_i - z_j|^2, that in l_c is
+    Let z = x / l, and W the gradient in the kernel times its derivative in |z_i - z_j|^2. The gradient in l_c is
 
-        -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(4 / l_c) (sum_i z_ic^2 (W 1)_i - sum_i z_ic (W z)_ic):
+        -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(4 / l_c) (sum_i z_ic^2 (W 1)_i - sum_i z_ic (W z)_ic).
 
-    one product (n, n) by (n, d + 1), where autograd takes twenty passes over (n, n). Where the slope at 0 is infinite
-    the difference would cancel for pairs that nearly coincide, which are summed by themselves. There is no closed form
-    for spectra without a slope, and for rows far out.
+    This is one product of (n, n) by (n, d + 1); autograd takes twenty passes over (n, n). If the slope at 0 is
+    infinite, the difference would cancel for close pairs, which are summed separately. There is no closed form for
+    spectra without a slope, and for rows very far from the mean.
 
     Args:
-        spectrum: Of the kernel at unit scale.
+        spectrum: The spectrum of the kernel at unit scale.
         x: The points.
-        lengthscale: Of each coordinate, or of all.
-        variance: v > 0, the kernel at distance 0.
+        lengthscale: The lengthscale of each coordinate, or of all.
+        variance: The kernel v > 0 at distance 0.
+
+    Examples:
+        >>> from rfgp.spectra import Gaussian
+        >>> x, one = torch.zeros(2, 1), torch.ones(())
+        >>> stationary_gram(Gaussian(), x, one, 3 * one).covariance.tolist()
+        [[3.0, 3.0], [3.0, 3.0]]
     """
     z = (x / lengthscale).detach()
     z = z - z.mean(0)
-    if not spectrum.has_slope or not float(z.abs().amax()) <= FAR:  # or no number
+    if not spectrum.has_slope or not float(z.abs().amax()) <= FAR:  # also true for NaN
         return None
     kernel, slope = spectrum.gram_and_slope(z)
     scale = float(variance.detach())
     kernel.mul_(scale)
-    slope.fill_diagonal_(0)  # a row is at distance 0 from itself, to the last digit
+    slope.fill_diagonal_(0)  # the distance of a row to itself is exactly 0
 
     def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
-        gradient = gradient if gradient.is_contiguous() else gradient.mT  # all is laid out in rows
+        gradient = gradient if gradient.is_contiguous() else gradient.mT  # use row-major layout everywhere
         pull = gradient * slope
         apart = _of_near_pairs(z, slope, pull) if spectrum.is_steep else 0.0
         product = pull @ torch.cat([z, torch.ones_like(z[:, :1])], dim=1)
@@ -134,7 +144,7 @@ def stationary_gram(
 
 
 def _of_near_pairs(z: Tensor, slope: Tensor, pull: Tensor) -> Tensor:
-    """Return sum_ij W_ij (z_i - z_j)^2 (d,) of pairs near each other, where -slope is large, and set W to 0 there."""
+    """Return sum_ij W_ij (z_i - z_j)^2 (d,) over close pairs, where -slope is large, and set their W to 0."""
     spread = (z - z.mean(0)).square().sum(1).mean().sqrt()
     i, j = (slope < -0.5 / (NEAR * spread)).nonzero(as_tuple=True)
     if not len(i):
@@ -150,7 +160,13 @@ def scaled_gram(
     lengthscale: Tensor,  # () or (d,)
     variance: Tensor,  # ()
 ) -> Tensor:  # (n, n)
-    """Return the covariance of `stationary_gram` with a gradient that can be taken once."""
+    """Return the covariance of `stationary_gram`, differentiable once.
+
+    Examples:
+        >>> from rfgp.spectra import Gaussian
+        >>> scaled_gram(Gaussian(), torch.zeros(1, 1), torch.ones(()), torch.tensor(2.0)).item()
+        2.0
+    """
     gram = stationary_gram(spectrum, x, lengthscale, variance) if lengthscale.requires_grad else None
     if gram is None:
         scaled = x / lengthscale

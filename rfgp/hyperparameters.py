@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from rfgp.parameters import Quantity, Space, Values
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.paths import find_path
 
 
@@ -29,7 +29,7 @@ class Hyperparameters(nn.Module):
         0.2
     """
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: ParameterValues) -> None:
         super().__init__()
         self._space = values.space
         raw = {_key(name): nn.Parameter(value) for name, value in values.detached().raw.items()}
@@ -38,18 +38,18 @@ class Hyperparameters(nn.Module):
         self.raw["mean"] = mean
 
     @property
-    def space(self) -> Space:
+    def space(self) -> ParameterSpace:
         """The space of the hyperparameters."""
         return self._space
 
     @property
-    def values(self) -> Values:
+    def values(self) -> ParameterValues:
         """The current values, differentiable in the raw parameters."""
-        return Values(self._space, {name: self.raw[_key(name)] for name in self._space.names})
+        return ParameterValues(self._space, {name: self.raw[_key(name)] for name in self._space.names})
 
     @property
-    def quantities(self) -> Mapping[str, Quantity]:
-        """The positive quantities by name."""
+    def quantities(self) -> Mapping[str, Hyperparameter]:
+        """The hyperparameters except the mean, by name."""
         return self._space.quantities
 
     @property
@@ -73,10 +73,10 @@ class Hyperparameters(nn.Module):
         """Set hyperparameters by name, in the user's units, in place.
 
         Raises:
-            InvalidArgumentError: a name is unknown, a value is not positive, or its shape is wrong.
+            InvalidArgumentError: A name is unknown, a value is not positive, or its shape is wrong.
         """
         given = {self.path(name): value for name, value in values.items()}
-        new = self.values.given(**given).raw
+        new = self.values.with_values(**given).raw
         with torch.no_grad():
             for name in given:
                 self.raw[_key(name)].copy_(new[name])
@@ -85,7 +85,7 @@ class Hyperparameters(nn.Module):
         """Return the path of a hyperparameter, from the path or a unique end of it.
 
         Raises:
-            InvalidArgumentError: there is no such hyperparameter, or several.
+            InvalidArgumentError: There is no such hyperparameter, or several.
         """
         return find_path(name, self.names)
 
@@ -128,9 +128,9 @@ class Hyperparameters(nn.Module):
 
 
 _OF_MODULES = ("raw", "parameters", "named_parameters", "state_dict", "load_state_dict", "zero_grad")
-"""What hyperparameters show when they are listed, of the many things that a torch module has."""
+"""The members that `dir()` lists. A torch module has many more."""
 
 
 def _key(name: str) -> str:
-    """Return a path without dots, which torch does not take in the names of parameters."""
+    """Return a path without dots, which torch refuses in names of parameters."""
     return name.replace(".", "/")

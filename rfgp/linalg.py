@@ -1,4 +1,4 @@
-"""Matrices: read from what a caller has, as bytes, and Cholesky with graded jitter, none at first, then reported."""
+"""Matrices: conversion from user input, bytes, and Cholesky factors with increasing, reported jitter."""
 
 import warnings
 from typing import Any
@@ -16,10 +16,14 @@ _LAST_JITTER = 1e-4
 
 
 def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
-    """Return what a caller gives as an array of float64 of any shape (...): numbers, lists, arrays, or a tensor.
+    """Return numbers, lists, arrays or a tensor as a float64 array (...).
 
     Raises:
-        InvalidArgumentError: text, ragged lists, complex numbers, or None.
+        InvalidArgumentError: The values are texts, ragged lists, complex numbers or None.
+
+    Examples:
+        >>> read_numbers("x", [1, 2])
+        array([1., 2.])
     """
     if isinstance(values, Tensor) and not values.is_complex():
         return np.asarray(values.detach().cpu().double())
@@ -28,34 +32,50 @@ def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
             raise TypeError(f"not {'None' if values is None else 'complex ones'}")
         return np.asarray(values, dtype=np.float64, order="C")
     except (TypeError, ValueError, OverflowError) as error:
-        raise InvalidArgumentError(f"{name} must be real numbers in rows of one length: {str(error)[:100]}.") from error
+        raise InvalidArgumentError(
+            f"{name} must be real numbers in rows of equal length, got: {str(error)[:100]}."
+        ) from error
 
 
 def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
-    """Return a matrix of numbers, an array or a tensor, as float64 on the CPU, without its gradient.
+    """Return a matrix, an array or a tensor, as float64 on the CPU, without its gradient.
 
     Args:
-        x: (n, d).
-        least: The smallest n that will do.
+        x: The matrix (n, d).
+        least: The smallest allowed n.
 
     Raises:
-        InvalidArgumentError: another shape, fewer rows, or values that are not finite.
+        InvalidArgumentError: The shape is wrong, there are too few rows, or values are not finite.
+
+    Examples:
+        >>> finite_rows([[1, 2]]).dtype
+        torch.float64
     """
     rows = torch.as_tensor(read_numbers("The rows", x))
     if rows.ndim != 2 or len(rows) < least or rows.shape[1] == 0 or not bool(torch.isfinite(rows).all()):
         raise InvalidArgumentError(
-            f"At least {least} finite rows of a matrix (n, d) are needed, got shape {tuple(rows.shape)}."
+            f"x must be a matrix (n, d) of at least {least} finite rows, got shape {tuple(rows.shape)}."
         )
     return rows
 
 
 def packed(tensor: Tensor) -> Tensor:
-    """Return a copy (...) with the strides of its shape; with one entry or none `contiguous` leaves any others."""
+    """Return a copy (...) with the strides of its shape. `contiguous` keeps other strides of tensors of one entry.
+
+    Examples:
+        >>> packed(torch.ones(1, 3).mT).stride()
+        (1, 1)
+    """
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def in_bytes(tensor: Tensor) -> memoryview:
-    """Return the values (...) of a tensor of any strides and dtype, in its order, as bytes."""
+    """Return the values (...) of a tensor in its order as bytes.
+
+    Examples:
+        >>> len(in_bytes(torch.ones(3, dtype=torch.float64)))
+        24
+    """
     return packed(tensor.detach().cpu()).reshape(-1).view(torch.uint8).numpy().data
 
 
@@ -68,16 +88,20 @@ def cholesky(
     """Return the lower Cholesky factor of a symmetric matrix.
 
     Args:
-        matrix: (n, n), used as it is. Only if that fails, jitter from 1e-10 to 1e-4 of the mean
-            diagonal entry is added, in tenfold steps.
-        name: What the matrix is called in messages.
-        expected: The largest jitter without a warning, in mean diagonal entries.
+        matrix: The matrix (n, n). Only if it has no factor, jitter from 1e-10 to 1e-4 of the mean diagonal entry is
+            added, in tenfold steps.
+        name: The name of the matrix in messages.
+        expected: The largest jitter without a warning, relative to the mean diagonal entry.
 
     Warns:
-        JitterWarning: with the jitter that was needed.
+        JitterWarning: Jitter was needed. The message states it.
 
     Raises:
-        NotPositiveDefiniteError: not even the largest jitter is enough, or an entry is not finite.
+        NotPositiveDefiniteError: The largest jitter is too small, or an entry is not finite.
+
+    Examples:
+        >>> cholesky(4 * torch.eye(2), "The prior").tolist()
+        [[2.0, 0.0], [0.0, 2.0]]
     """
     factor: Tensor
     factor, info = torch.linalg.cholesky_ex(matrix)
@@ -89,7 +113,9 @@ def cholesky(
         shift = jitter * scale * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
         factor, info = torch.linalg.cholesky_ex(matrix + shift)
         if not info.any():
-            message = f"{name} is numerically singular; {jitter:.0e} of its mean diagonal entry was added."
+            message = (
+                f"{name} is numerically singular: {jitter:.0e} of its mean diagonal entry was added. Raise the noise."
+            )
             if jitter > expected:
                 warnings.warn(JitterWarning(message), stacklevel=3)
             return factor
@@ -104,13 +130,18 @@ def half_solve(
     factor: Tensor,  # (n, n)
     right: Tensor,  # (..., n, p)
 ) -> Tensor:  # (..., n, p)
-    """Return L^-1 B for a lower Cholesky factor L."""
+    """Return L^-1 B for a lower Cholesky factor L.
+
+    Examples:
+        >>> half_solve(2 * torch.eye(1), torch.ones(1, 1)).item()
+        0.5
+    """
     out: Tensor = torch.linalg.solve_triangular(factor, right, upper=False)
     return out
 
 
 class _Gram(torch.autograd.Function):
-    """Phi Phi^T. Its gradient (G + G^T) Phi is one product; autograd takes two."""
+    """The product Phi Phi^T. Its gradient (G + G^T) Phi is one product; autograd takes two."""
 
     @staticmethod
     def forward(ctx: Any, phi: Tensor) -> Tensor:
@@ -127,7 +158,12 @@ class _Gram(torch.autograd.Function):
 def gram(
     phi: Tensor,  # (n, F)
 ) -> Tensor:  # (n, n)
-    """Return Phi Phi^T, differentiable any number of times."""
+    """Return Phi Phi^T, differentiable any number of times.
+
+    Examples:
+        >>> gram(torch.ones(1, 3)).item()
+        3.0
+    """
     out: Tensor = _Gram.apply(phi)
     return out
 
@@ -135,21 +171,25 @@ def gram(
 def covariance_root(
     covariance: Tensor,  # (n, n)
 ) -> Tensor:  # (n, r)
-    """Return a matrix R (n, r) with R R^T a covariance, which may be singular.
+    """Return a matrix R (n, r) with R R^T equal to a covariance, which may be singular.
 
-    R is the Cholesky factor, or if rounding leaves the matrix indefinite a Cholesky factor with complete pivoting,
-    which ends at the numerical rank (LAPACK's pstrf; Higham 1990, "Analysis of the Cholesky decomposition of a
+    R is the Cholesky factor. If rounding leaves the matrix indefinite, it is a Cholesky factor with complete pivoting
+    that ends at the numerical rank (LAPACK's pstrf; Higham 1990, "Analysis of the Cholesky decomposition of a
     semi-definite matrix").
 
     Raises:
-        NotPositiveDefiniteError: an entry is not finite.
+        NotPositiveDefiniteError: An entry is not finite.
+
+    Examples:
+        >>> covariance_root(torch.ones(2, 2, dtype=torch.float64)).shape
+        torch.Size([2, 1])
     """
     factor, info = torch.linalg.cholesky_ex(covariance)
     if not bool(info.any()):
         return torch.as_tensor(factor)
     if not bool(torch.isfinite(covariance).all()):
         raise NotPositiveDefiniteError(
-            "A covariance has an entry that is not finite. Look for extreme hyperparameters."
+            "A covariance must be finite, got an entry that is not. Look for extreme hyperparameters."
         )
     lower, order, rank, _ = dpstrf(covariance.detach().cpu().double().numpy(), lower=1)
     root = np.zeros((len(lower), rank))

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-from rfgp.ambient import plain
 from rfgp.errors import ModelFileError
 from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.fitted import Fitted
@@ -13,6 +12,7 @@ from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.regression.spec import ModelSpec
 from rfgp.saving import read
 from rfgp.saving.gp import MODELS
+from rfgp.torch_context import default_settings
 
 CLASSES: dict[str, type[GP]] = {
     kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, GraphGP, MeshGP, RoadGP)
@@ -20,7 +20,7 @@ CLASSES: dict[str, type[GP]] = {
 """The classes of models by their names in files."""
 
 
-@plain()
+@default_settings()
 def load(path: str | Path) -> Any:
     """Load a model from a file that `save` wrote.
 
@@ -34,7 +34,7 @@ def load(path: str | Path) -> Any:
         predicts, but `exact`, `with_approximation` and `update` need `condition` first.
 
     Raises:
-        ModelFileError: the file is missing, damaged, not a saved model, or of a newer version.
+        ModelFileError: The file is missing, damaged, not a saved model, or of a newer version.
 
     Examples:
         >>> import os, tempfile
@@ -48,7 +48,7 @@ def load(path: str | Path) -> Any:
     file = Path(path)
     try:
         saved = read(file, lambda kind: dict.fromkeys(CLASSES, MODELS)[kind])
-        kind, spec = CLASSES[saved.kind], saved.regression.family
+        kind, spec = CLASSES[saved.kind], saved.regression.spec
         if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")
         first = next(iter(spec.approximations.values()))
@@ -58,6 +58,8 @@ def load(path: str | Path) -> Any:
     except ModelFileError:
         raise
     except Exception as error:  # a well-formed file with a wrong content may break anything here
-        raise ModelFileError(f"{file} does not hold a model that fits together: {repr(error)[:200]}") from error
+        raise ModelFileError(
+            f"{file} must hold a consistent model, got {repr(error)[:200]}. Save the model again."
+        ) from error
     model.metadata = saved.metadata
     return model

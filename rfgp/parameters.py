@@ -1,7 +1,8 @@
 """Hyperparameters: the only learnable state of a process.
 
-They are optimised as logarithms of standardised values (the mean as it is), within bounds, and reported in the user's
-units. A `Space` says what there is, `Values` are numbers of it, `Hyperparameters` is the live module over both.
+Fits optimize logarithms of standardized values within bounds, and the mean without a logarithm. Users see their own
+units. A `ParameterSpace` lists hyperparameters, and `ParameterValues` hold their numbers. The torch module
+`Hyperparameters` wraps both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -28,13 +29,17 @@ class Hyperprior(Protocol):
 
 @dataclass(frozen=True)
 class BoundaryAvoiding:
-    """A weak prior that keeps a variance from 0, with log density log(value) / 2.
+    """A weak prior that keeps a variance away from 0, with log density log(value) / 2.
 
-    It is the limit of gamma distributions of the standard deviation with shape 2 and rate 0 (improper). An optimum
-    moves by at most about one standard error, and never to 0.
+    It is the limit of gamma distributions of the standard deviation with shape 2 and rate 0 (improper). It moves an
+    optimum by at most about one standard error, and never to 0.
 
     Source: Chung, Rabe-Hesketh, Dorie, Gelman and Liu (2013), "A nondegenerate penalized likelihood estimator for
     variance parameters in multilevel models", Psychometrika 78(4), Section 3.
+
+    Examples:
+        >>> BoundaryAvoiding().log_prob(torch.tensor([1.0])).item()
+        0.0
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -43,17 +48,23 @@ class BoundaryAvoiding:
 
 
 @dataclass(frozen=True)
-class Quantity:
-    """One hyperparameter, positive unless it says otherwise.
+class Hyperparameter:
+    """One hyperparameter, with its start and bounds.
 
     Attributes:
-        start: Standardised starting value, () or (d,).
-        unit: The user's value is unit * standardised value; broadcasts against `start`.
-        bounds: Least and largest standardised value, each () or (d,).
-        fades: Whether near the largest value the model depends on 1 / value^2, and little, as on a lengthscale.
-        is_variance: Whether start and bounds are in variances of the target, and the unit lacks its square.
-        is_fixed: Whether a fit keeps the start.
-        is_positive: Whether the logarithm is searched. Otherwise values may have any sign.
+        start: Standardized starting value, () or (d,).
+        unit: The user's value is unit * standardized value; broadcasts against `start`.
+        bounds: Smallest and largest standardized value, each () or (d,).
+        fades: Whether the model depends weakly, through 1 / value^2, on large values. Lengthscales do.
+        is_variance: Whether start and bounds are variances of the target. The unit then lacks its square.
+        is_fixed: Whether fits keep the start.
+        is_positive: Whether fits search over the logarithm. Otherwise values may have any sign.
+
+    Examples:
+        >>> one = torch.ones(())
+        >>> lengthscale = Hyperparameter(one, 2 * one, (0.01 * one, 100 * one))
+        >>> lengthscale.to_raw(one).item()
+        0.0
     """
 
     start: Tensor
@@ -66,32 +77,39 @@ class Quantity:
 
     @property
     def is_shared(self) -> bool:
-        """Whether one standardised value stands for several columns with units of their own."""
+        """Whether columns with different units share one standardized value."""
         return self.start.ndim == 0 and self.unit.ndim == 1
 
     def to_raw(self, value: Tensor) -> Tensor:
-        """Return standardised values (...) as raw ones: logarithms of positive ones."""
+        """Return standardized values (...) as raw ones: logarithms of positive ones."""
         return value.log() if self.is_positive else value
 
     def from_raw(self, raw: Tensor) -> Tensor:
-        """Return raw values (...) as standardised ones."""
+        """Return raw values (...) as standardized ones."""
         return raw.exp() if self.is_positive else raw
 
 
 @dataclass(frozen=True, eq=False)
-class Space:
-    """The hyperparameters of a model: positive quantities, and a constant mean.
+class ParameterSpace:
+    """The hyperparameters of a model, and its constant mean.
 
     Attributes:
-        quantities: The positive quantities by name.
+        quantities: The hyperparameters except the mean, by name.
         mean: The map from the user's units of the mean to its raw number, () or (k,).
-        targets: The map from the user's units of the mean to standardised ones.
-        hyperpriors: Log densities of named values, in the user's units; of a quantity that is shared by standardised
-            columns, and of priors that say so (`rfgp.priors`), in standardised units.
-        others: Tensors without units or bounds, at their starting values, which a fit optimizes too.
+        targets: The map from the user's units of the mean to standardized ones.
+        hyperpriors: Log densities by name, in the user's units. Priors of `rfgp.priors` may be in standardized units,
+            as are those of hyperparameters that standardized columns share.
+        others: Starting values of further tensors that fits optimize, without units or bounds.
+
+    Examples:
+        >>> from rfgp.scaling import Affine
+        >>> one, same = torch.ones(()), Affine(torch.zeros(()), torch.ones(()))
+        >>> space = ParameterSpace.of({"noise": Hyperparameter(one, one, (0.01 * one, 100 * one))}, same, same)
+        >>> space.names, space.start
+        (('noise', 'mean'), ParameterValues(noise=1, mean=0))
     """
 
-    quantities: Mapping[str, Quantity]
+    quantities: Mapping[str, Hyperparameter]
     mean: Affine
     targets: Affine
     hyperpriors: Mapping[str, Hyperprior]
@@ -100,15 +118,15 @@ class Space:
     @classmethod
     def of(
         cls,
-        quantities: Mapping[str, Quantity],
+        quantities: Mapping[str, Hyperparameter],
         mean: Affine,
         targets: Affine,
         hyperpriors: Mapping[str, Hyperprior | None] | None = None,
-    ) -> "Space":
-        """Return the space; a hyperprior that is None is none.
+    ) -> "ParameterSpace":
+        """Return the space without the hyperpriors that are None.
 
         Raises:
-            InvalidArgumentError: a hyperprior of something else.
+            InvalidArgumentError: A hyperprior has an unknown name.
         """
         given = {name: prior for name, prior in (hyperpriors or {}).items() if prior is not None}
         space = cls(dict(quantities), mean, targets, given)
@@ -122,19 +140,19 @@ class Space:
         return (*self.quantities, *self.others, "mean")
 
     @property
-    def start(self) -> "Values":
+    def start(self) -> "ParameterValues":
         """The starting values."""
         raw = {name: quantity.to_raw(quantity.start) for name, quantity in self.quantities.items()}
-        return Values(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
+        return ParameterValues(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
 
     def check(self, name: str) -> None:
-        """Refuse a name that there is not.
+        """Check that a hyperparameter exists.
 
         Raises:
-            InvalidArgumentError: with those there are.
+            InvalidArgumentError: There is no such name. The message lists the names.
         """
         if name not in self.quantities and name not in self.others and name != "mean":
-            raise InvalidArgumentError(f"There is no hyperparameter {name!r}; there are {', '.join(self.names)}.")
+            raise InvalidArgumentError(f"A hyperparameter must be one of {', '.join(self.names)}, got {name!r}.")
 
     def free(self, fixed: Iterable[str]) -> list[str]:
         """Return the names that are not fixed.
@@ -143,14 +161,14 @@ class Space:
             fixed: Names, unique ends of paths, or patterns with *.
 
         Raises:
-            InvalidArgumentError: a name that there is not.
+            InvalidArgumentError: There is no such name.
         """
         held = set(find_paths([fixed] if isinstance(fixed, str) else fixed, self.names))
         held |= {name for name, quantity in self.quantities.items() if quantity.is_fixed}
         return [name for name in self.names if name not in held]
 
     def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
-        """Return the bounds of the raw entries of a hyperparameter; of the mean and of others there are none."""
+        """Return the bounds of the raw entries of a hyperparameter. The mean and `others` are unbounded."""
         if name not in self.quantities:
             return [(None, None)] * self.others.get(name, self.mean.location).numel()
         quantity = self.quantities[name]
@@ -163,7 +181,7 @@ class Space:
         """Return a value in the user's units as a raw one, shaped as `raw`, () or (d,).
 
         Raises:
-            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
+            InvalidArgumentError: The name is unknown, or the value is not positive or has a wrong shape.
         """
         self.check(name)
         try:
@@ -179,19 +197,26 @@ class Space:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Values:
-    """Numbers of a space.
+class ParameterValues:
+    """Values of the hyperparameters of a space.
 
     Attributes:
-        space: What they are of.
-        raw: By name, logarithms of standardised values, () or (d,); of the mean as the space maps it.
+        space: The hyperparameters.
+        raw: By name, logarithms of standardized values, () or (d,). The mean is in the raw units of the space.
+
+    Examples:
+        >>> from rfgp.scaling import Affine
+        >>> one, same = torch.ones(()), Affine(torch.zeros(()), torch.ones(()))
+        >>> space = ParameterSpace.of({"noise": Hyperparameter(one, 2 * one, (0.01 * one, 100 * one))}, same, same)
+        >>> space.start.with_values(noise=3.0)
+        ParameterValues(noise=3, mean=0)
     """
 
-    space: Space
+    space: ParameterSpace
     raw: Mapping[str, Tensor]
 
     def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardised units, 0-d or (d,); of the mean of k outputs (k,)."""
+        """Return a hyperparameter in standardized units, 0-d or (d,). The mean of k outputs is (k,)."""
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
@@ -221,52 +246,52 @@ class Values:
                 ) from error
         return total
 
-    def equals(self, other: "Values") -> bool:
-        """Return whether others are the same numbers."""
+    def equals(self, other: "ParameterValues") -> bool:
+        """Return whether all values are equal."""
         return all(torch.equal(raw, other.raw[name]) for name, raw in self.raw.items())
 
     # --- other values ----------------------------------------------------------------------------
 
-    def beside(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "Values":
-        """Return these with additional tensors (...) and their hyperpriors."""
+    def with_others(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "ParameterValues":
+        """Return the values with further tensors (...) and their hyperpriors."""
         space = replace(self.space, others=others, hyperpriors={**self.space.hyperpriors, **hyperpriors})
-        return Values(space, {**self.raw, **others})
+        return ParameterValues(space, {**self.raw, **others})
 
-    def given(self, **values: Any) -> "Values":
-        """Return these with others by name, in the user's units.
+    def with_values(self, **values: Any) -> "ParameterValues":
+        """Return the values with some replaced by name, in the user's units.
 
         Raises:
-            InvalidArgumentError: an unknown name, a value that is not positive, or a wrong shape.
+            InvalidArgumentError: A name is unknown, or a value is not positive or has a wrong shape.
         """
         for name in values:
             self.space.check(name)
         return self.replaced({name: self.space.read(name, value, self.raw[name]) for name, value in values.items()})
 
-    def replaced(self, raw: Mapping[str, Tensor]) -> "Values":
-        """Return these with other raw numbers by name, 0-d or (d,), in the type that they have."""
+    def replaced(self, raw: Mapping[str, Tensor]) -> "ParameterValues":
+        """Return the values with some raw ones replaced by name, 0-d or (d,), with unchanged dtypes."""
         new = {name: value.detach().to(self.raw[name]).reshape(self.raw[name].shape) for name, value in raw.items()}
         return replace(self, raw={**self.raw, **new})
 
-    def shifted(self, **amounts: Any) -> "Values":
-        """Return these with numbers (0-d) added to raw ones by name."""
+    def shifted(self, **amounts: Any) -> "ParameterValues":
+        """Return the values with numbers (0-d) added to raw ones by name."""
         pairs = [(name, self.raw[name].detach(), amount) for name, amount in amounts.items()]
         return self.replaced(
             {name: raw + torch.as_tensor(amount, dtype=raw.dtype, device=raw.device) for name, raw, amount in pairs}
         )
 
-    def detached(self) -> "Values":
-        """Return a copy without gradients, which no change in place reaches."""
+    def detached(self) -> "ParameterValues":
+        """Return a copy without gradients."""
         return replace(self, raw={name: value.detach().clone() for name, value in self.raw.items()})
 
-    def leaves(self, names: Iterable[str]) -> "Values":
-        """Return a copy in whose raw numbers of these names there are gradients."""
+    def leaves(self, names: Iterable[str]) -> "ParameterValues":
+        """Return a copy in which the raw values of these names require gradients."""
         copied = self.detached()
         for name in names:
             copied.raw[name].requires_grad_()
         return copied
 
-    def clamped(self, names: Iterable[str]) -> tuple["Values", bool]:
-        """Return these moved into their bounds, and whether one of these names was outside."""
+    def clamped(self, names: Iterable[str]) -> tuple["ParameterValues", bool]:
+        """Return the values clamped to their bounds, and whether this moved one of these names."""
         inside = {}
         for name in names:
             raw, quantity = self.raw[name], self.space.quantities[name]
@@ -277,20 +302,21 @@ class Values:
     # --- as a vector -----------------------------------------------------------------------------
 
     def flat(self) -> Tensor:
-        """Return a copy of all raw numbers, (p,), without gradients."""
+        """Return a copy of all raw values, (p,), without gradients."""
         return parameters_to_vector([self.raw[name].detach() for name in self.space.names]).clone()
 
     def vector(self, names: Iterable[str]) -> NDArray[np.float64]:
-        """Return the raw numbers of some names, one after the other, (p,)."""
+        """Return the raw values of some names in one vector, (p,)."""
         parts = [self.raw[name].detach().reshape(-1).double().cpu().numpy() for name in names]
+
         return np.concatenate(parts) if parts else np.zeros(0)
 
     def moved(
         self,
         names: Iterable[str],
         vector: NDArray[np.float64],  # (p,)
-    ) -> "Values":
-        """Return these with the raw numbers of some names from a vector (p,)."""
+    ) -> "ParameterValues":
+        """Return the values with the raw ones of some names from a vector (p,)."""
         new, first, numbers = {}, 0, torch.tensor(vector)
         for name in names:
             size = self.raw[name].numel()
@@ -302,22 +328,22 @@ class Values:
         return ", ".join(f"{name}={_short(self.value(name))}" for name in self.space.names)
 
     def __repr__(self) -> str:
-        return f"Values({self})"
+        return f"ParameterValues({self})"
 
 
-def _to_standardized(name: str, value: Tensor, quantity: Quantity, shape: torch.Size) -> Tensor:
-    """Divide by the unit and reduce to `shape`: a shared value may come once per column."""
+def _to_standardized(name: str, value: Tensor, quantity: Hyperparameter, shape: torch.Size) -> Tensor:
+    """Divide by the unit and reduce to `shape`. A shared value may have one entry for each column."""
     unit, kind = quantity.unit, "positive and finite" if quantity.is_positive else "finite"
     if (quantity.is_positive and not bool((value > 0).all())) or not bool(torch.isfinite(value).all()):
         raise InvalidArgumentError(f"{name} must be {kind}, got {value.tolist()}.")
-    if len(shape) == 0 and unit.ndim == 1:  # one lengthscale over standardised columns, one noise of several outputs
+    if len(shape) == 0 and unit.ndim == 1:  # shared by standardized columns or by outputs
         if value.ndim and value.shape != unit.shape:
             raise InvalidArgumentError(f"{name} must have shape () or {tuple(unit.shape)}, got {tuple(value.shape)}.")
         value = value if value.ndim == 0 else value / unit
         if value.ndim and bool((value - value[0]).abs().max() > 1e-6 * value[0]):
             raise InvalidArgumentError(
-                f"{name} is shared by all columns (ard=False) or outputs, so it is one number in standardised units, "
-                "or one for each of them in proportion to their units."
+                f"{name} must be one standardized number, because all columns (ard=False) or outputs share it, got "
+                f"{value.tolist()}. Pass one value, or values in proportion to the units."
             )
         return value if value.ndim == 0 else value[0]
     if value.ndim and value.shape != shape:

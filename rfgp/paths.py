@@ -1,4 +1,4 @@
-"""Paths of hyperparameters, by name or by a suffix that is unique."""
+"""Paths of hyperparameters, by name or by a unique suffix."""
 
 import difflib
 from collections.abc import Iterable, Sequence
@@ -8,14 +8,14 @@ from rfgp.errors import InvalidArgumentError
 
 
 def find_path(name: str, paths: Sequence[str]) -> str:
-    """Return the path that a name means: the path itself, or the only one that ends with it.
+    """Return the path with a name: the path itself, or the only one that ends with it.
 
     Args:
         name: A path such as "trend.lengthscale", or its end, such as "lengthscale".
         paths: All paths.
 
     Raises:
-        InvalidArgumentError: no path ends so, or several.
+        InvalidArgumentError: No path ends with the name, or several do.
 
     Examples:
         >>> from rfgp.paths import find_path
@@ -30,19 +30,19 @@ def find_path(name: str, paths: Sequence[str]) -> str:
     if found:
         raise InvalidArgumentError(f"{name!r} must name one hyperparameter, got {', '.join(found)}. Give its path.")
     close = difflib.get_close_matches(name, paths, n=3)
-    hint = f"Did you mean {', '.join(close)}?" if close else f"There are {', '.join(paths)}."
-    raise InvalidArgumentError(f"There is no hyperparameter {name!r}. {hint}")
+    hint = f" Did you mean {', '.join(close)}?" if close else ""
+    raise InvalidArgumentError(f"A hyperparameter must be one of {', '.join(paths)}, got {name!r}.{hint}")
 
 
 def find_paths(patterns: Iterable[str], paths: Sequence[str]) -> list[str]:
-    """Return the paths that names or patterns with * mean, in the order of the paths.
+    """Return the paths that match names or patterns with *, in the order of the paths.
 
     Args:
         patterns: Paths, unique ends of paths, or patterns of paths such as "trend.*" and "*.lengthscale".
         paths: All paths.
 
     Raises:
-        InvalidArgumentError: a name means no path or several, or a pattern matches none.
+        InvalidArgumentError: A name has no path or several, or a pattern matches none.
 
     Examples:
         >>> from rfgp.paths import find_paths
@@ -54,7 +54,9 @@ def find_paths(patterns: Iterable[str], paths: Sequence[str]) -> list[str]:
         if any(mark in pattern for mark in "*?"):
             matched = [path for path in paths if fnmatchcase(path, pattern.replace("[", "[[]"))]
             if not matched:
-                raise InvalidArgumentError(f"No hyperparameter matches {pattern!r}. There are {', '.join(paths)}.")
+                raise InvalidArgumentError(
+                    f"A pattern must match a hyperparameter of {', '.join(paths)}, got {pattern!r}."
+                )
             found.update(matched)
         else:
             found.add(find_path(pattern, paths))

@@ -20,30 +20,30 @@ from torch import Tensor
 from rfgp.errors import InvalidArgumentError
 
 SCALE = 0.03
-"""The default scale of half-Cauchy priors, before it is divided by the square root of the number of columns.
+"""The default scale of half-Cauchy priors, before division by the square root of the number of columns.
 
-On linear tables with 0.1, the maximum for an RBF kernel had short lengthscales of no column and a large variance."""
+With 0.1, RBF fits to linear tables ended at a large variance without relevant columns."""
 
 
 @dataclass(frozen=True)
 class SparsePrior(ABC):
     """A half-Cauchy prior of the effects of d columns, with scale tau = scale / sqrt(d).
 
-    An effect of size 1 costs about 2 log(1 / tau) nats more than none. Up to a constant this is log(d), the gain of the
-    best of d columns by chance.
+    An effect of size 1 costs about 2 log(1 / tau) nats more than none. Up to a constant this is log(d), the expected
+    gain of the best of d irrelevant columns.
 
     Attributes:
         scale: The scale for one column, positive.
 
     Raises:
-        InvalidArgumentError: the scale is not a positive number.
+        InvalidArgumentError: The scale is not a positive number.
     """
 
     scale: float = SCALE
     is_standardized: ClassVar[bool] = True
-    """Whether values are in units of standardised columns and targets."""
+    """Whether values are in units of standardized columns and targets."""
     effects: ClassVar[Sequence[float]] = (1.0,)
-    """The effects of a column from which a search may begin."""
+    """The effects of a column at which a search may start."""
 
     def __post_init__(self) -> None:
         check_positive(self, "scale")
@@ -66,7 +66,7 @@ class SparsePrior(ABC):
         return math.log(2 / (math.pi * tau)) - torch.log1p((self.effect(value) / tau).square())
 
     def log_prob_of_logarithm(self, value: Tensor) -> Tensor:
-        """Return the log density of the logarithm of each effect, 0-d or (d,): that of the effect times the effect."""
+        """Return the log density of the logarithm of each effect, 0-d or (d,)."""
         return self.log_prob(value) + self.effect(value).log()
 
 
@@ -130,16 +130,16 @@ class SparseVariances(SparsePrior):
 
 @dataclass(frozen=True)
 class LogNormalVariance:
-    """A variance near that of the target, or near a multiple of it: its logarithm is normal.
+    """A log-normal prior of a variance around a multiple of the target's variance.
 
-    It is the density of the logarithm, so that the mode is the median.
+    The density is that of the logarithm, so that the mode is the median.
 
     Attributes:
         median: The median, in variances of the target.
         deviation: The standard deviation of the logarithm.
 
     Raises:
-        InvalidArgumentError: one of them is not a positive number.
+        InvalidArgumentError: The median or the deviation is not a positive number.
 
     Examples:
         >>> import torch
@@ -165,10 +165,10 @@ class LogNormalVariance:
 
 @dataclass(frozen=True)
 class HalfNormalDeviation:
-    """A variance whose square root is half-normal: small, and hardly more than a few times the scale.
+    """A half-normal prior of the square root of a variance.
 
-    It is the density of the square root, so that the mode is at 0. A model of counts has it for the output scale of
-    each term, with the scale 2 in units of the logarithm of the rate. `priors={"outputscale": None}` fits without it.
+    The density is that of the square root, so that the mode is at 0. Models of counts use it for the output scale of
+    each term, with scale 2 in units of the log rate. `priors={"outputscale": None}` fits without it.
 
     Source: Gelman (2006), "Prior distributions for variance parameters in hierarchical models", Section 7.1.
 
@@ -176,7 +176,7 @@ class HalfNormalDeviation:
         scale: The scale of the standard deviation, in the user's units.
 
     Raises:
-        InvalidArgumentError: the scale is not a positive number.
+        InvalidArgumentError: The scale is not a positive number.
 
     Examples:
         >>> import torch
@@ -197,10 +197,13 @@ class HalfNormalDeviation:
 
 
 def check_positive(prior: object, *names: str) -> None:
-    """Refuse attributes of a prior that are not positive numbers.
+    """Check that attributes of a prior are positive numbers.
 
     Raises:
-        InvalidArgumentError: the message names the first of them.
+        InvalidArgumentError: An attribute is not positive. The message names the first.
+
+    Examples:
+        >>> check_positive(HalfNormalDeviation(2.0), "scale")
     """
     for name in names:
         value = getattr(prior, name)

@@ -26,10 +26,14 @@ class Role(IntEnum):
 
 
 def resolve_seed(seed: int | None) -> int:
-    """Return `seed` as an int in [0, 2^63), taking one from the system where it is None.
+    """Return `seed` as an integer in [0, 2^63). If None, it comes from the system.
 
     Raises:
         InvalidArgumentError: `seed` is not an integer in that range.
+
+    Examples:
+        >>> resolve_seed(3)
+        3
     """
     if seed is None:
         return secrets.randbits(63)
@@ -39,31 +43,56 @@ def resolve_seed(seed: int | None) -> int:
 
 
 def child_seed(seed: int, *key: int) -> int:
-    """Return the seed in [0, 2^63) of a child stream, independent of its siblings."""
+    """Return the seed in [0, 2^63) of a child stream, independent of its siblings.
+
+    Examples:
+        >>> child_seed(0, Role.FREQUENCIES) != child_seed(1, Role.FREQUENCIES)
+        True
+    """
     state = np.random.SeedSequence(seed, spawn_key=key).generate_state(1, np.uint64)
     return int(state[0] >> np.uint64(1))
 
 
 def generator(seed: int, *key: int) -> torch.Generator:
-    """Return a CPU generator for a child stream of `seed`."""
+    """Return a CPU generator for a child stream of `seed`.
+
+    Examples:
+        >>> torch.equal(torch.rand(2, generator=generator(0)), torch.rand(2, generator=generator(0)))
+        True
+    """
     return torch.Generator().manual_seed(child_seed(seed, *key))
 
 
 def numpy_generator(seed: int, *key: int) -> np.random.Generator:
-    """Return a numpy generator for a child stream of `seed`."""
+    """Return a numpy generator for a child stream of `seed`.
+
+    Examples:
+        >>> bool(numpy_generator(0).random() == numpy_generator(0).random())
+        True
+    """
     return np.random.default_rng(np.random.SeedSequence(resolve_seed(seed), spawn_key=key))
 
 
 def chosen(seed: int | None, given: torch.Generator | None, *key: int) -> torch.Generator:
-    """Return the CPU generator that a caller gave, or that of a child stream of his seed, or of one from the system.
+    """Return the given CPU generator, or a new one for a child stream of the seed.
+
+    Args:
+        seed: An integer. If None and there is no generator, one from the system.
+        given: A CPU generator, or None.
+        key: The key of the child stream.
 
     Raises:
-        InvalidArgumentError: both are given, or something else.
+        InvalidArgumentError: Both are given, or `given` is not a generator.
+
+    Examples:
+        >>> source = generator(0)
+        >>> chosen(None, source) is source
+        True
     """
     if given is None:
         return generator(resolve_seed(seed), *key)
     if seed is not None:
-        raise InvalidArgumentError("Give a seed or a generator, not both.")
+        raise InvalidArgumentError("seed and generator must not both be given, got two. Leave one out.")
     if not isinstance(given, torch.Generator):
         raise InvalidArgumentError(f"generator must be a torch.Generator, got {given!r}.")
     return given

@@ -8,11 +8,16 @@ T = TypeVar("T")
 
 
 class Registry(Generic[T]):
-    """The classes of one role by name; a new one is a line here.
+    """The classes of one role by name.
 
     Args:
-        role: What they are, for messages: "coupling".
+        role: The word for a class in messages, such as "coupling".
         classes: The classes by name.
+
+    Examples:
+        >>> registry = Registry("number", {"whole": int, "real": float})
+        >>> registry.names, registry.make("whole")
+        (('whole', 'real'), 0)
     """
 
     def __init__(self, role: str, classes: dict[str, type[T]]) -> None:
@@ -25,20 +30,20 @@ class Registry(Generic[T]):
         return tuple(self.classes)
 
     def find(self, name: str) -> type[T]:
-        """Return the class of a name.
+        """Return the class with a name.
 
         Raises:
-            InvalidArgumentError: there is none.
+            InvalidArgumentError: The name is unknown.
         """
         if not isinstance(name, str) or name not in self.classes:
-            raise InvalidArgumentError(f"There is no {self.role} {name!r}; known are {', '.join(self.classes)}.")
+            raise InvalidArgumentError(f"A {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
         return self.classes[name]
 
     def make(self, name: str, **options: Any) -> T:
-        """Return an instance of a name.
+        """Return an instance of the class with a name.
 
         Raises:
-            InvalidArgumentError: there is no such name, or it lacks an option.
+            InvalidArgumentError: The name is unknown, or the class lacks an option.
         """
         kind = self.find(name)
         try:
@@ -50,9 +55,9 @@ class Registry(Generic[T]):
         """Return the name of an instance's class.
 
         Raises:
-            InvalidArgumentError: the class is not registered.
+            InvalidArgumentError: The class is not registered.
         """
         for name, kind in self.classes.items():
             if type(thing) is kind:
                 return name
-        raise InvalidArgumentError(f"{thing!r} is not a {self.role} of rfgp; known are {', '.join(self.classes)}.")
+        raise InvalidArgumentError(f"A {self.role} must be one of {', '.join(self.classes)}, got {thing!r}.")

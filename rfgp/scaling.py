@@ -1,4 +1,4 @@
-"""Affine maps between the user's units and standardised ones."""
+"""Affine maps between the user's units and standardized ones."""
 
 import math
 from dataclasses import dataclass
@@ -14,10 +14,13 @@ def moments(
     x: Tensor,  # (n, d) or (n,)
     weight: Tensor | None = None,  # (n,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation of columns, each (d,) or (), where a row may count several times.
+    """Return the weighted mean and standard deviation of columns, each (d,) or ().
 
-    They are right over the whole range of the type, though squares of the values leave it; of columns of equal values
-    they are exact.
+    They are accurate even if squares of the values overflow or underflow, and exact for constant columns.
+
+    Examples:
+        >>> [value.item() for value in moments(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0]))]
+        [2.0, 1.4142135381698608]
     """
     low, high = torch.aminmax(x, dim=0)
     unit = unit_of(torch.maximum(low.abs(), high.abs()))
@@ -29,14 +32,14 @@ def moments(
 
 
 BLOCK_ROWS = 2**16
-"""The most rows whose moments are computed at once, with copies of them."""
+"""The largest number of rows whose moments are computed at once, with copies of the rows."""
 
 
 def _moments(
     x: Tensor,  # (n, d) or (n,)
     weight: Tensor | None,  # (n,)
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of columns whose squares are in range, each (d,) or ()."""
+    """Return the mean and standard deviation of columns whose squares do not overflow, each (d,) or ()."""
     if weight is None:
         return x.mean(0), x.std(0) if x.numel() else x.mean(0)
     w = weight.to(x).reshape(-1, *(1 for _ in x.shape[1:]))
@@ -50,7 +53,7 @@ def _moments_in_blocks(
     unit: Tensor,  # (d,) or ()
     weight: Tensor | None,  # (n,)
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation of x / unit as `_moments` does, in float64, without copies of all rows."""
+    """Return the moments of x / unit in float64, without copies of all rows."""
     parts = torch.split(x, BLOCK_ROWS)
     ones = x.new_ones((), dtype=torch.float64)
     weights = [ones] * len(parts) if weight is None else torch.split(weight.to(ones), BLOCK_ROWS)
@@ -64,26 +67,44 @@ def _moments_in_blocks(
 def unit_of(
     largest: Tensor,  # (d,) or ()
 ) -> Tensor:  # (d,) or ()
-    """Return the power of two next to the largest absolute value of a column, 1 of zeros: to divide by it is exact."""
+    """Return the power of two closest to the largest absolute value of a column. Division by it is exact.
+
+    Examples:
+        >>> unit_of(torch.tensor([5.0, 0.0])).tolist()
+        [4.0, 1.0]
+    """
     return torch.where(largest > 0, largest / 2 / torch.frexp(largest).mantissa, torch.ones_like(largest))
 
 
 def freedom(total: float, num_rows: int) -> float:
-    """Return what a sum of squares is divided by for a variance, of rows that count so often in total.
+    """Return the divisor that makes a weighted sum of squares a variance.
 
-    For numbers of repetitions the degrees of freedom, total - 1; where rows count less than once on average, the share
-    of the total that is not lost to the mean of as many equal ones: the two agree where they count once.
+    If weights count repeated rows, it is total - 1. If weights are below one on average, it is total (1 - 1 / n). The
+    two agree for weights of one.
+
+    Args:
+        total: The sum of the weights.
+        num_rows: The number of rows n.
+
+    Examples:
+        >>> freedom(10.0, 5), freedom(2.5, 5)
+        (9.0, 2.0)
     """
     return max(total - 1, total * (num_rows - 1) / num_rows) or 1.0
 
 
 @dataclass(frozen=True, eq=False)
 class Affine:
-    """z = (x - location) / scale, by column.
+    """The map z = (x - location) / scale of columns.
 
     Attributes:
-        location: (d,) for inputs, () for targets; in the user's units.
-        scale: Same shape, positive.
+        location: The location in the user's units, (d,) for inputs, () or (k,) for targets.
+        scale: The scale, of the same shape, positive.
+
+    Examples:
+        >>> targets = Affine.standardizing(torch.tensor([1.0, 2.0, 3.0]))
+        >>> targets.forward(torch.tensor([4.0])).item(), targets.inverse(torch.tensor(-1.0)).item()
+        (2.0, 1.0)
     """
 
     location: Tensor
@@ -104,56 +125,61 @@ class Affine:
     ) -> "Affine":
         """Return the map to mean 0 and standard deviation 1.
 
-        A column that is constant but for rounding keeps scale 1, or its rounding where that is larger.
+        The scale of a column that is constant up to rounding is 1, or the rounding error if that is larger.
 
         Args:
-            mean: (d,) or ().
-            deviation: Likewise.
-            largest: The largest absolute value, likewise.
+            mean: The means, (d,) or ().
+            deviation: The standard deviations, (d,) or ().
+            largest: The largest absolute values, (d,) or ().
         """
         rounding = 1e-14 * largest
         return cls(mean, torch.where(deviation > rounding, deviation, rounding.clamp_min(1.0)))
 
     @classmethod
     def identity(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
-        """Return the map that changes nothing."""
+        """Return the identity map."""
         return cls(torch.zeros_like(x[0]), torch.ones_like(x[0]))
 
     def common_scale(self) -> Tensor:
-        """Return the scale, 0-d, where all columns have the same.
+        """Return the scale, 0-d, if all columns share it.
 
         Raises:
-            DataError: they differ.
+            DataError: The scales differ.
         """
         scales = self.scale.reshape(-1)
         if bool((scales != scales[0]).any()):
             raise DataError(
-                "Known noise is one variance per row, and these outputs are standardised by different scales. Scale "
-                "them to one unit and use standardize=False, or fit one model for each."
+                "Outputs with known noise must share one scale, got different scales. Scale them to one unit and use "
+                "standardize=False, or fit one model for each."
             )
         return scales[0]
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map the user's units to standardised ones, same shape."""
+        """Map the user's units to standardized ones, of the same shape."""
         return (x - self.location) / self.scale
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Map standardised units to the user's, (n, d), (n,) or ()."""
+        """Map standardized units to the user's, (n, d), (n,) or ()."""
         return self.location + self.scale * z
 
     def log_jacobian(self, count: float) -> float:
-        """Return log |dz / dx| of `count` rows, to add to a log density of z."""
+        """Return log |dz / dx| of `count` rows, which is added to a log density of z."""
         return -count * math.fsum(math.log(s) for s in self.scale.reshape(-1).tolist())
 
 
 @dataclass(frozen=True, eq=False)
 class Scaling:
-    """The maps of inputs (d,) and targets (). Graph nodes have no input map.
+    """The maps of inputs (d,) and targets () to standardized units. Graph nodes have no input map.
 
     Attributes:
-        targets: Of targets, () or (k,).
-        inputs: Of inputs, (d,).
-        columns: The inputs' names, where the data had some.
+        targets: The map of targets, () or (k,).
+        inputs: The map of inputs, (d,). None for nodes.
+        columns: The names of the inputs. None if they have none.
+
+    Examples:
+        >>> x = torch.tensor([[0.0], [2.0]])
+        >>> Scaling(Affine.identity(x[:, 0]), Affine.standardizing(x)).standardize(x).tolist()
+        [[-0.7071067690849304], [0.7071067690849304]]
     """
 
     targets: Affine
@@ -164,10 +190,10 @@ class Scaling:
         self,
         x: Tensor,  # (n, d)
     ) -> Tensor:  # (n, d)
-        """Return inputs in standardised units, or as they are where there is no map.
+        """Return standardized inputs. Without an input map they are unchanged.
 
         Raises:
-            DataError: a value that leaves the range of the data's type on the way.
+            DataError: A standardized value overflows the dtype of the data.
         """
         if self.inputs is None:
             return x
@@ -175,14 +201,18 @@ class Scaling:
         bad = (~torch.isfinite(out)).nonzero()
         if len(bad):
             row, column = bad[0].tolist()
-            raise DataError(f"X has a value too large for {out.dtype} in row {row}, column {column}.")
+            raise DataError(
+                f"X must be in the range of {out.dtype}, got a value in row {row}, column {column} that is too large. "
+                "Rescale it."
+            )
         return out
 
     def check_columns(self, x: Tensor) -> None:
-        """Refuse inputs (n, k) with another number of columns than the d that the scaling is for.
+        """Check that inputs (n, k) have the number of columns of the training data.
 
         Raises:
-            DataError: with both numbers.
+            DataError: The numbers differ.
         """
         if self.inputs is not None and x.shape[1:] != self.inputs.scale.shape:
-            raise DataError(f"X has {counted(x.shape[1], 'column')}, the training data {len(self.inputs.scale)}.")
+            expected = counted(len(self.inputs.scale), "column")
+            raise DataError(f"X must have {expected}, as the training data have, got {x.shape[1]}.")

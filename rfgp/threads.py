@@ -1,4 +1,4 @@
-"""How many threads torch computes with: one where the work is small, for there they only wait for each other."""
+"""The number of threads of torch. Small computations use one, because threads would only wait for each other."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,9 +11,9 @@ _OUTSIDE: ContextVar[int] = ContextVar("threads outside", default=1)
 
 
 def num_threads() -> int:
-    """Return how many threads loops of our own take: as many as torch, by `OMP_NUM_THREADS` or `set_num_threads`.
+    """Return the number of threads of compiled loops.
 
-    Those that keep torch to one thread, as `in_one_thread` does, do not keep such loops to one.
+    It is torch's number, set by `OMP_NUM_THREADS` or `set_num_threads`, also within `in_one_thread`.
 
     Examples:
         >>> import torch
@@ -28,9 +28,14 @@ def num_threads() -> int:
 
 @contextmanager
 def in_one_thread(wanted: bool = True) -> Iterator[None]:
-    """Keep torch to one thread, where that is wanted, and then to as many as before.
+    """Restrict torch to one thread if wanted, and restore the previous number afterwards.
 
-    Only the calling thread's number changes, and that of threads which compute for the first time in the meantime.
+    This affects the calling thread, and threads that compute for the first time meanwhile.
+
+    Examples:
+        >>> with in_one_thread():
+        ...     torch.get_num_threads()
+        1
     """
     before = torch.get_num_threads()
     if not wanted or before == 1:

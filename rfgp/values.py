@@ -1,4 +1,4 @@
-"""Frozen values, shown by the arguments that are not their defaults."""
+"""Frozen values, shown by their arguments that differ from the defaults."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -6,7 +6,9 @@ from typing import Any
 
 
 def brief_repr(value: Any) -> str:
-    """Return the representation of a value, with six significant digits of numbers and without plurals of one.
+    """Return the representation of a value, with six significant digits for numbers.
+
+    A tuple of one entry is shown as the entry.
 
     Examples:
         >>> from rfgp.values import brief_repr
@@ -21,7 +23,13 @@ def brief_repr(value: Any) -> str:
 
 
 def changed_arguments(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of a dataclass's arguments that are not their defaults, in order."""
+    """Yield the names and values of a dataclass's arguments that differ from the defaults, in order.
+
+    Examples:
+        >>> from rfgp.kernels import RBF
+        >>> list(changed_arguments(RBF(lengthscale=2.0)))
+        [('lengthscale', 2.0)]
+    """
     for entry in fields(value):
         found = getattr(value, entry.name)
         if entry.init and found is not entry.default and (hasattr(found, "shape") or found != entry.default):

@@ -54,7 +54,7 @@ def candidates() -> dict[str, Any]:
     """Return the candidates of `rfgp.GP()` and their variants by their names, for few and many rows and columns."""
     from rfgp import GP
 
-    space = GP().family.options.search_space
+    space = GP().spec.options.search_space
     found = [one for rows, columns in SHAPES for one in space.candidates(rows, columns)]
     return {each.name: each.model for one in found for each in (one, *one.variants)}
 

@@ -15,7 +15,7 @@ pairs of nodes), which exhaustive search solves for n <= 9. Two approximations a
 The first ignores the fluctuation of one node, the second the independence of the two nodes. If f >= 0, the reversal is
 optimal for all three objectives. With c_ql the coefficients of g_q, which grow with q, each objective is a sum of
 constants and of products of sum_q c_ql c_sigma(q)l', with factors tr U^k >= 0. The reversal minimizes each such sum. It
-does so for each pair of nodes too, as all entries of U^k are >= 0. See docs/index.md for Eq. 12 of the paper.
+does so for each pair of nodes too, as all entries of U^k are >= 0. See docs/mathematics.md for Eq. 12 of the paper.
 
 Sums over all pairs of nodes are sums over the spectrum. `graphs.matching.diagonal` has the objective over i = j.
 """

@@ -1,4 +1,4 @@
-"""Approximations: immutable values that turn terms of kernels into latent blocks."""
+"""Approximations of the terms of a kernel, as immutable values."""
 
 from rfgp.approximations.equispaced_fourier import EquispacedFourier as EquispacedFourier
 from rfgp.approximations.exact import Exact as Exact

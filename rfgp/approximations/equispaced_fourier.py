@@ -25,14 +25,14 @@ from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 MOST_COLUMNS = 3
 """The most columns of a lattice."""
 MOST_MISSING = 0.3
-"""The largest variance, in units of the noise, that modes beyond the most features may leave out."""
+"""The largest variance, in units of the noise, of the modes that exceed the most features."""
 SHARPER = 0.1
-"""The factor of the tolerance if the likelihood is not Gaussian. The missing variance is then no noise."""
+"""The factor of the tolerance if the likelihood is not Gaussian, so that missing variance is not noise."""
 
 
 @dataclass(frozen=True, repr=False)
 class EquispacedFourier(Approximation):
-    """Fourier features on a lattice of frequencies, for one to three columns and any number of rows.
+    """Fourier features on a lattice of frequencies, for one to three columns.
 
     A fit needs only sums over the rows that do not depend on hyperparameters. One pass of non-uniform fast Fourier
     transforms computes them, so that a fit costs hardly more for more rows. The number of features is larger for rough
@@ -55,7 +55,7 @@ class EquispacedFourier(Approximation):
         seed: It has no effect.
 
     Raises:
-        InvalidArgumentError: the tolerance is not in (0, 0.01], or the number of features is not a positive integer.
+        InvalidArgumentError: If the tolerance is not in (0, 0.01], or `max_features` is not a positive integer.
 
     Examples:
         >>> import numpy as np
@@ -89,7 +89,7 @@ class EquispacedFourier(Approximation):
         if len(places) > MOST_COLUMNS:
             return f"it has {len(places)} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
         if any(factor.kind is not Kind.NUMBER for factor in factors):
-            return "its columns are no numbers. Use SparsePrecision() or Exact()."
+            return "its columns are not numbers. Use SparsePrecision() or Exact()."
         for factor, own, _ in data.term.parts():
             why = _refusal_of(factor.measure, len(own))
             if why is not None:
@@ -104,13 +104,12 @@ class EquispacedFourier(Approximation):
             return None
         if plan.num_wanted <= self.max_features:
             return (
-                f"its lengthscales are short for the range of the rows, and {plan.modes.num_features:,} features leave "
-                f"out {missing:.2g} times the noise. Use Vecchia(), or leave out rows that lie far from the others."
+                f"its lengthscales are short for the range of the rows, and {plan.modes.num_features:,} features omit "
+                f"{missing:.2g} times the noise. Use Vecchia(), or remove rows that lie far from the others."
             )
         return (
             f"it needs {plan.num_wanted:,} features at these lengthscales and {data.num_rows:,} rows, and "
-            f"{self.max_features:,} would leave out {missing:.2g} times the noise. Use Vecchia(), or a larger "
-            "max_features."
+            f"{self.max_features:,} would omit {missing:.2g} times the noise. Use Vecchia(), or a larger max_features."
         )
 
     def is_tuned(self, data: TermData) -> bool:
@@ -123,7 +122,7 @@ class EquispacedFourier(Approximation):
         return _cost(plan.modes, plan.missing, plan.num_wanted)
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of the modes that a term has, with the variance that they leave out now."""
+        """Return the cost of the modes of a term, with the variance that they omit."""
         assert isinstance(prior, LatticeTerm)
         design, product = prior.design, spectral_product(data.term)
         wanted = active_modes(product, data.values, design.lattice, self._level(data), self.max_features).num_wanted
@@ -134,7 +133,7 @@ class EquispacedFourier(Approximation):
         return self.through(data, self._plan(data).modes)
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with modes for other hyperparameters, on the same lattice if that serves them."""
+        """Return the term with modes for other hyperparameters, on the same lattice if possible."""
         if not isinstance(prior, LatticeTerm):
             return self.draw(data, seed)
         product, lattice, level = prior.design.product, prior.design.lattice, self._level(data)
@@ -146,7 +145,7 @@ class EquispacedFourier(Approximation):
         return prior if np.array_equal(found.design.modes.indices, prior.design.modes.indices) else found
 
     def on_lattice(self, data: TermData, lattice: Lattice) -> "LatticeTerm":
-        """Return the term with the modes of a lattice that serve its hyperparameters."""
+        """Return the term with the modes of a lattice that its hyperparameters need."""
         product = spectral_product(data.term)
         plan = active_modes(product, data.values, lattice, self._level(data), self.max_features)
         return self.through(data, plan.modes)
@@ -158,7 +157,7 @@ class EquispacedFourier(Approximation):
         return LatticeTerm(data.term, design, scale_name(data.term, data.values), data.is_gaussian)
 
     def _plan(self, data: TermData) -> LatticePlan:
-        """Return the plan of a term, before anything of the size of its features is allocated."""
+        """Return the plan of a term, before its features are allocated."""
         product, places = spectral_product(data.term), places_of(data.term)
         level, most = self._level(data), self.max_features
         return plan_lattice(product, data.values, places, self._box(data), level, self.tolerance, most)
@@ -169,7 +168,7 @@ class EquispacedFourier(Approximation):
         return low, high
 
     def _level(self, data: TermData) -> float:
-        """Return the D_j, for a variance of 1, below which modes are left out."""
+        """Return the D_j, for a variance of 1, below which modes are omitted."""
         cut = CUT_PER_TOLERANCE * self.tolerance * (1.0 if data.is_gaussian else SHARPER)
         return cut / (max(data.num_rows, 2) * self._signal(data))
 
@@ -191,7 +190,7 @@ class LatticeTerm(TermPrior):
         term: The term.
         design: The features and their prior standard deviations.
         scale: The path of the variance. If None, it is 1.
-        has_residual: Whether the variance of modes that are left out is kept, as noise of observations.
+        has_residual: Whether the variance of omitted modes is added to the noise of observations.
     """
 
     term: BoundTerm
@@ -222,7 +221,7 @@ class LatticeTerm(TermPrior):
 def with_shared_lattices(
     priors: Sequence[TermPrior], data: Sequence[TermData], approximations: Mapping[str, Approximation]
 ) -> tuple[TermPrior, ...]:
-    """Return priors of terms among which those on the same columns have one lattice, so that their sums are the same.
+    """Return priors whose terms on the same columns share a lattice.
 
     Args:
         priors: The priors of all terms.
@@ -260,9 +259,9 @@ def places_of(term: BoundTerm) -> tuple[int, ...]:
 
 
 def _cost(modes: Modes, missing: float, num_wanted: int) -> Cost:
-    """Return the cost of modes that leave out a share of the variance, of so many that reach the tolerance."""
+    """Return the cost of modes that omit a share of the variance."""
     size = modes.num_features
-    note = f"{size:,} equispaced Fourier features, which leave out {missing:.1g} of the variance"
+    note = f"{size:,} equispaced Fourier features, which omit {missing:.1g} of the variance"
     if num_wanted > size:
         note += f" ({num_wanted:,} reach the tolerance)"
     return Cost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)

@@ -31,15 +31,15 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
 
 MOST_FUNCTIONS = 1000
-"""The most functions of a term that is computed by their weights. Beyond, its covariance matrix is formed."""
+"""The most functions of a term that is computed by their weights. Other terms form their covariance matrix."""
 MOST_FORMED = 4000
-"""The most rows whose covariance matrix is formed although they lie on a grid."""
+"""The most rows on a grid whose covariance matrix is formed."""
 MOST_POSITIONS = 4096
-"""The most positions of one side of a grid, whose covariance matrix is factorised."""
+"""The most positions of one side of a grid, whose covariance matrix is factorized."""
 MOST_EMPTY = 16
 """The most cells of a grid for each row."""
 BYTES_OF_CELL = 1024.0
-"""The bytes that a cell of a grid takes in draws, 256 numbers of single precision."""
+"""The bytes of a cell of a grid in draws, 256 numbers in single precision."""
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]
 """The factors of a product on both sides of a grid, by their places."""
@@ -85,11 +85,11 @@ class Exact(Approximation):
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the smallest noise variance that factors, or conjugate gradients, can resolve."""
+        """Return the smallest noise variance that factors or conjugate gradients can resolve."""
         return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
-        """Return whether the rows lie on a grid of positions, so that their covariance is not formed."""
+        """Return whether the rows are on a grid, so that no covariance is formed."""
         return _num_functions(data) is None and _grid_of(data) is not None
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
@@ -103,12 +103,12 @@ class Exact(Approximation):
         return WeightTerm.of(data, [FinitePart(*factor) for factor in data.term.parts()])
 
     def bounding(self, term: TermPrior) -> TermPrior:
-        """Return the term as it is: its residual is 0."""
+        """Return the term itself, because its residual is 0."""
         return term
 
 
 def _num_functions(data: TermData) -> int | None:
-    """Return the number of functions of a term if its factors have finitely many and not too many. Else None."""
+    """Return the number of functions of a term, or None if it is infinite or too large."""
     product = 1
     for factor, places, _ in data.term.parts():
         functions = factor.functions(data.columns.select(places))
@@ -125,7 +125,7 @@ class KernelTerm(TermPrior):
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
-        split: The factors on both sides of a grid on which the rows lie, by their places. If None, they lie on none.
+        split: The factors on both sides of the grid of the rows, by their places. If None, there is no grid.
     """
 
     term: BoundTerm
@@ -144,7 +144,7 @@ class KernelTerm(TermPrior):
         return Prior(kernels=(kernel,))
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) as a function, if the term is one stationary factor."""
+        """Return the covariance of rows (n, D) of one stationary factor, or None."""
         measure, scale = self.term.measure, self.term.outputscale
         if measure is None or not measure.has_slope or scale is None:
             return None
@@ -157,9 +157,9 @@ class KernelTerm(TermPrior):
 
 
 def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
-    """Return the factors on both sides of the grid of least cost on which rows lie, and the number of positions.
+    """Return the factors on both sides of the cheapest grid of the rows, and the number of positions in a sample.
 
-    The numbers are those of a sample of the rows. None if the rows are few, or lie on no grid with few cells.
+    The result is None if the rows are few, or do not lie on a grid with few cells.
     """
     if data.num_rows <= MOST_FORMED or not len(data.columns.sample):
         return None
@@ -172,7 +172,7 @@ def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
 
 
 def splits_of(term: BoundTerm) -> Iterator[Split]:
-    """Yield the ways to have the factors of a term on two sides that read no column together."""
+    """Yield the splits of the factors of a term into two sides without common columns."""
     groups = list[tuple[set[int], list[int]]]()  # columns, and factors that read them
     for number, places in enumerate(term.places):
         near = [group for group in groups if group[0] & set(places)]
@@ -186,7 +186,7 @@ def splits_of(term: BoundTerm) -> Iterator[Split]:
 
 
 def _num_positions(data: TermData, side: tuple[int, ...]) -> int:
-    """Return the number of distinct positions of rows in the columns of some factors, 1 without factors."""
+    """Return the number of distinct positions of rows in the columns of factors, or 1."""
     return len(torch.unique(data.columns.sample[:, _places(data.term, side)], dim=0)) if side else 1
 
 
@@ -202,7 +202,7 @@ def _sides(term: BoundTerm, names: tuple[str, ...], constants: Values, split: Sp
 
 
 def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, own: tuple[int, ...], name: str) -> Side:
-    """Return the product of some factors, with the variance of a term of a name if there is one among the values."""
+    """Return the product of some factors, with the variance of the term `name`."""
     if not own:
         return Side(_ones, ())
     factors = Term(tuple(term.term.factors[i] for i in own), name)

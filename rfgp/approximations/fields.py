@@ -1,4 +1,4 @@
-"""Fields, and Kronecker products of fields, as rows read them."""
+"""Projections of rows to fields and to Kronecker products of fields."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -20,19 +20,20 @@ from rfgp.kernels.role import LatentField, Projector
 from rfgp.sparse import quadratic_forms
 
 BYTES = 12_000.0
-"""The memory of a latent value of a product of fields in bytes, the factor and its inverse included. Measured in
-`benchmarks/races/separable.py`."""
+"""The memory in bytes of a latent value of a product of fields, including the factor and its inverse.
+
+It is measured in `benchmarks/races/separable.py`."""
 
 
 @dataclass(frozen=True, eq=False)
 class FieldReader:
-    """A product of fields, or copies of it that functions multiply, and how rows (n, D) read it.
+    """The projection of rows (n, D) to a product of fields, or to copies of it multiplied by functions.
 
     Attributes:
         latents: The fields, at least one.
-        places: The places of the columns of each.
-        features: The functions (n, F) that multiply the product, a copy of it for each. If None, there are none.
-        projectors: Map the columns of each field of rows to A (n, N_i).
+        places: The indices of the columns of each field.
+        features: The functions (n, F) that multiply the copies of the product. If None, there are none.
+        projectors: The maps of the columns of each field to A (n, N_i).
     """
 
     latents: tuple[LatentField, ...]
@@ -47,7 +48,7 @@ class FieldReader:
 
     @property
     def is_refined(self) -> bool:
-        """Whether a field has values at some places only."""
+        """Whether a field has values at some positions only."""
         return any(latent.is_refined for latent in self.latents)
 
     @property
@@ -63,10 +64,10 @@ class FieldReader:
         return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
 
     def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
-        """Return the copies with rows (n, D) among their values, and what reads these.
+        """Return the copies with rows (n, D) among their values, and the reader of these copies.
 
         Raises:
-            MemoryBudgetError: the pairs of positions and values exceed the memory.
+            MemoryBudgetError: If the pairs of positions and values exceed the memory.
         """
         pairs = zip(self.latents, self.places, strict=True)
         found = [latent.refine(inputs[:, places]) for latent, places in pairs]
@@ -81,10 +82,10 @@ class FieldReader:
         return kept_product_of(fields, self.copies), replace(self, projectors=projectors)
 
     def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return how rows (n, D) read refined copies, each by itself: A (n, F N) and variances (n,).
+        """Return the projection A (n, F N) of single rows (n, D) to refined copies, and residual variances (n,).
 
-        With variances v_i + r_i of the fields at a row, of which their values leave r_i, the product has the variance
-        prod_i (v_i + r_i), and its values explain prod_i v_i.
+        Let v_i + r_i be the variances of the fields at a row, with residual variances r_i given their values. The
+        product has the variance prod_i (v_i + r_i), and its values explain prod_i v_i.
         """
         reads, left = _product([_read(part) for part in self._parts(field, values, inputs)])
         if self.features is None:
@@ -93,9 +94,10 @@ class FieldReader:
         return row_products(functions, reads), np.square(functions).sum(axis=1) * left
 
     def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
-        """Yield the derivatives of what `between` returns in the columns of rows (n, D) on which it depends smoothly.
+        """Yield the derivatives of the results of `between` in the columns of rows (n, D) that they are smooth in.
 
-        A field with slopes has the variance v_i + r_i = 1, so that the product leaves prod_j v_j less as v_i grows.
+        A field with slopes has the variance v_i + r_i = 1, so the residual variance depends on v_i only through
+        prod_j v_j.
         """
         parts = self._parts(field, values, inputs)
         found = [_read(part) for part in parts]
@@ -127,7 +129,7 @@ class FieldReader:
 
 
 class _Part(NamedTuple):
-    """A field of a product, refined, with its parameters (p,) and rows (n, c)."""
+    """A refined field of a product, with its parameters (p,) and rows (n, c)."""
 
     latent: LatentField
     field: Any
@@ -137,7 +139,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """What the rows of a part read: A (n, N) and the variances (n,) that are left."""
+    """The projection A (n, N) of the rows of a part, and their residual variances (n,)."""
 
     part: _Part
     reads: sp.csr_array
@@ -145,7 +147,7 @@ class _Read:
 
     @cached_property
     def known(self) -> Array:
-        """The variances (n,) of what is read."""
+        """The variances (n,) of the projections."""
         field = self.part.field
         return quadratic_forms(self.reads, field.pattern, field.factor_at(self.part.values).inverse)[0]
 
@@ -155,12 +157,12 @@ def _read(part: _Part) -> _Read:
 
 
 def _product(found: Sequence[_Read]) -> tuple[sp.csr_array, Array]:
-    """Return what rows read of a product of fields, and the variances (n,) that are left."""
+    """Return the projection of rows to a product of fields, and the residual variances (n,)."""
     reads = reduce(row_products, [one.reads for one in found])
     if len(found) == 1:
         return reads, found[0].left
-    whole = np.prod([one.known + one.left for one in found], axis=0)
-    return reads, np.maximum(whole - np.prod([one.known for one in found], axis=0), 0.0)
+    total = np.prod([one.known + one.left for one in found], axis=0)
+    return reads, np.maximum(total - np.prod([one.known for one in found], axis=0), 0.0)
 
 
 def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
@@ -175,7 +177,7 @@ def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
 
 
 def condition_of(field: Any, values: Array) -> float:
-    """Return the largest product of a diagonal entry of Q and of Q^-1, in whose proportion rounding errors grow.
+    """Return the largest product of a diagonal entry of Q and of Q^-1. Rounding errors are proportional to it.
 
     Args:
         field: The field.
@@ -197,16 +199,16 @@ def product_of(fields: tuple[Any, ...], copies: int) -> Any:
         fields: At least one field.
         copies: The number of copies.
     """
-    whole = reduce(KroneckerField, fields)
-    return whole if copies == 1 else ReplicatedField(whole, copies)
+    product = reduce(KroneckerField, fields)
+    return product if copies == 1 else ReplicatedField(product, copies)
 
 
 kept_product_of = lru_cache(maxsize=8)(product_of)
-"""The same, with the last products and the analyses of their patterns, which serve a whole fit."""
+"""`product_of` with a cache of the last products and the symbolic analyses of their patterns."""
 
 
 def factors_of(product: Any, count: int) -> list[Any]:
-    """Return the fields of a product of so many fields from `product_of`."""
+    """Return the `count` fields of a product from `product_of`."""
     return [product] if count == 1 else [*factors_of(product.first, count - 1), product.second]
 
 
@@ -214,7 +216,7 @@ def row_products(
     left: Any,  # (n, F)
     right: sp.csr_array,  # (n, N)
 ) -> sp.csr_array:  # (n, F N)
-    """Return the matrix whose row i is the Kronecker product of those of left, which may be dense, and right."""
+    """Return the row-wise Kronecker product of a dense or sparse matrix and a sparse matrix."""
     left = sp.csr_array(left)
     left.eliminate_zeros()
     size = right.shape[1]

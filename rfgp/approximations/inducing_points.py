@@ -30,11 +30,11 @@ from rfgp.kernels.terms import BoundTerm, constants_of
 from rfgp.linalg import cholesky
 
 INITS = ("kmeans", "pivots")
-"""The names of methods that choose the points."""
+"""The names of methods that select the points."""
 METHODS = ("sor", "fitc", "vfe")
 """The names of methods for the residual of the kernel."""
 MOVED = 2.0
-"""The ratio of the changes of two lengthscales above which points are chosen again."""
+"""The ratio of the changes of two lengthscales above which points are selected again."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -64,7 +64,7 @@ class InducingPoints(Approximation):
         seed: The seed of the points. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: the method or init is unknown, M is not a positive integer, or the residual is not a
+        InvalidArgumentError: If the method or init is unknown, M is not a positive integer, or the residual is not a
             `rfgp.Vecchia`.
 
     Examples:
@@ -103,7 +103,7 @@ class InducingPoints(Approximation):
         return self.method or ("fitc" if data.is_gaussian and self.residual is None else "sor")
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         if self.method in ("fitc", "vfe") and not data.is_gaussian:
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
         if self.learn_locations and any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
@@ -111,11 +111,11 @@ class InducingPoints(Approximation):
         return None if self.residual is None else self._residual_refusal(self.residual, data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise, which is that of neighbours if there is a residual."""
+        """Return the least noise. With a residual it is that of neighbors."""
         return super().least_noise(data) if self.residual is None else self.residual.least_noise(data)
 
     def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
-        """Return why nearest neighbours cannot serve the residual of a term."""
+        """Return why nearest neighbors do not support the residual of a term."""
         if any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
             return "a residual requires columns of numbers. Use residual=None."
         if loops_of(data.term) is None:
@@ -126,7 +126,7 @@ class InducingPoints(Approximation):
         return residual.refusal(data)
 
     def is_tuned(self, data: TermData) -> bool:
-        """Return whether points depend on the hyperparameters: unless all rows are points."""
+        """Return whether points depend on the hyperparameters. They do unless all rows are points."""
         return self.num_points < data.num_rows
 
     def cost(self, data: TermData) -> Cost:
@@ -134,11 +134,11 @@ class InducingPoints(Approximation):
         return self._cost(data, min(self.num_points, data.num_rows))
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of the points that a term has."""
+        """Return the cost of the points of a term."""
         return self._cost(data, num_weights(data, prior))
 
     def _cost(self, data: TermData, size: int) -> Cost:
-        """Return the cost of so many points."""
+        """Return the cost of `size` points."""
         count = data.num_rows
         if self.residual is None:
             return Cost(size, weights_memory(size, count), f"{size} inducing points")
@@ -147,9 +147,9 @@ class InducingPoints(Approximation):
         return Cost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with points chosen for other hyperparameters, or the same one if that changes little.
+        """Return the term with other points if the lengthscales changed enough.
 
-        A common factor of all lengthscales does not change centres of k-means. Pivots change if lengthscales become
+        A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
         is_known = isinstance(prior, PointTerm) and prior.lengthscales is not None
@@ -158,7 +158,7 @@ class InducingPoints(Approximation):
         return super().redraw(data, seed, prior)
 
     def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether lengthscales are so different from those of a term that points should be chosen again."""
+        """Return whether lengthscales changed so much that points should be selected again."""
         assert isinstance(prior, PointTerm)
         assert prior.lengthscales is not None
         places = _places(data.term)
@@ -167,7 +167,7 @@ class InducingPoints(Approximation):
         return is_shorter or bool(change.max() > MOVED * change.min())
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with points chosen among rows, at the starting hyperparameters."""
+        """Return the term with points selected among rows, at the starting hyperparameters."""
         generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
         lengthscales = _lengthscales(data, data.columns.sample.double()) if is_stationary else None
@@ -191,9 +191,9 @@ class InducingPoints(Approximation):
 
         Args:
             data: The term and the rows.
-            points: The points (M, D), standardised, 0 in columns that the term does not read.
+            points: The points (M, D), standardized, 0 in columns that the term does not read.
             seed: The seed for the term.
-            lengthscales: The lengthscales (D,) at which they were chosen. If None, they are not known.
+            lengthscales: The lengthscales (D,) at which they were selected. If None, they are not known.
         """
         names, scale = parameter_names(data, with_scale=False), scale_name(data.term, data.values)
         path = f"{data.term.name}.points" if self.learn_locations else None
@@ -213,7 +213,7 @@ def _places(term: BoundTerm) -> list[int]:
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
-    """Return the shortest lengthscale of each column of rows (r, D), 1 for those that the term does not read."""
+    """Return the shortest lengthscale of each column of rows (r, D), or 1."""
     scale = torch.ones(rows.shape[1], dtype=rows.dtype)
     read = torch.zeros(rows.shape[1], dtype=torch.bool)
     for _, places, prefix in data.term.parts():
@@ -237,16 +237,16 @@ class PointTerm(TermPrior):
 
     Attributes:
         term: The term.
-        points: The points Z, (M, D), standardised, 0 in columns that the term does not read.
+        points: The points Z, (M, D), standardized, 0 in columns that the term does not read.
         names: The paths of the hyperparameters that the covariance depends on.
         scale: The path of the variance. If None, it is 1.
         method: "sor", "fitc" or "vfe".
-        path: The path of the points, if a fit may change them, or None.
+        path: The path of the points. If None, a fit does not change them.
         neighbors: The term whose neighbors approximate the residual. If None, `method` applies.
-        lengthscales: The lengthscales (D,) at which the points were chosen. If None, they are not known, or the kernel
-            is not stationary.
-        jitter: The jitter on the diagonal of the kernel of the points, relative to its mean. Files of earlier versions
-            have another one for single precision.
+        lengthscales: The lengthscales (D,) at which the points were selected. If None, they are not known, or the
+            kernel is not stationary.
+        jitter: The jitter on the diagonal of the kernel of the points, relative to its mean. It may differ in files of
+            earlier versions.
     """
 
     term: BoundTerm
@@ -290,7 +290,7 @@ class PointTerm(TermPrior):
         return Prior(weights=(block,), neighbors=self._residual(values, columns))
 
     def _residual(self, values: Values, columns: ColumnSummary) -> VecchiaBlock | None:
-        """Return the nearest neighbours of the residual, or None."""
+        """Return the nearest neighbors of the residual, or None."""
         if self.neighbors is None:
             return None
         near, name = self.neighbors.at(values, columns).neighbors, self.term.name
@@ -301,7 +301,7 @@ class PointTerm(TermPrior):
 class PointFeatures:
     """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I. The last factor is kept.
 
-    They are functions of rows, of the parameters of k, and of points in place of Z if there is one parameter more.
+    They are functions of rows and of the parameters of k. An additional last parameter replaces the points Z.
 
     Args:
         covariance: The covariance k of rows and hyperparameters, for a variance of 1.

@@ -38,11 +38,11 @@ from rfgp.approximations.nodes import (
 from rfgp.approximations.role import TermData, TermPrior
 
 MOST_EXACT_NODES = 2000
-"""The number of nodes up to which the kernel by its eigenvectors is the usual choice."""
+"""The most nodes for which the exact kernel by eigenvectors is the default."""
 SAMPLED, MOST_ENTRIES = 128, 2**25
-"""The number of nodes of the sample, and the most entries of that many columns over all nodes."""
+"""The number of nodes of the sample, and the most entries of its columns over all nodes."""
 MOST_EIGENPAIRS = 2_500_000
-"""The most entries of eigenvectors of a truncated spectrum that is measured: Lanczos would take over a minute."""
+"""The most entries of eigenvectors of a truncated spectrum that is measured. More take Lanczos over a minute."""
 DRAWS = 3
 """The number of draws of walks over which the squared error is averaged."""
 WORTH = 2.0
@@ -86,7 +86,7 @@ class MeasuredFeatures(NodeApproximation):
         return self._drawn(data, seed, self.measured(data, seed))
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other features if their error is less than half, else its own tuned anew."""
+        """Return the term with other features if their error is less than half, else its own tuned again."""
         assert isinstance(prior, NodeTerm)
         if not nodes_of(data)[2] or prior.features.name == "exact":
             return prior
@@ -132,7 +132,7 @@ def choose(
     make: Callable[[str, int], NodeFeatures],
     rank: int,
 ) -> Advice:
-    """Return a sparse precision if its factor is small, else the kind of features with the least measured error.
+    """Return a sparse precision with a small factor, or the features of least error.
 
     Args:
         graph: The graph.
@@ -165,7 +165,7 @@ def measure(
     sample: NDArray[np.int64],  # (n,)
     exact: NDArray[np.float64],  # (n, n)
 ) -> Candidate:
-    """Return the error of features of a kind on a sample: |Phi Phi^T - K| / |K|, of walks the root mean square."""
+    """Return the error |Phi Phi^T - K| / |K| of features on a sample."""
     errors, nonzeros, options = [], 0.0, {}
     for seed in range(DRAWS if kind == "walks" else 1):
         features = make(kind, seed)
@@ -184,11 +184,11 @@ def options_of(features: NodeFeatures) -> dict[str, Any]:
 
 
 def is_worth_it(advice: Advice, present: str) -> bool:
-    """Return whether recommended features are so much better than the present ones that a fit should start again."""
+    """Return whether recommended features are much better than the present ones."""
     errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
     return advice.best.features != present and errors.get(present, np.inf) > WORTH * advice.best.error
 
 
 def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
-    """Return whether the exact kernel of many nodes is computed by a sparse precision with a small factor."""
+    """Return whether a kernel of many nodes has a sparse precision with a small factor."""
     return graph.num_nodes > MOST_EXACT_NODES and precision_candidate(graph, kernel) is not None

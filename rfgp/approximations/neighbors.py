@@ -25,12 +25,12 @@ from rfgp.kernels.terms import BoundTerm, constants_of
 from rfgp.local.kinds import kind_of
 
 CONDITIONS = ("auto", "responses", "latent")
-"""What rows are conditioned on."""
+"""The options of `condition_on`."""
 
 
 @dataclass(frozen=True, repr=False)
 class Vecchia(Approximation):
-    """A Vecchia approximation: each row is conditioned on its nearest predecessors in a random order.
+    """A Vecchia approximation: each row is conditioned on its nearest predecessors.
 
     It supports any term with a covariance function. If several terms of a model use it, their sum is approximated as
     one process.
@@ -58,8 +58,8 @@ class Vecchia(Approximation):
         seed: The seed of the order of the rows. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: the number of neighbors or rows of a block is not a positive integer, or `condition_on` is
-            unknown.
+        InvalidArgumentError: If the number of neighbors or rows of a block is not a positive integer, or `condition_on`
+            is unknown.
 
     Examples:
         >>> import rfgp
@@ -81,10 +81,10 @@ class Vecchia(Approximation):
             )
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         factors = data.term.term.factors
         if any(factor.kind is Kind.NODE for factor in factors):
-            return "nodes of a graph have no places to be near. Use RandomWalks() or SparsePrecision()."
+            return "nodes of a graph have no coordinates. Use RandomWalks() or SparsePrecision()."
         if not any(factor.columns for factor in factors):
             return "it reads no column. Use Exact()."
         if self.condition_on == "responses" and not data.is_gaussian:
@@ -92,9 +92,9 @@ class Vecchia(Approximation):
         return None
 
     def cost(self, data: TermData) -> Cost:
-        """Return the cost of the neighbours."""
+        """Return the cost of the neighbors."""
         size = min(self.num_neighbors, data.num_rows)
-        return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbours of each row")
+        return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbors of each row")
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise variance that factors of neighbors can resolve."""
@@ -110,7 +110,7 @@ class Vecchia(Approximation):
 
 
 def loops_of(term: BoundTerm) -> str | None:
-    """Return the name of the kernel of a term. None if there are no loops for it."""
+    """Return the name of the kernel of a term, or None if there are no compiled loops for it."""
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
         return None if measures[0] is None else kind_of(measures[0])
@@ -119,15 +119,15 @@ def loops_of(term: BoundTerm) -> str | None:
 
 @dataclass(frozen=True, eq=False)
 class NeighborTerm(TermPrior):
-    """A term with nearest neighbours.
+    """A term with nearest neighbors.
 
     Attributes:
         term: The term. The columns and the lengthscales of several Gaussian factors are stacked.
         kind: The name of the kernel.
-        num_neighbors: The most neighbours of a row.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
-        condition_on: What rows are conditioned on.
-        block_size: The most rows of a block that shares its neighbours.
+        condition_on: The option of `Vecchia`.
+        block_size: The most rows of a block that shares its neighbors.
     """
 
     term: BoundTerm
@@ -158,14 +158,14 @@ class NeighborTerm(TermPrior):
 
 @dataclass(frozen=True, eq=False)
 class KernelNeighborTerm(TermPrior):
-    """A term with nearest neighbours and any covariance function.
+    """A term with nearest neighbors and any covariance function.
 
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
-        num_neighbors: The most neighbours of a row.
+        num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
-        condition_on: What rows are conditioned on.
+        condition_on: The option of `Vecchia`.
     """
 
     term: BoundTerm

@@ -21,7 +21,7 @@ from rfgp.features import kernel_function
 from rfgp.sparse import SparseValues
 
 FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
-"""The kinds of features. "auto" chooses among them by a rule or by their measured error."""
+"""The kinds of features. "auto" selects one by a rule or by its measured error."""
 NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
 
@@ -51,7 +51,7 @@ class NodeFeatures(ABC):
 
     @property
     def walks(self) -> graphs.Walks | None:
-        """The walks that the features come from, of no nodes, or None."""
+        """The walks of the features, without nodes, or None."""
         return None
 
     @abstractmethod
@@ -62,7 +62,7 @@ class NodeFeatures(ABC):
         """Warn if these features are known to be poor for a kernel."""
 
     def spectral_error(self, kernel: GraphKernel) -> float | None:
-        """Return the largest relative error of the spectrum |k_hat / k - 1| at a kernel of the family, if known."""
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None."""
         return None
 
     def forget(self) -> None:
@@ -70,7 +70,7 @@ class NodeFeatures(ABC):
 
 
 class ExactFeatures(NodeFeatures):
-    """The kernel itself, by the eigenvectors of the Laplacian."""
+    """The exact kernel, by the eigenvectors of the Laplacian."""
 
     name = "exact"
 
@@ -92,17 +92,17 @@ class ExactFeatures(NodeFeatures):
 
 
 def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
-    """Return the covariance (n_a, n_b) of the kernel with these eigenvectors (N, N) and eigenvalues (N,)."""
+    """Return the covariance (n_a, n_b) of a kernel with eigenvectors (N, N) and eigenvalues (N,)."""
     return (vectors[a] * values) @ vectors[b].mT
 
 
 def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
-    """Return its variances (n_a,)."""
+    """Return the variances (n_a,) of a kernel with eigenvectors (N, N) and eigenvalues (N,)."""
     return vectors[a].square() @ values
 
 
 class PrecisionFeatures(NodeFeatures):
-    """The kernel itself, by its sparse precision."""
+    """The exact kernel, by its sparse precision."""
 
     name = "precision"
 
@@ -159,7 +159,7 @@ class RationalFeatures(NodeFeatures):
         return {"degree": self.terms}
 
     def spectral_error(self, kernel: GraphKernel) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1|, at a kernel of the family."""
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|."""
         return self.field.error(kernel.resolvent().shift)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -205,7 +205,7 @@ class DrawnFeatures(NodeFeatures):
 
     Args:
         name: "walks", "chebyshev" or "taylor".
-        draw: `graphs.Walks` or `graphs.SeriesFeatures`, of any nodes.
+        draw: The `graphs.Walks` or `graphs.SeriesFeatures`, for any nodes.
         kernel: The family.
         seed: The seed of probes and of pathwise draws.
     """
@@ -215,7 +215,9 @@ class DrawnFeatures(NodeFeatures):
     def __init__(self, name: str, draw: graphs.Walks | graphs.SeriesFeatures, kernel: GraphKernel, seed: int) -> None:
         self.name, self.draw, self._kernel = name, draw, kernel
         self._map, self._seed = feature_maps.WalkFeatures(draw, kernel), seed
-        self._recent: tuple[tuple[bytes, feature_maps.WalkFeatures], ...] = ()  # swapped whole: threads may share it
+        self._recent: tuple[
+            tuple[bytes, feature_maps.WalkFeatures], ...
+        ] = ()  # replaced, never changed: threads may share it
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of the sparse features at theta (p,)."""
@@ -232,7 +234,7 @@ class DrawnFeatures(NodeFeatures):
 
     @property
     def walks(self) -> graphs.Walks | None:
-        """The walks that the features come from, of no nodes, or None."""
+        """The walks of the features, without nodes, or None."""
         return self.draw if isinstance(self.draw, graphs.Walks) else None
 
     def check(self, kernel: GraphKernel) -> None:
@@ -245,7 +247,7 @@ class DrawnFeatures(NodeFeatures):
         self._recent = ()
 
     def _values(self, positions: Tensor, keep: bool, theta: Tensor) -> SparseValues:
-        """Return the features of positions (n,) at theta (p,); if `keep`, the draw for them is cached."""
+        """Return the features of positions (n,) at theta (p,). If `keep`, their draw is cached."""
         features = self._at(positions, keep)
         return SparseValues(features(theta), features.walks.pattern)
 
@@ -310,8 +312,8 @@ def make_features(
         graph: The graph.
         kernel: The family, and the kernel that walks are tuned to.
         seed: The seed of walks.
-        options: Options of `graphs.sample_walks`, and `degree` and `rank`. If these are None, they follow from
-            `max_nonzeros` a row.
+        options: Options of `graphs.sample_walks`, and `degree` and `rank`. If None, the latter two follow from
+            `max_nonzeros`.
     """
     options = dict(options)
     degree, rank, walkers = options.pop("degree", None), options.pop("rank", None), options.get("num_walkers", 16)

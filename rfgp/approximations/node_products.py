@@ -25,7 +25,7 @@ from rfgp.sparse import gram
 MOST_FUNCTIONS = 4096
 """The most functions of columns that are multiplied by features of nodes. Their matrix is dense."""
 MOST_DENSE, BYTES_OF_DRAWS = 4000, 512.0
-"""The most rows whose covariance is factorised (`rfgp.solvers.choice`), and the bytes of a weight in draws.
+"""The most rows whose covariance is factorized (`rfgp.solvers.choice`), and the bytes of a weight in draws.
 Beyond these rows variances are estimated from 128 draws of single precision."""
 
 
@@ -37,7 +37,7 @@ def columns_of(data: TermData) -> TermData:
 
 
 def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
-    """Return why a product of kernels on columns has no features, as a clause after "because". None if it has them.
+    """Return why a product of kernels on columns has no features, as a clause after "because", or None.
 
     Args:
         columns: The random features of stationary kernels.
@@ -63,7 +63,7 @@ def draw_product(data: TermData, features: NodeFeatures, columns: RandomFeatures
         data: The term.
         features: The features of nodes.
         columns: The random features of stationary kernels on columns.
-        seed: The seed of the features of nodes, of which that of columns is a child.
+        seed: The seed of the features of nodes. The seed of the columns is derived from it.
     """
     found = columns.draw(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
     assert isinstance(found, WeightTerm)
@@ -113,7 +113,7 @@ class NodeProductTerm(TermPrior):
         return other.columns is self.columns
 
     def with_columns(self, data: TermData, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-        """Return the term whose series have as many harmonics as other hyperparameters need, or the same one.
+        """Return the term with the harmonics that other hyperparameters need.
 
         Args:
             data: The term, at the other hyperparameters.
@@ -148,12 +148,12 @@ class ProductFeatures:
 
 @dataclass(frozen=True, eq=False)
 class NodeLevels:
-    """The covariance of a product between rows with levels that no training row has, by the features of nodes.
+    """The covariance of a product between rows with new levels, by the features of nodes.
 
     Attributes:
         nodes: The features of positions, without a variance.
-        place: The column of the nodes.
-        others: That of the product of the kernels on columns.
+        place: The index of the column of the nodes.
+        others: The covariance of new levels of the product of the kernels on columns.
     """
 
     nodes: SparseWeightBlock | WeightBlock
@@ -205,5 +205,5 @@ def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: 
         return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
     memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
     memory += BYTES_OF_DRAWS * size * nodes if n > MOST_DENSE else 8.0 * n**2
-    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} non-zeros of a row that are not formed"
+    note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
     return Cost(n, memory, note)

@@ -19,14 +19,14 @@ from rfgp.kernels.terms import BoundTerm
 
 
 def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the graph of a term, its kernel at the hyperparameters, and the paths of the kernel's parameters."""
+    """Return the graph of a term, its kernel, and the paths of the kernel's parameters."""
     factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
     paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
 
 
 def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
-    """Return a term through features, with the measurements by which they were selected, if they were."""
+    """Return a term through features, with the measured errors that selected them, if any."""
     return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
 
 
@@ -39,7 +39,7 @@ class NodeTerm(TermPrior):
         features: The features.
         paths: The paths of the parameters of the graph kernel, in its order.
         scale: The path of the variance. If None, it is 1.
-        advice: The measured errors by which the features were selected. If None, they were not.
+        advice: The measured errors that selected the features. If None, they were not measured.
     """
 
     term: BoundTerm
@@ -49,7 +49,7 @@ class NodeTerm(TermPrior):
     advice: Advice | None = None
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
-        """Return the prior at hyperparameters by path, whatever the columns."""
+        """Return the prior at hyperparameters by path. It does not depend on the columns."""
         theta = self.theta(values)
         scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
         prior = self.features.prior(theta, scale)
@@ -82,7 +82,7 @@ def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
 
 
 def _kernel_at(block: KernelBlock, place: int, name: str) -> KernelBlock:
-    """Return the block of a covariance of positions as that of the nodes of rows, under the name of a term."""
+    """Return a block of a covariance of positions as a block of rows, with the name of a term."""
     functions = block.functions
     return replace(
         block,

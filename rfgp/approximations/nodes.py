@@ -1,4 +1,4 @@
-"""Approximations of kernels on the nodes of a graph: walks, series, truncated spectra and rational precisions."""
+"""Approximations of kernels on the nodes of a graph."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
@@ -31,18 +31,17 @@ _NO_OPTIONS = ("seed", "columns")
 COLUMNS = RandomFeatures(32)
 """The default random features of columns.
 
-On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point.
-"""
+On 400 nodes and 50 times, 32 frequencies give a KL of 1e-4 to 3e-3 a point."""
 
 
 class NodeApproximation(Approximation):
-    """An approximation of a kernel on the nodes of a graph, alone or multiplied by kernels on columns.
+    """An approximation of a kernel on nodes, alone or times kernels on columns.
 
     Attributes:
         kind: The kind of features, of `rfgp.approximations.node_features`.
         count: The name of the option that is a positive integer.
         columns: The random features of stationary kernels on columns that multiply the kernel on nodes. Kernels of
-            finitely many functions have these, and periodic ones their harmonics. If None, products are refused.
+            finitely many functions use these, and periodic kernels their harmonics. If None, products raise.
     """
 
     kind: ClassVar[str]
@@ -62,16 +61,16 @@ class NodeApproximation(Approximation):
 
     @property
     def budget(self) -> int:
-        """The number of features of a node that are planned."""
+        """The planned number of features of a node."""
         return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features of nodes: all but the seed and those of columns."""
+        """The options of the features of nodes: all except the seed and those of columns."""
         return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_OPTIONS}
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         nodes = [part for part in data.term.parts() if part[0].kind is Kind.NODE]
         if len(nodes) != 1:
             return "it has no kernel on the nodes of one graph."
@@ -79,7 +78,7 @@ class NodeApproximation(Approximation):
         return self.refusal_of_product(data) if others else None
 
     def refusal_of_product(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a kernel on nodes times kernels on columns."""
+        """Return why kernels on nodes times kernels on columns are not supported."""
         others = columns_of(data)
         if self.columns is not None:
             return refusal_of_columns(self.columns, others)
@@ -93,14 +92,14 @@ class NodeApproximation(Approximation):
         return Cost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with features drawn for the graph, tuned to the kernel at its hyperparameters."""
+        """Return the term with features drawn for the graph and the present kernel."""
         features = self.make(data, self.kind, seed, self.options)
         if self.columns is None or len(data.term.places) == 1:
             return node_term(data, features)
         return draw_product(data, features, self.columns, self.seed_of(seed))
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with the harmonics that other hyperparameters need, or the same one if they stay."""
+        """Return the term with the harmonics that other hyperparameters need."""
         if isinstance(prior, NodeProductTerm) and self.columns is not None:
             return prior.with_columns(data, self.columns, self.seed_of(seed))
         return prior
@@ -123,20 +122,20 @@ class NodeApproximation(Approximation):
 
 
 _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
-"""The options of walks that belong to single couplings of their lengths."""
+"""The options of walks that only some couplings of their lengths have."""
 
 
 Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
 
 
 def retuned(prior: Walking, features: NodeFeatures) -> Walking:
-    """Return a term with other walks, or the same one if their exact hops follow the same rule."""
+    """Return a term with other walks if their exact hops follow another rule."""
     walks = prior.features.walks
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return a term with other fields of a rational precision, or the same one if these are not more."""
+    """Return a term with other fields of a rational precision if they are more."""
     is_enough = features.size["degree"] <= prior.features.size["degree"]
     return prior if is_enough else replace(prior, features=features)
 
@@ -162,7 +161,7 @@ class RandomWalks(NodeApproximation):
         seed: The seed of the walks. If None, that of the model.
 
     Raises:
-        GraphError: an option is invalid; see `graphs.sample_walks`.
+        GraphError: If an option is invalid. See `graphs.sample_walks`.
 
     Examples:
         >>> import rfgp
@@ -186,12 +185,12 @@ class RandomWalks(NodeApproximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features: all but the seed, and those of single couplings if they are given."""
+        """The options of the features. Those of some couplings are included only if given."""
         known = dict(super().options)
         return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with exact hops and harmonics for other hyperparameters, or the same one if they stay."""
+        """Return the term with exact hops and harmonics for other hyperparameters."""
         prior = super().redraw(data, seed, prior)
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
@@ -226,7 +225,7 @@ class Chebyshev(NodeApproximation):
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
-    """The square root of the kernel as a power series of the adjacency matrix, cut off at a degree.
+    """The square root of the kernel as a truncated power series of the adjacency matrix.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.
@@ -285,7 +284,7 @@ class RationalPrecision(NodeApproximation):
     kind: ClassVar[str] = "rational"
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term."""
+        """Return why the approximation does not support a term, or None."""
         why = super().refusal(data)
         if why is not None:
             return why
@@ -293,13 +292,13 @@ class RationalPrecision(NodeApproximation):
         try:
             order = kernel.resolvent().order
         except graphs.GraphError:
-            return "its kernel is no power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
+            return "its kernel is not a power of the resolvent of the Laplacian. Use RandomWalks() or Chebyshev()."
         if order == int(order):
             return "its kernel has an integer order. Use SparsePrecision(), which is exact."
         return None
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with the fields that other hyperparameters need, if they are more and `degree` is None."""
+        """Return the term with more fields if other hyperparameters need them."""
         if self.degree is not None:
             return prior
         assert isinstance(prior, NodeTerm)

@@ -1,4 +1,4 @@
-"""Approximations from text, such as "RandomFeatures(256)" or "trend=Vecchia(30)", without running code."""
+"""Approximations from text, such as "RandomFeatures(256)", without running code."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,22 +34,22 @@ APPROXIMATIONS: dict[str, type[Approximation]] = {
         RationalPrecision,
     )
 }
-"""The approximations that a text may name."""
+"""The approximations by name."""
 _EXAMPLE = '"RandomFeatures(256)" or "trend=Vecchia(30), local=RandomFeatures(128)"'
 
 
 def parse(text: str) -> Any:
-    """Return the approximation, or the approximations by the names of terms, that a text describes. No code is run.
+    """Return the approximation of a text, or approximations by names. No code is run.
 
     Args:
-        text: "auto", a class with or without arguments, or approximations by the names of terms: `trend=Vecchia(30)`,
-            or a dict if a name is not a word, `{"group(store)": Exact()}`.
+        text: "auto", a class with or without arguments, or approximations by the names of terms, such as
+            `trend=Vecchia(30)`. Use a dict if a name is not a word: `{"group(store)": Exact()}`.
 
     Returns:
         "auto", an approximation, or a dict of approximations by the names of terms, as `rfgp.GP` takes them.
 
     Raises:
-        InvalidArgumentError: there is no such approximation or argument, or the text holds anything else.
+        InvalidArgumentError: If an approximation or argument is unknown, or the text has another form.
 
     Examples:
         >>> from rfgp import approximations
@@ -92,6 +92,6 @@ def _value(node: Any) -> Approximation:
 
 
 def _argument(name: str, value: Any) -> Any:
-    """Return an argument: an approximation, or a number or text."""
+    """Return an argument, which is an approximation, a number or a text."""
     is_value = isinstance(value, Call) or (isinstance(value, Name) and value.text in APPROXIMATIONS)
     return _value(value) if is_value else constant(name, value)

@@ -54,11 +54,11 @@ class FinitePart:
 
     @property
     def learnable(self) -> Values:
-        """Nothing: there are no draws (...)."""
+        """No draws (...), an empty dict."""
         return {}
 
     def with_learned(self, values: Values) -> "FinitePart":
-        """Return the part itself, whatever the draws (...)."""
+        """Return the part itself, because it has no draws (...)."""
         return self
 
     def functions(self, columns: ColumnSummary) -> Functions:
@@ -89,13 +89,13 @@ def _of_columns(
 
 @dataclass(frozen=True, eq=False)
 class SpectralPart:
-    """Random features of stationary factors, whose frequencies are stacked.
+    """Random features of stationary factors with stacked frequencies.
 
     Attributes:
         places: The places of the columns of each factor.
         prefixes: The prefixes of their hyperparameters.
-        feature_map: Maps rows in lengthscales, (n, d), to features.
-        path: The path of the frequencies (m, d), if a fit may change them, or None.
+        feature_map: The map of rows (n, d), divided by the lengthscales, to features.
+        path: The path of the frequencies (m, d). If None, a fit does not change them.
     """
 
     places: tuple[list[int], ...]
@@ -120,7 +120,7 @@ class SpectralPart:
         return type(self.feature_map)(Frequencies(values[self.path], weights))
 
     def functions(self, columns: ColumnSummary) -> Functions:
-        """Return the features as functions of rows (n, D) and of values by path, whatever the columns."""
+        """Return the features as functions of rows (n, D) and of values by path, for any columns."""
         fourier = self._fourier if self.feature_map.is_trigonometric else None
         return Functions(self.feature_map.num_features, self._features, fourier=fourier)
 
@@ -168,7 +168,7 @@ class TermFeatures:
         return len(self.parts) == 1 and self.parts[0].fourier is not None
 
     def fourier(self, *parameters: Tensor) -> FourierFunctions:
-        """Return their frequencies (m, c), if they are cosines and sines."""
+        """Return the frequencies (m, c) of features that are cosines and sines."""
         (part,) = self.parts
         assert part.fourier is not None
         return part.fourier(self._values(parameters))
@@ -190,12 +190,12 @@ class TermFeatures:
 class FixedFeatures:
     """The features of a term that depend on no hyperparameter, and the factors that do.
 
-    Two of one term on the same columns, at the same fixed values, are equal.
+    Two designs of one term on the same columns, at the same fixed values, compare equal.
 
     Attributes:
         term: The term with its draws.
         columns: The summary of all columns.
-        fixed: The values that the features depend on, none of which a fit changes, by path.
+        fixed: The fixed values that the features depend on, by path.
         functions: The features.
     """
 
@@ -229,11 +229,11 @@ class FixedFeatures:
         return out
 
     def missing(self, *parameters: Tensor) -> Tensor:
-        """Return 0, 0-d: the features are all of the term."""
+        """Return 0, 0-d: the features omit nothing of the term."""
         return torch.zeros((), dtype=torch.float64)
 
     def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
-        """Return 0, 0-d: the derivatives of the features are all of that of the term."""
+        """Return 0, 0-d: the features omit nothing of the derivative of the term."""
         return torch.zeros((), dtype=torch.float64)
 
 
@@ -268,12 +268,12 @@ class TermCovariance:
 
 
 FAR_LEVELS = 5.0
-"""The distance of two levels in a search for neighbours, in lengthscales of other columns."""
+"""The distance of two levels in a search for neighbors, in lengthscales of other columns."""
 
 
 @dataclass(frozen=True, eq=False)
 class TermPlaces:
-    """The places of rows whose distances are about those of a term: r^2 = k(x, x) + k(z, z) - 2 k(x, z) nearby.
+    """An embedding of rows with distances near those of a term, r^2 = k(x, x) + k(z, z) - 2 k(x, z).
 
     Attributes:
         term: The term.
@@ -288,14 +288,14 @@ class TermPlaces:
     spread: Tensor
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the places (n, e) of rows (n, D)."""
+        """Return the embedding (n, e) of rows (n, D)."""
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
         scale = 1.0 if self.term.outputscale is None else values[self.term.outputscale].sqrt()
         pairs = ((factor, places, of_prefix(values, prefix)) for factor, places, prefix in self.term.parts())
         return scale * torch.cat([self._of_factor(factor, x, places, own) for factor, places, own in pairs], dim=1)
 
     def _of_factor(self, factor: Factor, x: Tensor, places: list[int], values: Values) -> Tensor:
-        """Return the places (n, e) of rows (n, D) by a factor."""
+        """Return the embedding (n, e) of rows (n, D) by a factor."""
         own, lengthscale = x[:, places], values.get("lengthscale")
         if factor.kind is Kind.LEVEL:
             return FAR_LEVELS * own
@@ -311,9 +311,9 @@ class TermPlaces:
 
 @dataclass(frozen=True, eq=False)
 class NewLevels:
-    """The covariance of a term between rows with levels that no training row has.
+    """The covariance of a term between rows with new levels, which no training row has.
 
-    It is the covariance of the term without the part that the features of known levels explain.
+    It is the covariance of the term minus the part that the features of known levels explain.
 
     Attributes:
         term: The term.
@@ -322,7 +322,7 @@ class NewLevels:
         num_levels: The number of known levels of each column, D of them.
         of_levels: The functions of each factor that reads levels, None for other factors.
         features: The features of rows (n, D) and hyperparameters. If None, they are products of functions of factors,
-            those of levels exact.
+            exact for levels.
     """
 
     term: BoundTerm
@@ -336,7 +336,7 @@ class NewLevels:
     def through(
         cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
     ) -> "NewLevels | None":
-        """Return the covariance of new levels of a term through functions of its factors. None if it has no levels."""
+        """Return the covariance of new levels of a term, or None without levels."""
         found = [
             factor.functions(columns.select(places)) if factor.kind is Kind.LEVEL else None
             for factor, places, _ in term.parts()

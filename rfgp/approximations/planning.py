@@ -1,4 +1,4 @@
-"""Which approximation serves which term."""
+"""The choice of an approximation for each term."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,21 +17,22 @@ from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError
 
 AUTO = "auto"
-"""The name of the choice that a plan makes."""
+"""The option that plans an approximation."""
 LEAST_FREQUENCIES = 4
 """The fewest frequencies of a term that shares a budget."""
 MOST_LEVELS = 200
-"""The most functions of levels whose weights are dense. More have a sparse precision."""
+"""The most functions of levels with dense weights. More functions use a sparse precision."""
 MOST_EXACT = 2000
-"""The most rows whose exact covariance is formed unless it is asked for. At 2,000 an evaluation takes about 1 s."""
+"""The most rows with an exact covariance by default. At 2,000 rows an evaluation takes about 1 s."""
 
 MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
-"""The most latent values of a product of a field and a process of a column that is planned, and the most for each of up
-to 2,000 rows, whose exact covariance costs less than more latent values."""
+"""The most latent values of a planned product of a field and a process of a column, and the most a row on few rows.
+
+Up to 2,000 rows with more latent values a row, the exact covariance costs less."""
 LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
-"""The approximations with latent values or weights. Next to them, covariance matrices of all rows are avoided."""
+"""The approximations with latent values or weights. With them, covariance matrices of all rows are avoided."""
 MOST_IN_MEMORY, MOST_ALONE = 2_000_000, 50_000_000
-"""The most rows in memory of a process of one column: with other terms, and alone with a Gaussian likelihood.
+"""The most rows in memory of a process of one column, with other terms, and alone with a Gaussian likelihood.
 
 Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
 
@@ -40,7 +41,7 @@ def read_approximation(value: Any) -> Any:
     """Return "auto", an approximation, or a dict of approximations by the names of terms.
 
     Raises:
-        InvalidArgumentError: the value is none of these.
+        InvalidArgumentError: If the value is none of these.
     """
     if isinstance(value, Mapping):
         wrong = [name for name, one in value.items() if not isinstance(one, Approximation)]
@@ -66,7 +67,7 @@ def assign(
 ) -> dict[str, Approximation]:
     """Return the approximation of each term by its name.
 
-    One value applies to every term that it can serve. A dict must apply to the terms that it names.
+    A single value applies to every term that it supports. Each value of a dict must support its term.
 
     Args:
         approximation: "auto", an approximation, or a dict by the names of terms.
@@ -75,7 +76,7 @@ def assign(
         in_blocks: Whether rows are read in blocks, so that only weights are planned.
 
     Raises:
-        InvalidArgumentError: there is no term of a name, or an approximation serves no term, or not the one it is for.
+        InvalidArgumentError: If a name is unknown, or an approximation does not support its term, or any term.
     """
     chosen: dict[str, Approximation] = {}
     names = [data.term.name for data in terms]
@@ -110,10 +111,10 @@ def assign(
 def with_lattices(
     planned: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
 ) -> dict[str, Approximation]:
-    """Return approximations with equispaced frequencies in place of random ones if they serve all stationary terms.
+    """Return approximations with equispaced instead of random frequencies if possible.
 
-    That is so for many rows if the other terms have few functions, and lattices are on the same columns or on at most
-    three together.
+    This requires many rows, other terms with few functions, and lattices on the same columns or on at most three
+    columns in total.
 
     Args:
         planned: The approximations of all terms by name.
@@ -139,32 +140,32 @@ def with_lattices(
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
-    """Return whether some of the approximations by name have nearest neighbours.
+    """Return whether some of the approximations by name have nearest neighbors.
 
     Raises:
-        InvalidArgumentError: several have, with different values, or one for the residual of inducing points.
+        InvalidArgumentError: If several have different neighbors, or one has them for a residual of inducing points.
     """
-    whole = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
+    full = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
     residual = [name for name, one in known.items() if isinstance(one, InducingPoints) and one.residual is not None]
-    if residual and len(whole) + len(residual) > 1:
+    if residual and len(full) + len(residual) > 1:
         raise InvalidArgumentError(
-            f"Nearest neighbours of {residual[0]!r} are the residual of inducing points, and only one term may have "
-            f"neighbours then, got {', '.join(map(repr, [*residual, *whole]))}. Name the term in a dict, and use "
-            "InducingPoints() without a residual for others."
+            f"Only one term may have neighbors if they approximate a residual, as those of {residual[0]!r} do, got "
+            f"{', '.join(map(repr, [*residual, *full]))}. Name the term in a dict, and use InducingPoints() without a "
+            "residual for others."
         )
-    if len(set(whole.values())) > 1:
+    if len(set(full.values())) > 1:
         raise InvalidArgumentError(
-            f"Terms with nearest neighbours are approximated by their sum, and must have one value, got several for "
-            f"{', '.join(map(repr, whole))}. Use one rfgp.Vecchia for all of them."
+            f"Terms with nearest neighbors must share one value, because their sum is approximated, got several for "
+            f"{', '.join(map(repr, full))}. Use one rfgp.Vecchia for all of them."
         )
-    return bool(whole or residual)
+    return bool(full or residual)
 
 
 def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
     """Return the names of the terms that share a budget of features.
 
     Args:
-        given: "auto", an approximation, or a dict by the names of terms, which do not share.
+        given: "auto", an approximation, or a dict by the names of terms. Terms of a dict do not share.
         chosen: The approximations of all terms by name.
     """
     own = given if isinstance(given, Mapping) else {}
@@ -174,16 +175,16 @@ def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
 def divided(
     budget: int, chosen: Mapping[str, Approximation], terms: Sequence[TermData], shares: Mapping[str, float]
 ) -> dict[str, Approximation]:
-    """Return approximations whose random features have, together, about as many features as a budget.
+    """Return approximations with a total of about `budget` random features.
 
-    E KL is about the sum of V_t / m_t / 4 over the terms, with m_t frequencies and V_t nearly in proportion to the
-    square of the effective degrees of freedom d_t. Therefore m_t in proportion to d_t is best.
+    E KL is about the sum over terms of V_t / m_t / 4, with m_t frequencies and V_t nearly proportional to the square of
+    the effective degrees of freedom d_t. So the optimal m_t is proportional to d_t.
 
     Args:
         budget: The number of features.
         chosen: The approximations of all terms by name.
         terms: The terms.
-        shares: The effective degrees of freedom of the terms that share the budget, by name. Others keep theirs.
+        shares: The effective degrees of freedom of the terms that share the budget, by name. Other terms are unchanged.
     """
     found, total = dict(chosen), sum(shares.values())
     for data in terms:
@@ -221,7 +222,7 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
 
 
 def plan_weights(data: TermData) -> Approximation:
-    """Return the default approximation with dense weights, which rows in blocks require."""
+    """Return the default approximation with dense weights. Rows in blocks require it."""
     if Exact().cost(data).has_weights:
         return Exact()
     features = RandomFeatures()
@@ -231,13 +232,13 @@ def plan_weights(data: TermData) -> Approximation:
 def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = False, is_alone: bool = False) -> bool:
     """Return whether the default approximation of a term is its sparse precision.
 
-    Such terms are fields on roads, surfaces and graphs, groups of many levels, and processes of one column. On few rows
-    the latter are computed by a covariance matrix, unless another term has weights.
+    Such terms are fields on roads, surfaces and graphs, groups of many levels, and processes of one column. On few
+    rows, processes of one column use a covariance matrix unless another term has weights.
 
     Args:
         data: The term and the rows.
-        has_neighbors: Whether another term has neighbours.
-        needs_weights: Whether another term has neighbours, a sparse precision or inducing points.
+        has_neighbors: Whether another term has neighbors.
+        needs_weights: Whether another term has neighbors, a sparse precision or inducing points.
         is_alone: Whether there is no other term, and the likelihood is Gaussian.
     """
     sparse = SparsePrecision()

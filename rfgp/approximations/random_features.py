@@ -1,4 +1,4 @@
-"""Random features of stationary terms and of their products with finite ones."""
+"""Random features of stationary terms and of their products with finite terms."""
 
 import math
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class RandomFeatures(Approximation):
         seed: The seed of the frequencies. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: the kind or coupling is unknown, or m is not a positive integer.
+        InvalidArgumentError: If the kind or coupling is unknown, or m is not a positive integer.
 
     Examples:
         >>> import rfgp
@@ -69,7 +69,7 @@ class RandomFeatures(Approximation):
         if others:
             return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
         if all(factor.functions(data.columns.select(places)) for factor, places, _ in data.term.parts()):
-            return "it consists of finitely many functions. Use Exact(), which takes their weights."
+            return "it consists of finitely many functions. Use Exact(), which uses their weights."
         if self._coupling.needs_isotropy and not all(f.measure.is_isotropic for f in factors if f.measure is not None):
             return f"the coupling {self.coupling!r} needs isotropic spectra. Use coupling='iid'."
         if self.learn_frequencies and not data.is_gaussian:
@@ -79,7 +79,7 @@ class RandomFeatures(Approximation):
         return None
 
     def is_tuned(self, data: TermData) -> bool:
-        """Return whether there is a series, whose length depends on the hyperparameters."""
+        """Return whether a factor has a series. Its length depends on the hyperparameters."""
         return any(
             factor.measure is None and factor.functions(data.columns.select(places)) is None
             for factor, places, _ in data.term.parts()
@@ -92,11 +92,11 @@ class RandomFeatures(Approximation):
         return self._cost(data, size * math.prod(part.functions(data.columns).size for part in others))
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of the features that a term has."""
+        """Return the cost of the features of a term."""
         return self._cost(data, num_weights(data, prior))
 
     def _cost(self, data: TermData, size: int) -> Cost:
-        """Return the cost of so many features."""
+        """Return the cost of `size` features."""
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         kind = "features of random frequencies" if has_frequencies else "functions of a series"
         if has_frequencies and others:
@@ -135,7 +135,7 @@ def _is_gaussian(factor: Factor) -> bool:
 
 
 def finite_factor(data: TermData, factor: Factor, places: list[int], prefix: str) -> Factor | None:
-    """Return a factor if it has finitely many functions, or its series at the starting values. None if it has none."""
+    """Return a factor with finitely many functions, its series, or None."""
     if factor.functions(data.columns.select(places)) is not None:
         return factor
     return factor.series(of_prefix(data.values, prefix))

@@ -21,7 +21,7 @@ LEAST_NOISE, LEAST_NOISE_OF_NEIGHBORS, LEAST_NOISE_OF_MATRICES = 1e-6, 1e-8, 1e-
 
 With neighbors, rounding errors of means of smooth kernels were 1e-5 standard deviations at a noise of 1e-10."""
 BLOCK_ROWS = 2**16
-"""About the largest number of rows whose features are in memory at once."""
+"""The approximate number of rows whose features are in memory at once."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class TermData:
         term: The term.
         columns: The summary of all columns (n, D) of the rows, with a sample of them.
         num_rows: The number n of rows.
-        values: The starting hyperparameters in standardised units, by path.
+        values: The starting hyperparameters in standardized units, by path.
         is_gaussian: Whether the likelihood is Gaussian.
     """
 
@@ -66,16 +66,16 @@ class Cost:
 
 
 def weights_memory(size: int, num_rows: int) -> float:
-    """Return the bytes of the features of a block of rows and of the products of so many features."""
+    """Return the bytes of the features of a block of rows and of their products."""
     return 8.0 * size * (min(num_rows, BLOCK_ROWS) + size)
 
 
 class TermGram(NamedTuple):
-    """The covariance of some rows by a term as a function of the hyperparameters, with its gradient in closed form.
+    """The covariance of rows as a function of hyperparameters, with its gradient.
 
     Attributes:
-        names: The paths of the hyperparameters in which there is a gradient, in the order of the tensors of a `Gram`.
-        at: Maps values by path to the covariance. It is None if there is no closed form at them.
+        names: The paths of the hyperparameters with a gradient, in the order of the tensors of a `Gram`.
+        at: The map of values by path to the covariance, or None if there is no closed form at these values.
     """
 
     names: tuple[str, ...]
@@ -83,20 +83,20 @@ class TermGram(NamedTuple):
 
 
 class TermPrior(ABC):
-    """The role: a term whose random draws are made, as a function of the hyperparameters."""
+    """The role: a term with fixed random draws, as a function of the hyperparameters."""
 
     @abstractmethod
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the term.
 
         Args:
-            values: The hyperparameters by path, in standardised units, and learnable draws by theirs if they are not
+            values: The hyperparameters by path, in standardized units, and learnable draws by path if they differ from
                 those of the term.
-            columns: The summary of all columns, with the levels that there are now.
+            columns: The summary of all columns, with all present levels.
         """
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows with themselves as a function. None if its gradient has no closed form.
+        """Return the covariance of rows as a function, or None if its gradient has no closed form.
 
         Args:
             inputs: The rows, (n, D).
@@ -134,23 +134,23 @@ class Approximation(ABC):
 
     @abstractmethod
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation cannot serve a term, as a clause after "because". None if it can."""
+        """Return why the approximation does not support a term, as a clause after "because", or None."""
 
     @abstractmethod
     def cost(self, data: TermData) -> Cost:
-        """Return the predicted cost, before anything is allocated."""
+        """Return the predicted cost without allocating anything."""
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of a term as it was drawn, whose features may be others than would be drawn now.
+        """Return the cost of a drawn term. Its features may differ from those of a new draw.
 
         Args:
             data: The term and the rows.
-            prior: The term as it was drawn.
+            prior: The drawn term.
         """
         return self.cost(data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise down to which means are accurate in double precision, in variances of the target."""
+        """Return the least noise for accurate means, in variances of the target."""
         return LEAST_NOISE
 
     def is_tuned(self, data: TermData) -> bool:
@@ -158,42 +158,43 @@ class Approximation(ABC):
         return False
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term drawn for other hyperparameters, or the same one if that changes nothing.
+        """Return the term drawn for other hyperparameters, or the same term if nothing changes.
 
         Args:
             data: The term and the rows, at the other hyperparameters.
             seed: The seed for the term.
-            prior: The term as it was drawn.
+            prior: The drawn term.
         """
         return self.draw(data, seed) if self.is_tuned(data) else prior
 
     @abstractmethod
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with its random draws made.
+        """Draw the random parts of a term.
 
         Args:
             data: The term and the rows.
-            seed: The seed for the term, which differs between terms.
+            seed: The seed for the term. Each term has its own.
         """
 
     def bounding(self, term: TermPrior) -> TermPrior | None:
-        """Return a term whose features phi leave a known residual k - phi phi^T that is positive semidefinite.
+        """Return a term whose features have a known, positive semidefinite residual.
 
-        By such terms the exact log marginal likelihood is bounded (`rfgp.solvers.lowrank.bounds`).
+        The residual is k - phi phi^T for the kernel k and the features phi. Such terms bound the exact log
+        marginal likelihood (`rfgp.solvers.lowrank.bounds`).
 
         Args:
-            term: A term that `draw` made.
+            term: A term from `draw`.
 
         Returns:
-            The term. None if the residual may be indefinite, or is not known.
+            The term, or None if the residual is unknown or may be indefinite.
         """
         return None
 
     def check(self, data: TermData) -> None:
-        """Refuse a term that the approximation cannot serve.
+        """Raise if the approximation does not support a term.
 
         Raises:
-            InvalidArgumentError: the message says why, and what to do instead.
+            InvalidArgumentError: If it does not. The message states the reason and a remedy.
         """
         why = self.refusal(data)
         if why is not None:
@@ -206,14 +207,14 @@ class Approximation(ABC):
         """Return the predicted cost of a term.
 
         Raises:
-            InvalidArgumentError: the approximation cannot serve the term.
+            InvalidArgumentError: If the approximation does not support the term.
         """
         self.check(data)
         return self.cost(data)
 
 
 def num_weights(data: TermData, prior: TermPrior) -> int:
-    """Return the number of weights of a term as it was drawn."""
+    """Return the number of weights of a drawn term."""
     return prior.at(data.values, data.columns).num_features
 
 
@@ -223,7 +224,9 @@ def names_of(term: BoundTerm) -> str:
 
 
 def scale_name(term: BoundTerm, values: Values) -> str | None:
-    """Return the path of the variance of a term: its output scale, or the one variance of a factor. None without one.
+    """Return the path of the one variance of a term, or None.
+
+    It is the output scale, or the only variance of a factor.
 
     Args:
         term: The term.

@@ -23,7 +23,7 @@ Part = tuple[Factor, list[int], str]
 
 EPS = torch.finfo(torch.float64).eps
 MOST_LOST = 1e-3
-"""The largest relative rounding error of the covariance of a product of fields, by its condition at the start."""
+"""The largest relative rounding error of the covariance of a product of fields at the starting values."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,7 +50,7 @@ class SparsePrecision(Approximation):
     """
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why a term has no sparse precision, or one that exceeds the memory."""
+        """Return why a term has no sparse precision that fits in memory."""
         chosen = fields_of(data.term, data.columns)
         if not chosen:
             return "no factor has a sparse precision. Use RandomFeatures(), InducingPoints() or Exact()."
@@ -68,7 +68,7 @@ class SparsePrecision(Approximation):
         return self._refusal_of_product(data, chosen) if len(chosen) > 1 else None
 
     def _refusal_of_product(self, data: TermData, chosen: tuple[Part, ...]) -> str | None:
-        """Return why a product of fields exceeds the memory, or loses its digits."""
+        """Return why a product of fields exceeds the memory, or has large rounding errors."""
         if self.cost(data).num_features * BYTES > machine_memory():
             return (
                 f"it would have {self.cost(data).note}, which exceed the memory. Round the columns to fewer distinct "
@@ -83,7 +83,7 @@ class SparsePrecision(Approximation):
         return None
 
     def cost(self, data: TermData) -> Cost:
-        """Return the cost of the latent values, at the starting hyperparameters and a sample of the rows."""
+        """Return the cost of the latent values, from a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
         if not len(data.columns.sample) and any(factor.kind is Kind.NUMBER for factor, _, _ in chosen):
             return Cost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
@@ -102,7 +102,7 @@ class SparsePrecision(Approximation):
 
 
 def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
-    """Return the factors whose latent fields a term has: those of places and columns, or else one of levels."""
+    """Return the factors of a term that have latent fields."""
     found = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
     places = [part for part in found if part[0].kind is not Kind.LEVEL]
     places.sort(key=lambda part: part[0].kind is Kind.NUMBER)
@@ -124,7 +124,7 @@ def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
 
 
 def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
-    """Return the field of a factor with the sample of rows among its values, and its parameters (p,) at the start."""
+    """Return the field of a factor on the sample of rows, and its parameters (p,)."""
     known, (_, places, prefix) = {**data.constants, **data.values}, part
     latent = _latent(part, data.columns, known)
     field = latent.refine(data.columns.sample[:, places])[0] if latent.is_refined else latent.field
@@ -184,7 +184,7 @@ class PrecisionTerm(TermPrior):
 
 
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
-    """Return the column of which a term is a Matern process. None if it is another process, or has other factors."""
+    """Return the column of a Matern process of one column, or None."""
     (factor, places, _), *others = term.parts()
     latent = factor.latent_field(columns.select(places))
     if others or factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
@@ -193,10 +193,10 @@ def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:
-    """Return whether a row reads several copies of the field: their functions are not indicators of levels."""
+    """Return whether a row reads several copies of the field."""
     return any(factor.kind is not Kind.LEVEL for factor, _, _ in _others(term, chosen))
 
 
 def _nothing(inputs: Tensor) -> Tensor:
-    """Return the variances (n,) that reads leave: zeros."""
+    """Return zero residual variances (n,)."""
     return torch.zeros(len(inputs), dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Terms by weights: f = s phi(x) w with features that are products of those of the factors."""
+"""Terms by weights: f = s phi(x) w, with products of the features of the factors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class WeightTerm(TermPrior):
 
     @classmethod
     def of(cls, data: TermData, parts: Sequence[Part]) -> "WeightTerm":
-        """Return a term with these features of its factors."""
+        """Return a term with some features of its factors."""
         scale = scale_name(data.term, data.values)
         return cls(data.term, tuple(parts), parameter_names(data, with_scale=False), scale)
 
@@ -55,7 +55,7 @@ class WeightTerm(TermPrior):
         return Prior(weights=(block,))
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows (n, D) as a function, if only scales of features depend on hyperparameters."""
+        """Return the covariance of rows (n, D) if hyperparameters only scale features."""
         parts = tuple(part.functions(columns) for part in self.parts)
         if self.learnable or any(part.design is None or part.reads for part in parts):
             return None
@@ -83,7 +83,7 @@ class WeightTerm(TermPrior):
         """Return the constants (...) by path, given all columns."""
         constants = constants_of([self.term], columns)
         if self.scale is not None and self.scale != self.term.outputscale:
-            constants[self.scale] = torch.ones(1, dtype=torch.float64)  # a factor whose variance scales the whole term
+            constants[self.scale] = torch.ones(1, dtype=torch.float64)  # the variance of a factor scales the term
         return constants
 
     def _design(self, features: TermFeatures, values: Values, columns: ColumnSummary) -> FixedFeatures | None:
@@ -96,7 +96,7 @@ class WeightTerm(TermPrior):
 
     @property
     def learnable(self) -> Values:
-        """The frequencies (m, d) of its parts that a fit may change, by path."""
+        """The learnable frequencies (m, d) of the parts, by path."""
         return {path: value for part in self.parts for path, value in part.learnable.items()}
 
     def with_learned(self, values: Values) -> "WeightTerm":

@@ -56,8 +56,7 @@ def random_feature_attention(
     value that are not finite make the rows that see them NaN or infinite.
 
     Source: Choromanski et al. (2021), section 2 and Algorithm 1. Prefix sums in chunks: Katharopoulos et al. (2020),
-        Eq. 9.
-    The stabilization: `rfgp.attention.passes`.
+        Eq. 9. The stabilization is derived in `rfgp.attention.passes`.
 
     Args:
         query: (..., L, E).

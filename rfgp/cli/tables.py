@@ -92,7 +92,7 @@ def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> N
     print_study(study, "rows")
     gone = counts[1] - counts[0]
     left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
-    is_kept = study.model.codec.needs_data(study.model.family)
+    is_kept = study.model.codec.needs_data(study.model.spec)
     left_out += "; saved with its rows, which it predicts from" * is_kept
     used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
     say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
@@ -226,9 +226,9 @@ def check_likelihood(gp: Any, log: bool) -> None:
     Raises:
         BadParameter: with the remedy.
     """
-    if log and not gp.family.is_gaussian:
+    if log and not gp.spec.is_gaussian:
         raise typer.BadParameter("--log is for a normal likelihood.")
-    if gp.family.options.likelihood.num_latents > 1:
+    if gp.spec.options.likelihood.num_latents > 1:
         raise typer.BadParameter(
             "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."
         )
@@ -276,4 +276,4 @@ def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> Non
     """Save the model with the study's hyperparameters, conditioned on all rows, with these where it needs them."""
     final = copy(study.model).condition(table.frame(), table.y)
     final.metadata = {"schema": table.schema.to_dict(), "log": log}
-    final.save(path, data=with_data or final.codec.needs_data(final.family))
+    final.save(path, data=with_data or final.codec.needs_data(final.spec))

@@ -1,4 +1,4 @@
-"""Cells of one column, as plain arrays, whatever container they came in."""
+"""Cells of one column as plain arrays, from any container."""
 
 import datetime
 from collections.abc import Callable, Iterable
@@ -17,7 +17,7 @@ from rfgp.columns.days import objects_to_days, to_days
 
 
 class Content(StrEnum):
-    """The content of a column's cells, as messages call it.
+    """The content of a column's cells, by its name in messages.
 
     Examples:
         >>> from rfgp.columns.cells import Content
@@ -45,10 +45,10 @@ class Cells:
 
     Attributes:
         content: The content of the cells that are not missing.
-        values: Tensor or array (n,): numbers; days of dates and durations; or objects. With codes, (k,) categories.
-        missing: (n,), whether a cell is missing; its value is arbitrary.
-        codes: None, or places (n,) of the cells among the k categories, -1 where missing.
-        is_ordered: Whether the order of the categories is the caller's.
+        values: Numbers, days of dates and durations, or objects, a tensor or array (n,). With codes, (k,) categories.
+        missing: Whether each cell is missing, (n,). The value of a missing cell is arbitrary.
+        codes: The indices (n,) of the cells among the k categories, -1 if missing. None without categories.
+        is_ordered: Whether the user defined the order of the categories.
         first: The number of the first row, for messages.
 
     Examples:
@@ -95,7 +95,7 @@ def of_tensor(
 def of_array(
     values: NDArray[Any],  # (n,)
 ) -> Cells:
-    """Return the cells of a numpy array of any dtype; masked ones are missing.
+    """Return the cells of a numpy array of any dtype. Masked ones are missing.
 
     Examples:
         >>> import numpy as np
@@ -118,7 +118,7 @@ def of_array(
 def of_objects(
     values: Iterable[Any],  # (n,)
 ) -> Cells:
-    """Return the cells of Python objects; None, NaN, NaT and pandas.NA are missing.
+    """Return the cells of Python objects. None, NaN, NaT and pandas.NA are missing.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -139,7 +139,7 @@ def of_objects(
 
 
 def objects(values: Iterable[Any]) -> NDArray[Any]:
-    """Return an array of objects (n,) of an iterable, also of tuples.
+    """Return an array of objects (n,) from an iterable, also if they are tuples.
 
     Examples:
         >>> from rfgp.columns.cells import objects
@@ -150,7 +150,7 @@ def objects(values: Iterable[Any]) -> NDArray[Any]:
 
 
 def content_of(kind: type) -> Content | None:
-    """Return the content of cells of one Python type; None if they are missing cells.
+    """Return the content of cells of one Python type, or None for missing cells.
 
     Examples:
         >>> import numpy as np
@@ -164,7 +164,9 @@ def content_of(kind: type) -> Content | None:
 
 
 _BY_DTYPE = {"b": Content.TRUTH, "i": Content.INTEGER, "u": Content.INTEGER, "f": Content.NUMBER, "c": Content.COMPLEX}
-_BY_TYPE: tuple[tuple[tuple[type, ...], Content], ...] = (  # the first that fits; a timedelta64 is an Integral as well
+_BY_TYPE: tuple[
+    tuple[tuple[type, ...], Content], ...
+] = (  # the first match applies, since a timedelta64 is also an Integral
     ((str,), Content.TEXT),
     ((bool, np.bool_), Content.TRUTH),
     ((datetime.date, np.datetime64), Content.DATE),
@@ -180,7 +182,7 @@ def _missing(
     cells: NDArray[Any],  # (n,) objects
     types: set[type],
 ) -> NDArray[np.bool_]:
-    """Return which of n objects of these types are missing."""
+    """Return whether each of n objects of these types is missing."""
     contents = {kind: content_of(kind) for kind in types}
     gone = {kind for kind, content in contents.items() if content is None}
     odd = {kind for kind, content in contents.items() if content in _MAY_BE_NAN}
@@ -191,7 +193,7 @@ def _missing(
 
 
 def _common(contents: set[Content | None]) -> Content:
-    """Return the content of cells with these contents; of several, only integers and numbers have one in common."""
+    """Return the common content of cells. Only integers and numbers can be mixed."""
     if contents == {Content.INTEGER, Content.NUMBER}:
         return Content.NUMBER
     (one,) = contents if len(contents) == 1 else (Content.OBJECT,)
@@ -232,7 +234,7 @@ def as_numpy(
 
 
 def as_float(cell: Any) -> float:
-    """Return a number as a float, inf if it is too large for one.
+    """Return a number as a float, or inf if it is too large.
 
     Examples:
         >>> from rfgp.columns.cells import as_float

@@ -17,10 +17,10 @@ _DAY = datetime.timedelta(days=1)
 def to_days(
     times: NDArray[Any],  # (n,) datetime64 or timedelta64
 ) -> NDArray[np.float64]:
-    """Return dates as days (n,) since 1970-01-01, or durations as days (n,); NaN for NaT.
+    """Return dates as days (n,) since 1970-01-01, or durations as days (n,), with NaN for NaT.
 
     Raises:
-        DataError: Durations in months or years, or without a unit.
+        DataError: Durations are in months or years, or have no unit.
 
     Examples:
         >>> import numpy as np
@@ -44,10 +44,10 @@ def to_days(
 def objects_to_days(
     cells: NDArray[Any],  # (n,) objects
 ) -> NDArray[np.float64]:
-    """Return Python dates, datetimes or numpy datetimes as days (n,) since 1970-01-01 UTC, or durations as days (n,).
+    """Return dates and times as days (n,) since 1970-01-01 UTC, or durations as days (n,).
 
     Raises:
-        DataError: Some of the dates have a time zone, and others have none.
+        DataError: Dates with and without a time zone are mixed.
 
     Examples:
         >>> import datetime

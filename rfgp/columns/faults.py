@@ -1,4 +1,4 @@
-"""Faults of columns: cells that a kernel cannot read, as sentences with a remedy."""
+"""Faults of columns: sentences about cells that a kernel cannot read, each with a remedy."""
 
 import re
 from collections.abc import Callable
@@ -21,7 +21,7 @@ _MOST = 8
 
 
 def faults_of(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return what keeps the cells (n,) of a column from being read as its kind, as sentences.
+    """Return sentences about cells (n,) of a column that cannot be read as its kind.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -38,7 +38,7 @@ def faults_of(column: ColumnSchema, cells: Cells) -> list[str]:
 
 
 def disagreements(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return how the cells (n,) of a column differ in type from the training data, as sentences.
+    """Return sentences about cells (n,) of a column that differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -62,7 +62,7 @@ def disagreements(column: ColumnSchema, cells: Cells) -> list[str]:
 
 
 def joined(problems: list[str]) -> str:
-    """Return one message of the problems of several columns, of at most eight.
+    """Return one message about the problems of at most eight columns.
 
     Examples:
         >>> from rfgp.columns.faults import joined
@@ -77,7 +77,7 @@ def joined(problems: list[str]) -> str:
 
 
 def is_date(text: str) -> bool:
-    """Return whether a text is an ISO date, perhaps with a time.
+    """Return whether a text is an ISO date, with or without a time.
 
     Examples:
         >>> from rfgp.columns.faults import is_date
@@ -104,7 +104,7 @@ def _gaps(column: ColumnSchema, cells: Cells) -> str:
 
 
 def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: str) -> str:
-    """Return a sentence about the cells where `bad` (n,) holds, the first of which gives their type."""
+    """Return a sentence about the cells marked by `bad` (n,), with the type of the first."""
     row = int(np.argmax(bad))
     cell = as_numpy(cells.values)[row : row + 1].tolist()[0]
     content = cells.content if cells.content is not Content.OBJECT else content_of(type(cell))
@@ -115,7 +115,7 @@ def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: s
 
 
 def _present(cells: Cells, test: Callable[[Any], bool]) -> NDArray[np.bool_]:
-    """Return which of the objects (n,) are not missing and satisfy a test."""
+    """Return whether each of the objects (n,) is present and satisfies a test."""
     found = (not gap and test(cell) for cell, gap in zip(cells.values.tolist(), cells.missing.tolist(), strict=True))
     return np.fromiter(found, dtype=bool, count=len(cells.missing))
 
@@ -150,7 +150,7 @@ def _infinite(
 
 
 def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
-    """Return which texts (n,) in the place of numbers to show, and what to do about them."""
+    """Return a mask (n,) of texts among numbers to show, and a remedy."""
     if not _present(cells, lambda cell: not is_date(cell)).any():
         return ~cells.missing, "Convert it with pandas.to_datetime."
     words = _present(cells, lambda cell: _NUMBER.fullmatch(cell) is None)
@@ -179,7 +179,7 @@ def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:
 
 
 def _types(cells: Cells) -> str:
-    """Return "text ('a' in row 0) and integers (7 in row 1)" of cells of several types."""
+    """Return "text ('a' in row 0) and integers (7 in row 1)" for cells of several types."""
     found: dict[Content | None, int] = {}
     for row, (cell, gap) in enumerate(zip(cells.values.tolist(), cells.missing.tolist(), strict=True)):
         if not gap:

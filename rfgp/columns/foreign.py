@@ -16,7 +16,7 @@ def read_cells(
     """Return the cells (n,) of a tensor, an array, a list, or a column of pandas, polars or Arrow.
 
     Raises:
-        DataError: The dates or durations of the column have no common meaning.
+        DataError: The dates or durations of the column cannot be converted to days.
 
     Examples:
         >>> from rfgp.columns.foreign import read_cells
@@ -44,7 +44,7 @@ def _of_pandas(column: Any) -> Cells:
         found = read_cells(cells.categories)
         codes = np.asarray(cells.codes, dtype=np.int64)
         return replace(found, missing=codes < 0, codes=codes, is_ordered=True)
-    if getattr(kind, "tz", None) is not None:  # pandas keeps such dates in UTC
+    if getattr(kind, "tz", None) is not None:  # pandas stores such dates in UTC
         return of_array(np.asarray(cells, dtype=f"datetime64[{kind.unit}]"))
     if not isinstance(kind, np.dtype) and hasattr(cells, "__arrow_array__"):
         return _of_arrow(cells.__arrow_array__())

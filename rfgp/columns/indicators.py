@@ -1,4 +1,4 @@
-"""Columns of levels as indicator columns, one for each level, which kernels of numbers read."""
+"""Indicator columns, one for each level, which kernels of numbers can read."""
 
 import itertools
 from collections.abc import Collection, Mapping
@@ -20,21 +20,21 @@ from rfgp.messages import MISSING_LEVEL, shown
 from rfgp.rows.names import warn_of_levels
 
 MOST_LEVELS = 50
-"""The most levels of a column that is read as indicators. Each of them has a lengthscale."""
+"""The largest number of levels of a column that is read as indicators. Each has a lengthscale."""
 
 Indicators = Mapping[Key, tuple[Level, ...]]
-"""The levels of columns that are read as indicators, by the keys of the columns. Truth values have none."""
+"""The levels of columns that are read as indicators, by key. Booleans have no levels."""
 
 
 def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tuple[Level, ...]]:
-    """Return the levels of the columns of text, categories and truth values of a table.
+    """Return the levels of the columns of text, categories and booleans of a table.
 
     Args:
         table: The training data. An array has no such columns.
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: columns have missing cells, too many levels, or dates as text. The message lists the faults of all
+        DataError: Columns have missing cells, too many levels, or dates as text. The message lists the faults of all
             columns.
 
     Examples:
@@ -62,7 +62,7 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
 
 
 def has_levels(cells: Cells) -> bool:
-    """Return whether the cells (n,) of a column are levels whatever reads them: texts, or of a caller's categories.
+    """Return whether the cells (n,) of a column are texts or categories, which every kernel reads as levels.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -74,7 +74,7 @@ def has_levels(cells: Cells) -> bool:
 
 
 def _faults(key: Key, cells: Cells) -> list[str]:
-    """Return what keeps the cells (n,) of a column from being read as levels, as sentences."""
+    """Return sentences about cells (n,) of a column that cannot be read as levels."""
     places, labels = factorize(cells)
     labels = [labels[place] for place in np.unique(places[~cells.missing])]
     if labels and all(isinstance(label, str) and is_date(label) for label in labels):
@@ -82,7 +82,7 @@ def _faults(key: Key, cells: Cells) -> list[str]:
             f"Column {shown(key)} holds dates as text, such as {shown(labels[0])}. Convert it with pandas.to_datetime."
         ]
     if len(labels) == np.sum(~cells.missing) > MOST_LEVELS:
-        return [f"Column {shown(key)} has another level in each row, as an identifier has. Drop it."]
+        return [f"Column {shown(key)} has a different level in each row, like an identifier. Drop it."]
     found = []
     if len(labels) > MOST_LEVELS:
         found.append(
@@ -96,17 +96,16 @@ def _faults(key: Key, cells: Cells) -> list[str]:
 
 
 def with_indicators(table: Table, indicators: Indicators) -> Table:
-    """Return a table whose columns of levels are columns "key=level" of zeros and ones.
+    """Return a table with indicator columns "key=level" of zeros and ones for columns of levels.
 
-    A level that the training data do not have is 0 in all of them. A missing cell has the level "(missing)" if the
-    training data have that. Truth values are 0 and 1 under their own key. A table that has the indicators in place of a
-    column keeps them.
+    A new level is 0 in all of them. A missing cell has the level "(missing)" if the training data have it. Booleans are
+    0 and 1 under their key. A table that already has the indicators keeps them.
 
     Raises:
-        DataError: a column or a cell is missing, or a column has a name that an indicator needs.
+        DataError: A column or a cell is missing, or a column has the name of an indicator.
 
     Warns:
-        NewLevelWarning: a column has levels that the training data do not have.
+        NewLevelWarning: A column has levels that are not in the training data.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -132,7 +131,7 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
 
 
 def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:
-    """Return the columns (n,) of one column of levels by their names."""
+    """Return the indicator columns (n,) of one column of levels by name."""
     if cells.missing.any() and MISSING_LEVEL not in levels:
         gone = counted(int(cells.missing.sum()), "missing cell")
         raise DataError(f"Column {shown(key)} has {gone}. Give them one of its levels, or leave the rows out.")
@@ -143,7 +142,7 @@ def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, 
 
 
 def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int64]:
-    """Return the places (n,) of cells among the levels, -1 for others; of numbers among texts that of their text."""
+    """Return the indices (n,) of cells among the levels, -1 for others. Numbers match levels that are their text."""
     places, labels = factorize(cells)
     if all(isinstance(level, str) for level in levels):
         labels = list(map(str, labels))

@@ -11,9 +11,9 @@ from rfgp.columns.requests import Level
 
 
 def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
-    """Return the places (n,) of cells among their distinct values, and these as plain Python objects.
+    """Return the indices (n,) of cells among their distinct values, and these as plain Python objects.
 
-    The distinct values are in order of first appearance.
+    Distinct values are in order of first appearance.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -30,7 +30,7 @@ def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
 
 
 def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Return the places (n,) of hashable values among the distinct ones, and these in order of first appearance.
+    """Return the indices (n,) of hashable values among the distinct ones, which are in order of first appearance.
 
     Examples:
         >>> from rfgp.columns.levels import distinct
@@ -43,7 +43,7 @@ def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
 
 
 def ordered(cells: Cells) -> tuple[Level, ...]:
-    """Return the levels that occur in cells (n,), sorted, or in the order of a caller's categories.
+    """Return the levels in cells (n,), sorted, or in the order of the user's categories.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -57,7 +57,7 @@ def ordered(cells: Cells) -> tuple[Level, ...]:
 
 
 def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
-    """Return the codes (n,) of cells: places among the levels; of new labels the numbers from num_levels on.
+    """Return the codes (n,) of cells, which are indices of levels. New labels get codes from num_levels on.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -71,6 +71,6 @@ def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
 
 
 def _plain(content: Content, values: Any) -> list[Level]:
-    """Return the values (n,) of levels as plain Python objects; floats become integers."""
+    """Return the values (n,) of levels as plain Python objects, floats as integers."""
     listed = as_numpy(values).tolist()
     return list(map(int, listed)) if content is Content.NUMBER else list(listed)

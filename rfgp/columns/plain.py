@@ -15,7 +15,7 @@ _FIELDS = ("key", "kind", "terms", "is_date", "levels")
 
 
 def encode(columns: Sequence[ColumnSchema]) -> dict[str, Any]:
-    """Return columns as dicts, lists, texts, integers and booleans; without graphs.
+    """Return columns as dicts, lists, texts, integers and booleans, without graphs.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -85,7 +85,7 @@ def _fields(entry: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
 
 
 def _check(rule: dict[str, Any]) -> None:
-    """Refuse a column whose fields have other types, or contradict each other."""
+    """Check that the fields of a column have the right types and are consistent."""
     key, kind, levels = rule["key"], rule["kind"], rule["levels"]
     if type(key) not in (str, int) or (type(key) is int and key < 0):
         raise _bad(f"a key must be a name or a number from 0, got {shown(key)}")
@@ -106,4 +106,4 @@ def _check(rule: dict[str, Any]) -> None:
 
 
 def _bad(why: str) -> DataError:
-    return DataError(f"This is not a schema of columns that can be used: {why}.")
+    return DataError(f"A schema of columns must be valid, got a broken one: {why}.")

@@ -25,7 +25,7 @@ def learned(column: ColumnSchema, cells: Cells) -> ColumnSchema:
     """Return a column's schema with the levels of its cells (n,), and whether they are dates.
 
     Raises:
-        DataError: The cells cannot be read as the column's kind; with every reason.
+        DataError: The cells cannot be read as the column's kind. The message lists every reason.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -44,10 +44,10 @@ def learned(column: ColumnSchema, cells: Cells) -> ColumnSchema:
 
 
 def extended(column: ColumnSchema, cells: Cells) -> ColumnSchema:
-    """Return a column's schema with the new levels of cells (n,) after its own, in order of first appearance.
+    """Return a column's schema extended by new levels of cells (n,), in order of first appearance.
 
     Raises:
-        DataError: The cells cannot be read as the column's kind, or are of another type than in the training data.
+        DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -63,10 +63,10 @@ def extended(column: ColumnSchema, cells: Cells) -> ColumnSchema:
 
 
 def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
-    """Return the cells (n,) of a column as numbers: floating, and float64 unless floats of another type were given.
+    """Return the cells (n,) of a column as numbers, float64 unless the cells have another floating dtype.
 
     Raises:
-        DataError: The cells cannot be read as the column's kind, or are of another type than in the training data.
+        DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -84,10 +84,10 @@ def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
 
 
 def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
-    """Return the positions (n,) of the nodes that cells name.
+    """Return the positions (n,) of nodes, given cells with their labels.
 
     Raises:
-        DataError: The graph has no node of that name; with several such names.
+        DataError: The graph does not have some labels. The message lists several.
 
     Examples:
         >>> import graphs
@@ -98,7 +98,7 @@ def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
         >>> positions_of(ColumnSchema("node", Kind.NODE, nodes=line), of_objects(["c", "a"])).tolist()
         [2, 0]
     """
-    if cells.content is Content.OBJECT:  # which need not be hashable, and where 1 and True may be two labels
+    if cells.content is Content.OBJECT:  # may be unhashable, or have both 1 and True as labels
         return _index(column, cells.values.tolist())
     places, labels = factorize(cells)
     return _index(column, labels)[places]
@@ -110,12 +110,12 @@ def _index(column: ColumnSchema, labels: list[Any]) -> NDArray[np.int64]:
         return np.asarray(column.nodes.index(labels), dtype=np.int64)
     except MemoryError:
         raise
-    except Exception as error:  # of a graph, or of a label of a caller's own class
+    except Exception as error:  # from a graph, or from a label of a user's class
         raise DataError(_unknown(column, labels, error)) from error
 
 
 def _unknown(column: ColumnSchema, labels: list[Any], error: Exception) -> str:
-    """Return which labels name no node, as a sentence."""
+    """Return a sentence about labels that are not in the graph."""
     reason = f"{brief(error).removesuffix('.')}."
     where = f"Column {shown(column.key)}, which {column.readers} reads,"
     try:
@@ -138,7 +138,7 @@ def _has(column: ColumnSchema, label: Any) -> bool:
 
 
 def _floating(values: Any) -> Tensor:
-    """Return numbers (n,) as a floating tensor, which shares no memory with them unless they are a tensor."""
+    """Return numbers (n,) as a floating tensor. Only tensors share memory with the result."""
     if isinstance(values, Tensor):
         return values if values.is_floating_point() else values.double()
     if values.dtype == object:

@@ -1,4 +1,4 @@
-"""Requests of kernels for columns, and the columns that they come to."""
+"""Requests of kernels for columns, and the resulting columns."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -18,10 +18,10 @@ Level = str | int | bool
 
 
 class NodeTable(Protocol):
-    """The nodes of a graph, found by their labels. `graphs.Graph` is one."""
+    """The interface of nodes of a graph with labels, such as `graphs.Graph`."""
 
     def index(self, labels: Any) -> NDArray[np.int64]:
-        """Return the positions (n,) of the nodes with these n labels; a KeyError or ValueError if there is none."""
+        """Return the positions (n,) of nodes with these n labels. Raise KeyError or ValueError for unknown ones."""
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Request:
 
     Attributes:
         key: The column's name, or its number in an array.
-        kind: How the term reads the column, a `Kind` or its name.
+        kind: The kind of the column, a `Kind` or its name.
         term: The term's name, for messages.
         nodes: The graph whose nodes the column names, for Kind.NODE only.
 
     Raises:
-        InvalidArgumentError: The key is neither text nor a number from 0, the kind is unknown, or nodes are missing or
-            given for another kind.
+        InvalidArgumentError: The key is neither a text nor an index, the kind is unknown, or nodes are missing or given
+            for another kind.
 
     Examples:
         >>> from rfgp.columns import Kind, Request
@@ -65,11 +65,11 @@ class ColumnSchema:
 
     Attributes:
         key: The column's name, or its number in an array.
-        kind: How kernels read it.
+        kind: The kind of the column.
         terms: The names of the terms that read it.
         is_date: Whether the training data have dates, which are read as days since 1970-01-01 UTC.
-        levels: For Kind.LEVEL the levels of the training data: sorted, or in the order of a pandas category. Else ().
-        nodes: For Kind.NODE the graph whose nodes the column names. Else None.
+        levels: For Kind.LEVEL the levels of the training data, sorted or in the order of a pandas category. Else ().
+        nodes: For Kind.NODE the graph of the column's labels. Else None.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, Kind
@@ -86,7 +86,7 @@ class ColumnSchema:
 
     @property
     def num_levels(self) -> int:
-        """The number of levels of the training data, 0 unless the kind is Kind.LEVEL."""
+        """The number of levels in the training data. It is 0 for other kinds."""
         return len(self.levels)
 
     @property
@@ -98,7 +98,7 @@ class ColumnSchema:
 
 
 def distinct(requests: Iterable[Request]) -> tuple[ColumnSchema, ...]:
-    """Return one column for each distinct key and kind, and each graph, in order of first appearance.
+    """Return one column for each distinct key, kind and graph, in order of first appearance.
 
     Examples:
         >>> from rfgp.columns.requests import Request, distinct
@@ -121,7 +121,7 @@ def read_key(key: Any) -> Key:
     """Return a column's key as plain text or a plain integer.
 
     Raises:
-        InvalidArgumentError: It is neither text nor a number from 0.
+        InvalidArgumentError: The key is neither a text nor an index.
 
     Examples:
         >>> import numpy as np
@@ -137,7 +137,7 @@ def read_key(key: Any) -> Key:
 
 
 def check_nodes(kind: Kind, nodes: Any) -> None:
-    """Refuse a missing graph of Kind.NODE, and a graph of another kind.
+    """Check that a column has a graph if, and only if, its kind is Kind.NODE.
 
     Raises:
         InvalidArgumentError: The graph is missing, has no `index` method, or belongs to another kind.

@@ -1,4 +1,4 @@
-"""Schemas: the columns that kernels read, learned from training data, and the matrix of numbers of any table."""
+"""Schemas: the columns of kernels, learned from training data, and the matrix of numbers of a table."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.columns import plain
 from rfgp.columns.faults import joined
 from rfgp.columns.kinds import Kind
@@ -18,6 +17,7 @@ from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import shown
+from rfgp.torch_context import Cached
 
 T = TypeVar("T")
 
@@ -29,7 +29,7 @@ class Schema:
     """The D columns that the terms of a kernel read, and their levels in the training data.
 
     Attributes:
-        columns: The D columns, one for each distinct key and kind (and graph) that is requested.
+        columns: The D columns, one for each distinct requested key, kind and graph.
 
     Examples:
         >>> from rfgp.columns import Kind, Request, Schema, Table
@@ -51,8 +51,8 @@ class Schema:
             table: The training data.
 
         Raises:
-            DataError: Columns are missing from the table, or have cells that their kind cannot read. The message lists
-                the faults of all columns.
+            DataError: Columns are missing, or cells cannot be read as their kind. The message lists the faults of all
+                columns.
 
         Examples:
             >>> from rfgp.columns import Kind, Request, Schema, Table
@@ -63,10 +63,10 @@ class Schema:
         return cls(_each(distinct(requests), table, learned))
 
     def extended(self, table: Table) -> "Schema":
-        """Return the schema with the new levels of a table after those that are known.
+        """Return the schema extended by the new levels of a table.
 
         Args:
-            table: Rows that join the training data.
+            table: Additional training data.
 
         Raises:
             DataError: As `read`.
@@ -82,15 +82,14 @@ class Schema:
     def read(self, table: Table) -> Tensor:
         """Return the columns of a table as a matrix (n, D) of numbers.
 
-        Levels that the training data do not have get the codes num_levels, num_levels + 1, ... in order of first
-        appearance. Rows with the same new level share a code. The matrix has the dtype of the columns if all of these
-        are NUMBER or COORDINATE, otherwise float64, and keeps the gradients and the device of tensors.
+        New levels get the codes num_levels, num_levels + 1, ... in order of first appearance. The matrix has the dtype
+        of the columns if all are NUMBER or COORDINATE, otherwise float64. It keeps gradients and devices of tensors.
 
         Args:
             table: The training data or new data.
 
         Raises:
-            DataError: As `learn`; or the type of a column is not that of the training data.
+            DataError: As `learn`, or a column differs in type from the training data.
 
         Examples:
             >>> from rfgp.columns import Kind, Request, Schema, Table
@@ -121,12 +120,12 @@ class Schema:
         return tuple(kind is Kind.NUMBER for kind in self.kinds)
 
     def column_of(self, key: Key, kind: Kind, nodes: NodeTable | None = None) -> int:
-        """Return the place of a column in the matrix (n, D).
+        """Return the index of a column in the matrix (n, D).
 
         Args:
             key: The column's name, or its number in an array.
-            kind: How a kernel reads it.
-            nodes: The graph, for Kind.NODE. It may be None if one graph reads the column.
+            kind: The kind of the column.
+            nodes: The graph, for Kind.NODE. If None, the only graph of the column.
 
         Raises:
             InvalidArgumentError: There is no such column, or several graphs read it.
@@ -142,21 +141,19 @@ class Schema:
             places = [place for place in places if self.columns[place].nodes is nodes]
         if len(places) != 1:
             known = "; ".join(map(self.describe, range(len(self.columns))))
-            raise InvalidArgumentError(
-                f"There is no single column {shown(key)} of the kind {shown(kind)}, got {known}."
-            )
+            raise InvalidArgumentError(f"There must be one column {shown(key)} of the kind {shown(kind)}, got {known}.")
         return places[0]
 
     @Cached
     def _places(self) -> dict[tuple[Key, Kind], list[int]]:
-        """The places of the columns of each key and kind."""
+        """The indices of the columns by key and kind."""
         found: dict[tuple[Key, Kind], list[int]] = {}
         for place, column in enumerate(self.columns):
             found.setdefault((column.key, column.kind), []).append(place)
         return found
 
     def labels(self, place: int, codes: Iterable[float]) -> list[Level | None]:
-        """Return the levels of k codes of a column, None for codes of levels that the training data do not have.
+        """Return the levels of k codes of a column, None for codes of new levels.
 
         Raises:
             InvalidArgumentError: The column has no levels.
@@ -172,7 +169,7 @@ class Schema:
         return [column.levels[int(code)] if 0 <= code < column.num_levels else None for code in codes]
 
     def describe(self, place: int) -> str:
-        """Return what the column at a place is, in a few words.
+        """Return a short description of the column with an index.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, Kind, Schema
@@ -188,7 +185,7 @@ class Schema:
         return f"column {shown(column.key)}, {word}"
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the schema as dicts, lists, texts, integers and booleans, ready for JSON; without graphs.
+        """Return the schema as JSON-compatible dicts, lists, texts, integers and booleans, without graphs.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, Kind, Schema
@@ -199,7 +196,7 @@ class Schema:
 
     @classmethod
     def from_plain(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
-        """Return the schema that `to_plain` wrote, with every field checked. The content may come from anywhere.
+        """Return the schema that `to_plain` wrote. Every field is checked, since files may be damaged or malicious.
 
         Args:
             content: The content of a model file.
@@ -226,7 +223,7 @@ def _each(
     """Return the results of a step, one for each column and its cells (n,).
 
     Raises:
-        DataError: With the messages of all columns where it fails.
+        DataError: The step fails. The message combines those of all columns.
     """
     if columns and all(column.kind is not Kind.NODE for column in columns):
         table.check_labels()

@@ -1,4 +1,4 @@
-"""Tables: dataframes, dicts, arrays and sequences of labels, read by the keys of their columns."""
+"""Tables: dataframes, dicts, arrays and sequences of labels, with keys for their columns."""
 
 import functools
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ class Table:
     Attributes:
         keys: The names of the columns, or their numbers in an array.
         num_rows: The number n of rows.
-        columns: The columns (n,) by key, as the caller's container has them; also those with a second key.
+        columns: The columns (n,) by key, in the user's container. A column may have two keys.
         source: "dataframe", "dict", "array" or "sequence".
         first: The number of the first row, for messages.
 
@@ -50,13 +50,13 @@ class Table:
         """Return the table of a dataframe, a dict of columns, an array (n, d), or a sequence (n,) of node labels.
 
         Args:
-            X: A dataframe of pandas, polars or Arrow; a dict of arrays, lists or tensors (n,); an array, tensor or list
-                of rows (n, d), whose keys are 0 to d - 1; a sequence (n,) of labels, whose key is "node" or 0; a Table.
+            X: A dataframe of pandas, polars or Arrow, a dict of arrays, lists or tensors (n,), or a Table. An array,
+                tensor or list of rows (n, d) has keys 0 to d - 1. A sequence (n,) of labels has the key "node" or 0.
             target: The key of a column that is left out. If None, all columns are kept.
 
         Raises:
-            DataError: Two columns have one name, columns have different lengths or are not one-dimensional, there are
-                no rows or no columns, or the target is not among them.
+            DataError: Two columns have the same name, columns have different lengths or are not one-dimensional, there
+                are no rows or columns, or the target is not among them.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -69,27 +69,27 @@ class Table:
             table = X if isinstance(X, Table) else _read(X)
         except (DataError, MemoryError):
             raise
-        except Exception as error:  # of a caller's own class
+        except Exception as error:  # from a user's class
             raise DataError(f"X must be a table, but a {type(X).__name__} cannot be read: {brief(error)}") from error
         return table if target is None else table.without(target)
 
     @property
     def origin(self) -> Origin:
-        """Where predictions go back to: numpy or torch, with the dtype and the device of the columns."""
+        """The container of predictions, numpy or torch, with the dtype and the device of the columns."""
         tensors = [column for column in self.columns.values() if isinstance(column, Tensor)]
         types = [_floating_type(column) for column in self.columns.values()] or [torch.float64]
         dtype = functools.reduce(torch.promote_types, types)
         return Origin(not tensors, torch.empty(0, dtype=dtype, device=tensors[0].device if tensors else "cpu"))
 
     def column(self, key: Key, reader: str = "") -> Any:
-        """Return a column (n,) as the caller's container has it: a tensor, an array, a list or a series.
+        """Return a column (n,) in its container: a tensor, an array, a list or a series.
 
         Args:
             key: The column's name, or its number in an array.
-            reader: The kernel term that reads it, for messages. If "", no term is named.
+            reader: The kernel term that reads it, for messages. If empty, no term is named.
 
         Raises:
-            DataError: There is no such column; with those that there are.
+            DataError: There is no such column. The message lists the columns.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -101,7 +101,7 @@ class Table:
         raise DataError(f"X has no column {shown(key)}{_read_by(reader).removesuffix(',')}. {self._remedy(key)}")
 
     def cells(self, key: Key, reader: str = "") -> Cells:
-        """Return the cells (n,) of a column in a form that does not depend on the container.
+        """Return the cells (n,) of a column, independent of the container.
 
         Raises:
             DataError: There is no such column, or it cannot be read.
@@ -118,7 +118,7 @@ class Table:
             raise DataError(f"Column {shown(key)}{_read_by(reader)} {error}") from error
         except MemoryError:
             raise
-        except Exception as error:  # of a caller's own class
+        except Exception as error:  # from a user's class
             reason = f"cannot be read: {brief(error).removesuffix('.')}. Convert it to a numpy array."
             raise DataError(f"Column {shown(key)}{_read_by(reader)} {reason}") from error
 
@@ -138,10 +138,10 @@ class Table:
         return replace(self, keys=tuple(key for key in self.keys if key != target), columns=left)
 
     def check_labels(self) -> None:
-        """Refuse a sequence (n,) of numbers or dates, where no term reads labels of nodes.
+        """Check that the table is not a sequence (n,) of numbers or dates, if no term reads labels of nodes.
 
         Raises:
-            DataError: X must be (n, d).
+            DataError: X is a sequence instead of a matrix (n, d).
 
         Examples:
             >>> from rfgp.columns import Table
@@ -154,7 +154,7 @@ class Table:
             )
 
     def _remedy(self, key: Any) -> str:
-        """Return what to do about a key that no column has."""
+        """Return a remedy for an unknown key."""
         names = [str(known) for known in self.keys]
         if self.source == "array":
             range_ = f"0 to {len(names) - 1}" if len(names) > 1 else "0"
@@ -179,7 +179,7 @@ def _read_by(reader: str) -> str:
 
 
 def _floating_type(column: Any) -> torch.dtype:
-    """Return the floating type that a column (n,) is read as."""
+    """Return the floating dtype of a column (n,) after reading."""
     if isinstance(column, Tensor) and column.is_floating_point():
         return column.dtype
     return torch.float32 if getattr(column, "dtype", None) == np.dtype(np.float32) else torch.float64
@@ -189,7 +189,7 @@ def _read(X: Any) -> Table:
     """Return the table of X.
 
     Raises:
-        DataError: It is none.
+        DataError: X is not a table.
     """
     if isinstance(X, Mapping):
         return _of_dict(X)
@@ -213,15 +213,15 @@ def _read(X: Any) -> Table:
 
 
 def _usable(x: Tensor) -> Tensor:  # (...)
-    """Return a tensor as it is.
+    """Return a tensor unchanged.
 
     Raises:
-        DataError: It is sparse, or has no values.
+        DataError: The tensor is sparse, or has no values.
     """
     if x.layout != torch.strided or x.is_quantized:
         raise DataError("X must be a dense tensor. Use X.to_dense().")
     if x.is_meta:
-        raise DataError("X must have values, but is on torch's meta device. Make it on another one.")
+        raise DataError("X must have values, got a tensor on torch's meta device. Make it on another one.")
     return x
 
 
@@ -237,7 +237,7 @@ def _of_array(
 
 
 def _of_list(rows: list[Any]) -> Table:
-    """Return the table of a list of rows (n, d), or of labels (n,); tuples are read as both."""
+    """Return the table of a list of rows (n, d) or labels (n,). Tuples can be either."""
     cells = objects(rows)
     kinds = set(map(type, rows))
     if not rows or not kinds <= {list, tuple, np.ndarray}:
@@ -246,7 +246,7 @@ def _of_list(rows: list[Any]) -> Table:
     if kinds == {tuple} and len(widths) > 1:
         return _of_sequence(cells)
     if len(widths) > 1:
-        raise DataError(f"X must be rows of one length, got rows of {min(widths)} to {max(widths)} values.")
+        raise DataError(f"X must have rows of equal length, got rows of {min(widths)} to {max(widths)} values.")
     if widths == {0} or any(np.ndim(row[0]) for row in rows):
         raise DataError(f"X must have shape (n, d) with d >= 1, got rows such as {shown(rows[0])}.")
     columns: dict[Key, Any] = {place: list(column) for place, column in enumerate(zip(*rows, strict=True))}
@@ -292,7 +292,7 @@ def _one_dimensional(key: Any, column: Any) -> Any:
     """Return a column (n,) of a dict.
 
     Raises:
-        DataError: It has another shape.
+        DataError: The column has another shape.
     """
     if isinstance(column, list | tuple | range):
         return column

@@ -11,7 +11,7 @@ from rfgp.approximations import Exact, RandomFeatures
 from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models.gp import GP
-from rfgp.regression import Regression, mean_and_noise
+from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.selection_report import MEMORY, RATE
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
@@ -111,19 +111,19 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     return seconds
 
 
-def _check(model: GP, now: Regression) -> None:
-    used = model.family.approximations.values()
+def _check(model: GP, now: GPState) -> None:
+    used = model.spec.approximations.values()
     is_learned = any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used)
     if is_learned or all(isinstance(one, Exact) for one in used):
         why = "Learned frequencies are a kernel of their own" if is_learned else "The model is exact"
         raise InvalidArgumentError(f"{why}, so that there is no other exact process to compare it with.")
-    if not now.family.is_gaussian or now.scaling.targets.scale.ndim:
+    if not now.spec.is_gaussian or now.scaling.targets.scale.ndim:
         raise InvalidArgumentError(
             "The distance requires a Gaussian likelihood and one output. Use rfgp.metrics.kl_divergence instead."
         )
 
 
-def _distance(now: Regression, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
+def _distance(now: GPState, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
     """Return the divergence of the posterior predictive distributions at points (q, d)."""
     own = now.process.at(points)
     mean = own.mean() + mean_and_noise(now.hyperparameters)[0]

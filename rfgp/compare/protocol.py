@@ -216,7 +216,7 @@ def row_case(
         others: The approximations of all other terms, by name. If None, they are exact.
         term: The name of the term that is approximated. If None, the first.
     """
-    prediction, first = exact.predict(X), term or exact.family.terms[0].name
+    prediction, first = exact.predict(X), term or exact.spec.terms[0].name
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
         gp: Process[Any]

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.counts import check_counts, counted
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
+from rfgp.torch_context import default_settings
 
 _MOST_ENTRIES = 2**30
 
@@ -46,7 +46,7 @@ class Coupling(ABC):
         """Whether frequencies come in pairs omega, -omega, for positive features only."""
         return False
 
-    @plain()
+    @default_settings()
     def sample(
         self,
         num_frequencies: int,
@@ -81,7 +81,7 @@ class Coupling(ABC):
         drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
         return self._draw(int(num_frequencies), int(num_dims), measure, drawn_by)
 
-    @plain()
+    @default_settings()
     def sample_product(
         self,
         num_frequencies: int,

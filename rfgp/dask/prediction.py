@@ -11,7 +11,7 @@ from distributed import Client
 
 from rfgp.dask.partitions import Partitions, blocks_of, known_lengths
 from rfgp.models import Process
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 
 M = TypeVar("M", bound=Process[Any])
 
@@ -97,13 +97,13 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
     return Predicted(*columns)
 
 
-def _tail(regression: Regression) -> tuple[int, ...]:
+def _tail(regression: GPState) -> tuple[int, ...]:
     """Return the shape of the moments of one row: (), or (k,) for k outputs or classes."""
-    num_latents = regression.family.options.likelihood.num_latents
+    num_latents = regression.spec.options.likelihood.num_latents
     return (num_latents,) if num_latents > 1 else tuple(regression.scaling.targets.scale.shape)
 
 
-def _moment(name: str, observed: bool, regression: Regression, X: Any) -> Any:
+def _moment(name: str, observed: bool, regression: GPState, X: Any) -> Any:
     """Return the mean or the variance at the rows of one partition."""
     if not len(X):
         return np.empty((0, *_tail(regression)))

@@ -1,4 +1,4 @@
-"""Fields on meshes and roads: values at some nodes of a graph that lies in space, read and written."""
+"""Fields on meshes and roads: values at some nodes of a graph in space, read from and written to files."""
 
 from rfgp.fields.field import Field as Field
 from rfgp.fields.meshes import read_mesh_field as read_mesh_field

@@ -16,7 +16,7 @@ from graphs.builders.roads import CutRoads, Piece, connected_parts
 from rfgp.errors import InvalidArgumentError
 
 _SNAP = 1.0
-"""Metres, or the plane's units: what is tried where roads fall into parts."""
+"""The tolerance that a message suggests for disconnected roads, in meters or the plane's units."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,13 +32,22 @@ class Field:
         mesh: The `trimesh.Trimesh`, for a field on a mesh.
         on_faces: Whether nodes are faces of the mesh. If not, they are vertices.
         roads: The roads, for a field on roads.
-        exact_places: The places of observations between nodes: points of the surface (n, 3), or positions (n, 2) of
+        exact_places: The positions of observations between nodes: points of the surface (n, 3), or positions (n, 2) of
             `graphs.RoadNetwork`. If None, observations are at their nodes.
-        groups: Numbers or texts (n,) of groups that stay together when observations are held out. If None,
-            observations of one node stay together.
+        groups: Numbers or texts (n,) of groups that are held out together. If None, groups are nodes.
         group_name: The name of the groups.
         numbers: The nodes (K,) of all faces or vertices of the mesh's file, with -1 for those without a node. If None,
             nodes are numbered as in the file.
+
+    Examples:
+        >>> import tempfile
+        >>> import trimesh
+        >>> from rfgp import fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
+        >>> field.values.shape, field.coordinates.shape
+        ((80,), (80, 3))
     """
 
     graph: graphs.Graph
@@ -62,34 +71,34 @@ class Field:
 
     @property
     def coordinates(self) -> NDArray[np.float64]:
-        """Where the nodes are, (N, 2) in degrees or (N, 3) in the mesh's units."""
+        """The coordinates of the nodes, (N, 2) in degrees or (N, 3) in the mesh's units."""
         assert self.graph.coordinates is not None
         return self.graph.coordinates
 
     @cached_property
     def node_places(self) -> NDArray[np.float64]:
-        """Where the nodes are, for a process that is defined between them: points (N, 3), or positions on roads (N, 2).
+        """The inputs of nodes for a process between nodes: points (N, 3), or positions on roads (N, 2).
 
-        A crossing is at its first position, road after road.
+        A crossing has its position on the first of its roads.
         """
         return self.coordinates if self.roads is None else self.cut_roads.positions
 
     @cached_property
     def cut_roads(self) -> CutRoads:
-        """The roads cut at their crossings and at the places of sensors.
+        """The roads, cut at crossings and sensors.
 
         Raises:
-            InvalidArgumentError: the field is not on roads.
+            InvalidArgumentError: The field is not on roads.
         """
         if self.roads is None:
-            raise InvalidArgumentError("This field is not on roads.")
+            raise InvalidArgumentError("A field must be on roads for its pieces of road, got one on a mesh.")
         edges, fractions, _ = self.roads.places()
         roads = self.roads
         return graphs.cut_roads(roads.lines, edges, fractions, roads.metric, roads.snap, roads.duplicates)
 
     @property
     def places(self) -> NDArray[np.float64]:
-        """Where the observations are, (n, 3) or (n, 2), like `node_places`."""
+        """The inputs of observations for a process between nodes, (n, 3) or (n, 2)."""
         if self.exact_places is not None:
             return self.exact_places
         return self.node_places[self.graph.index(self.nodes)]
@@ -100,21 +109,20 @@ class Field:
         return np.asarray(connected_components(self.graph.adjacency, directed=False)[1])
 
     def describe_parts(self) -> str:
-        """Say into how many parts the graph falls, and what follows from it; "" for a single one."""
+        """Return a message about disconnected parts of the graph, or "" if it is connected."""
         sizes = np.bincount(self.part)
         if len(sizes) == 1:
             return ""
         if self.mesh is not None and self.graph.num_edges == 0:
             return (
-                f"No two of the mesh's {len(sizes):,} faces share an edge: what is observed at one says nothing about "
-                "the others. If they are meant to touch, their corners lie apart: merge close vertices, in the program "
-                "that made the mesh."
+                f"No two of the mesh's {len(sizes):,} faces share an edge, so that observations of one do not inform "
+                "predictions of others. If faces should touch, merge close vertices in the program that made the mesh."
             )
         silent = len(sizes) - len(np.unique(self.part[self.graph.index(self.nodes)]))
         what = "roads" if self.mesh is None else "mesh"
         text = (
-            f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} parts without a way between them, the "
-            f"largest of {sizes.max():,} of {len(self.part):,} nodes: what is observed in one says nothing about the "
+            f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} disconnected parts, the largest with "
+            f"{sizes.max():,} of {len(self.part):,} nodes. Observations in one part do not inform predictions in the "
             "others."
         )
         if silent:
@@ -125,30 +133,30 @@ class Field:
         return text + self._snap_hint(len(sizes))
 
     def _snap_hint(self, parts: int) -> str:
-        """Return how many parts of roads a tolerance would leave, if it would help."""
+        """Return a sentence about a tolerance that would join parts of roads, or nothing."""
         if self.roads is None or self.roads.snap >= _SNAP:
             return ""
         try:
             joined = join_lines(as_lines(self.roads.lines, self.roads.metric), _SNAP)
-        except graphs.InvalidGraphError:  # too large a tolerance for these units
+        except graphs.InvalidGraphError:  # the tolerance is too large for these units
             return ""
         ends = joined.stretches.source, joined.stretches.target
         left = int(connected_parts(*ends, len(joined.coordinates)).max()) + 1
         unit = "m" if self.roads.metric == "haversine" else "in the units of the plane"
-        joining = f" Joining points that miss each other by at most {_SNAP:g} {unit}, snap={_SNAP:g}, would leave"
+        joining = f" Joining points at most {_SNAP:g} {unit} apart, snap={_SNAP:g}, would leave"
         return f"{joining} {left:,}." if left < parts else ""
 
     def pieces(self) -> list[Piece]:
-        """Return the pieces of road between neighbouring nodes, which are positions in the graph.
+        """Return the pieces of road between neighboring nodes.
 
         Raises:
-            InvalidArgumentError: the field is not on roads.
+            InvalidArgumentError: The field is not on roads.
         """
         return self.cut_roads.pieces
 
 
 def warn_of_parts(field: Field) -> Field:
-    """Return the field, with a warning where its graph falls into parts."""
+    """Return the field, with a warning if its graph is disconnected."""
     if text := field.describe_parts():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
     return field

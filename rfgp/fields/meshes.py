@@ -1,4 +1,4 @@
-"""From files to fields on meshes: values of a table, or properties of the mesh's own file."""
+"""Readers of fields on meshes, with values from tables or from properties of the mesh's file."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ def read_mesh_field(
     within: float | None = None,
     table_options: Mapping[str, Any] | None = None,
 ) -> Field:
-    """Read a mesh and one field of values on it, as `read_mesh_fields` reads several.
+    """Read a mesh and one field on it. See `read_mesh_fields` for several.
 
     Args:
         path: The mesh.
@@ -41,7 +41,7 @@ def read_mesh_field(
         table_options: Options of `rfgp.tables.read_table`.
 
     Raises:
-        InvalidArgumentError: Several columns have values, and `target` names none of them.
+        InvalidArgumentError: Several columns have values, and `target` is None.
 
     Example:
         >>> import tempfile
@@ -70,7 +70,7 @@ def read_mesh_fields(
     table_options: Mapping[str, Any] | None = None,
     group: str | None = None,
 ) -> dict[str, Field]:
-    """Read a mesh and several columns or properties of values on it, one field for each.
+    """Read a mesh and one field for each of several columns or properties.
 
     Faces and vertices have the numbers of the mesh's file, from 0, even if vertices at one place are merged (STL). A
     vertex without a face has no value. It must not be observed, and is listed without a prediction.
@@ -88,22 +88,22 @@ def read_mesh_fields(
         within: The largest distance of a place from the surface, in the mesh's units. If None, a tenth of the diagonal
             of the mesh's bounding box, as for `rfgp.MeshGP`.
         table_options: Options of `rfgp.tables.read_table`.
-        group: A column of the table, such as a specimen, whose observations stay together when some are held out. If
-            None, observations of one face or vertex stay together.
+        group: A column of the table, such as a specimen, whose groups are held out together. If None, groups are faces
+            or vertices.
 
     Returns:
         The fields by the names of their values.
 
     Raises:
-        graphs.InvalidArgumentError: other weights or nodes, or "cotangent" for faces.
-        InvalidArgumentError: there is no such column.
-        DataError: the table does not say where values are, names faces or vertices that have no value, or places far
-            from the mesh; there is no such property.
-        FileFormatError: the mesh is missing, empty or of another format.
+        graphs.InvalidArgumentError: The weights or nodes are unknown, or weights are "cotangent" for faces.
+        InvalidArgumentError: A column does not exist.
+        DataError: The table has no places, names faces or vertices without a value, or has places far from the mesh, or
+            a property does not exist.
+        FileFormatError: The mesh is missing, empty or of another format.
 
     Warns:
-        graphs.DisconnectedWarning: the mesh falls into parts.
-        graphs.UnreferencedVerticesWarning: vertices are on no face.
+        graphs.DisconnectedWarning: The mesh is disconnected.
+        graphs.UnreferencedVerticesWarning: Some vertices are on no face.
 
     Example:
         >>> import tempfile
@@ -115,7 +115,7 @@ def read_mesh_fields(
     """
     if nodes is not None:
         check_choice("nodes", nodes, ("faces", "vertices"))
-    with _said_here():
+    with _warn_as_caller():
         file = read_mesh_file(path)
     if values is not None:
         source = _columns(Path(values), targets, table_options or {}, nodes, group)
@@ -134,8 +134,8 @@ def read_mesh_fields(
 
 
 @contextmanager
-def _said_here() -> Iterator[None]:
-    """Let warnings of reading a mesh be those of the caller of `read_mesh_field`."""
+def _warn_as_caller() -> Iterator[None]:
+    """Attribute warnings of reading a mesh to the caller of `read_mesh_field`."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         yield
@@ -153,9 +153,9 @@ class _Columns:
         where: The names of the columns of places, in the table's spelling.
         others: The names of all other columns.
         targets: The columns that may be interpolated.
-        is_given: Whether the caller named the targets, or there is one column of values.
+        is_given: Whether the user named the targets, or there is one column of values.
         nodes: "faces" or "vertices".
-        group: The name of the column that keeps observations together.
+        group: The name of the column of groups.
     """
 
     file: Path
@@ -168,7 +168,7 @@ class _Columns:
     group: str | None = None
 
     def field(self, target: str, surface: Surface) -> Field | None:
-        """Return the field of a column. None if the column identifies rows and is not named."""
+        """Return the field of a column. None if it identifies rows and the user did not name it."""
         drop = self.options.get("drop", ())
         dropped = [drop] if isinstance(drop, str | int) else list(drop)
         dropped += [name for name in self.others if name != target]
@@ -190,10 +190,10 @@ class _Columns:
 def _columns(
     file: Path, targets: Sequence[str] | None, options: Mapping[str, Any], nodes: str | None, group: str | None
 ) -> _Columns:
-    """Return which columns of a table say where, and which are values.
+    """Return the columns of a table with places, and those with values.
 
     Raises:
-        DataError: no columns say where, or several ways; or there are no values.
+        DataError: There are no columns of places or several kinds of them, or there are no values.
     """
     drop = options.get("drop", ())
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
@@ -206,14 +206,12 @@ def _columns(
     if fits is None or (nodes == "faces" and fits == {"vertex"}) or (nodes == "vertices" and fits == {"face"}):
         needed = {"faces": "face", "vertices": "vertex"}.get(nodes or "", "face, or vertex")
         raise DataError(
-            f"{file} must say where its values are, by a column {needed}, or by x, y and z, got the columns "
+            f"{file} must have places of values, in a column {needed}, or in x, y and z, got the columns "
             f"{', '.join(names)}."
         )
     others = tuple(name for name in names if name not in where)
     if group is not None and group not in others:
-        raise DataError(
-            f"{file} must have the column {group!r} to hold observations out by it, got {', '.join(names)}."
-        )
+        raise DataError(f"{file} must have the column {group!r} of groups, got {', '.join(names)}.")
     if set(others) <= {group}:
         raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
     columns = given or tuple(name for name in others if name != group)
@@ -224,10 +222,10 @@ def _columns(
 
 
 def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str | None, float | None]) -> Field:
-    """Return the field of a property of the mesh's own file.
+    """Return the field of a property of the mesh's file.
 
     Raises:
-        DataError: there is no such property, or it has no value on the surface.
+        DataError: The property does not exist, or has no value on the surface.
     """
     weights, nodes, within = options
     sources = {"faces": file.of_faces, "vertices": file.of_vertices}
@@ -241,7 +239,7 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
         )
     surface = Surface(file, path, weights, holders[0], within)
     if surface.numbers is None:
-        raise DataError(f"{path} stores polygons, whose values of {target} are not clear. Cut them into triangles.")
+        raise DataError(f"{path} must have triangles, got polygons, so that {target} is ambiguous. Cut them.")
     values = sources[holders[0]][target]
     known = np.isfinite(values) & (surface.numbers >= 0)
     if not known.any():

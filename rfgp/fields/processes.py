@@ -1,4 +1,4 @@
-"""Processes on fields: what each calls the observations and the nodes of a field, and what it says there."""
+"""Processes on fields: their inputs at observations and nodes, and their predictions at nodes."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -12,7 +12,7 @@ from rfgp.models.fields import MeshGP, RoadGP
 from rfgp.models.process import Process
 
 FIGURES = ("mean", "sd", "observed_sd", "low", "high")
-"""The names in files of the mean and standard deviation of the field, and of the standard deviation and the ends of the
+"""The names in files of five figures: mean and standard deviation of the field, and standard deviation and ends of the
 95 % interval of an observation."""
 
 
@@ -37,14 +37,14 @@ class NodePosterior(NamedTuple):
 
     @property
     def figures(self) -> NDArray[np.float64]:  # (5, N)
-        """The figures of each node that files have, in the order of `FIGURES`."""
+        """The figures of each node in the order of `FIGURES`."""
         return np.stack([self.mean, self.deviation, self.observed_deviation, self.low, self.high])
 
 
 def whittle_matern(
     field: Field, alpha: int, *, boundary: str = "neumann", within: float | None = None, seed: int | None = None
 ) -> MeshGP | RoadGP:
-    """Return the Whittle-Matern process on a field's surface, or along its roads.
+    """Return the Whittle-Matern process on the surface or the roads of a field.
 
     Args:
         field: The field.
@@ -54,23 +54,23 @@ def whittle_matern(
         seed: The seed, as for `rfgp.RoadGP`.
 
     Raises:
-        InvalidArgumentError: Another alpha or boundary.
+        InvalidArgumentError: Alpha or the boundary is invalid.
     """
     if field.roads is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", graphs.DuplicateRoadsWarning)  # reading the field has warned
+            warnings.simplefilter("ignore", graphs.DuplicateRoadsWarning)  # the reader of the field has warned
             network = graphs.RoadNetwork.from_roads(field.roads)
         return RoadGP(network, alpha, boundary=boundary, seed=seed)
     return MeshGP(graphs.MeshField(field.mesh, alpha), within=within, seed=seed)
 
 
 def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
-    """Return the inputs of a field's observations: labels (n,), or places (n, d) for a process between nodes."""
+    """Return the inputs of observations: labels (n,), or places (n, d) for a process between nodes."""
     return field.places if _is_between(model) else field.nodes
 
 
 def node_inputs(model: Process[Any], field: Field) -> Any:
-    """Return the inputs of all N nodes of a field: labels (N,), or places (N, d) for a process between nodes."""
+    """Return the inputs of all nodes: labels (N,), or places (N, d) for a process between nodes."""
     return field.node_places if _is_between(model) else field.labels
 
 

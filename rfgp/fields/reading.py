@@ -1,4 +1,4 @@
-"""From files to fields by the ending of their names, and roads with sensors."""
+"""Readers of fields by the ending of the file, and of roads with sensors."""
 
 import warnings
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 
 
 def read_field(path: str | Path, target: str = "value", metric: str | None = None) -> Field:
-    """Read a mesh, with the z component of its face normals as the field, or roads with their sensors.
+    """Read a mesh with the z component of its face normals, or roads with sensors.
 
     `target` and `metric` are those of `read_road_field`.
 
@@ -58,29 +58,29 @@ def read_road_field(
     within: float | None = None,
     skip: bool = False,
 ) -> Field:
-    """Read roads with sensors; those without a value are nodes, but not observed.
+    """Read roads with sensors. Sensors without a value are nodes without observation.
 
-    Sensors at one place are one node, labelled by the number of the place, observed as often as they are.
+    Sensors at one place share a node, labeled by the number of the place, with one observation each.
 
     Args:
         path: An R data file or GeoJSON, see `graphs.read_roads`.
-        target: GeoJSON: the property that holds the sensors' values.
-        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, as the file's `crs` says.
-        min_length: Shorter pieces of road count as this long, in mean lengths; see `graphs.Graph.from_roads`.
-        snap: Points of roads at most this far apart meet, in metres or the units of the plane; see
+        target: For GeoJSON, the property with the sensors' values.
+        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, that of the file's `crs`.
+        min_length: The smallest length of a piece of road, in mean lengths. See `graphs.Graph.from_roads`.
+        snap: The largest distance at which points of roads meet, in meters or the units of the plane. See
             `graphs.Graph.from_roads`.
-        duplicates: Stretches of road that repeat another: "parallel" roads, or "merge".
-        within: GeoJSON: how far from a road a sensor may lie that names none, in metres or the units of the plane. If
-            None, 500 m on the globe, and a tenth of the diagonal of the roads' box in a plane.
-        skip: GeoJSON: whether to leave out what is neither road nor sensor, with a warning; see `graphs.read_roads`.
+        duplicates: The treatment of repeated stretches of road: "parallel" or "merge".
+        within: For GeoJSON, the largest distance from a road of a sensor that names none, in meters or the units of the
+            plane. If None, 500 m on the globe, and a tenth of the diagonal of the roads' box in a plane.
+        skip: For GeoJSON, whether to leave out other features with a warning. See `graphs.read_roads`.
 
     Raises:
-        FileFormatError: the file is missing, empty or of another format.
-        InvalidGraphError: roads or sensors that make no graph.
-        DataError: no sensor has a value.
+        FileFormatError: The file is missing, empty or of another format.
+        InvalidGraphError: Roads or sensors do not form a graph.
+        DataError: No sensor has a value.
 
     Warns:
-        graphs.DisconnectedWarning: the roads fall into parts.
+        graphs.DisconnectedWarning: The roads are disconnected.
     """
     found = read_road_fields(path, (target,), metric, min_length, snap, duplicates=duplicates, within=within, skip=skip)
     return found[target]
@@ -98,26 +98,26 @@ def read_road_fields(
     skip: bool = False,
     group: str | None = None,
 ) -> dict[str, Field]:
-    """Read roads and several properties of their sensors, each of them a field; the file is read once.
+    """Read roads and one field for each of several properties of sensors, in one pass.
 
     Args:
-        path: As for `read_road_field`, as the other arguments.
+        path: The file, as for `read_road_field`.
         targets: The properties.
-        metric: As there.
-        min_length: As there.
-        snap: As there.
-        duplicates: As there.
-        within: As there.
-        skip: As there.
-        group: A property of the sensors, such as an operator, whose values keep observations together when some are
-            held out. If None, those of one place stay together.
+        metric: As for `read_road_field`.
+        min_length: As for `read_road_field`.
+        snap: As for `read_road_field`.
+        duplicates: As for `read_road_field`.
+        within: As for `read_road_field`.
+        skip: As for `read_road_field`.
+        group: A property of the sensors, such as an operator, whose groups are held out together. If None, groups are
+            places.
 
     Returns:
         The fields by their targets.
 
     Raises:
-        InvalidArgumentError: there are no targets.
-        DataError: no sensor has a value of a target; and the errors of `read_road_field`.
+        InvalidArgumentError: There are no targets.
+        DataError: No sensor has a value of a target.
 
     Examples:
         >>> import json, tempfile
@@ -135,12 +135,12 @@ def read_road_fields(
         {'speed': [30.0], 'noise': [60.0]}
     """
     if not targets:
-        raise InvalidArgumentError("targets must name a property or more, got none.")
+        raise InvalidArgumentError("targets must name at least one property, got none.")
     roads = graphs.read_roads(path, targets[0], metric, within=within, skip=skip)
     roads = roads._replace(snap=snap, duplicates=duplicates)
     edges, fractions, place = roads.places()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", graphs.DisconnectedWarning)  # the field has a warning that says more
+        warnings.simplefilter("ignore", graphs.DisconnectedWarning)  # the warning of the field says more
         graph = graphs.Graph.from_roads(
             roads.lines,
             edges,
@@ -172,12 +172,10 @@ def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
     """Return the values (S,) of a property of sensors as texts.
 
     Raises:
-        DataError: a sensor does not have it.
+        DataError: A sensor does not have it.
     """
     values = [properties.get(name) for properties in roads.properties]
     if len(values) < len(roads.values) or None in values:
         sensor = values.index(None) if None in values else 0
-        raise DataError(
-            f"{path}: each sensor must have the property {name!r} to be held out by it, got none for sensor {sensor}."
-        )
+        raise DataError(f"{path}: each sensor must have the property {name!r} of groups, got none for sensor {sensor}.")
     return np.array([str(value) for value in values])

@@ -1,4 +1,4 @@
-"""Surfaces of files: the nodes of a mesh, by the file's own numbers and by place."""
+"""Surfaces from files: nodes of a mesh by their numbers in the file, and by place."""
 
 import warnings
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ Integers = NDArray[np.int64]
 
 _COUNTED = "Rows count from 0, after the header."
 _LISTED = 8
-"""Faces or vertices that a message lists."""
+"""The largest number of faces or vertices that a message lists."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,13 +57,13 @@ class Surface:
 
     @cached_property
     def _kept(self) -> tuple[Any, Integers]:
-        """The mesh without vertices that lie off the surface, and the vertices (K,) of it for those of the file."""
+        """The mesh without vertices off the surface, and the vertices (K,) of it for those of the file."""
         mesh, numbers = self.file.mesh, self.file.vertices
         loose = np.setdiff1d(np.arange(len(mesh.vertices)), mesh.faces)
         far = loose[self.located(mesh.vertices[loose]).distances > self.limit] if len(loose) else loose
         if len(far):
             keep = np.setdiff1d(np.arange(len(mesh.vertices)), far)
-            renumbered = np.full(len(mesh.vertices) + 1, -1, dtype=np.int64)  # the last for those that had none
+            renumbered = np.full(len(mesh.vertices) + 1, -1, dtype=np.int64)  # the last is for missing ones
             renumbered[keep] = np.arange(len(keep))
             mesh, numbers = mesh.copy(), renumbered[numbers]
             mesh.update_vertices(keep)
@@ -85,7 +85,7 @@ class Surface:
 
     @cached_property
     def limit(self) -> float:
-        """How far from the surface a place may lie."""
+        """The largest distance of a place from the surface."""
         corners = np.asarray(self.file.mesh.vertices)[np.unique(self.file.mesh.faces)]
         return (
             DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(corners, axis=0))) if self.within is None else self.within
@@ -111,7 +111,7 @@ class Surface:
         """Return the nodes that are nearest to the places in the rows of a table.
 
         Raises:
-            DataError: a place lies far from the surface.
+            DataError: A place lies far from the surface.
         """
         found = self.located(places)
         worst = int(found.distances.argmax())
@@ -138,23 +138,23 @@ class Surface:
         places: NDArray[np.float64] | None = None,  # (n, 3)
         **groups: Any,
     ) -> Field:
-        """Return the field of values at nodes; `groups` are the groups of a field and their name."""
+        """Return the field of values at nodes, with groups and their name if given."""
         numbers = self.numbers
         trivial = numbers is None or np.array_equal(numbers, np.arange(self.graph.num_nodes))
         own: dict[str, Any] = {"exact_places": places, "numbers": None if trivial else numbers, **groups}
         return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **own)
 
     def numbered(self, table: Table, file: Path) -> Integers:
-        """Return the nodes (n,) that the rows of a table name by the numbers of the mesh's file.
+        """Return the nodes (n,) for numbers of the mesh's file in the rows of a table.
 
         Raises:
-            DataError: numbers that the file does not have, or of faces or vertices without a value.
+            DataError: A number is not in the file, or its face or vertex has no value.
         """
         kind, given = ("face", "faces") if self.on_faces else ("vertex", "vertices")
         if self.numbers is None:
             raise DataError(
-                f"{self.path} stores polygons, which are {len(self.file.mesh.faces)} triangles, so its face numbers "
-                "are not clear; give x, y and z instead."
+                f"{self.path} must have triangles for face numbers, got polygons, which are "
+                f"{len(self.file.mesh.faces)} triangles. Give x, y and z."
             )
         named, count = table.X[:, 0], len(self.numbers)
         wrong = np.array((named != np.floor(named)) | (named < 0) | (named >= count))

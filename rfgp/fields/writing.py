@@ -1,4 +1,4 @@
-"""Fitted fields to files: coloured meshes, tables of nodes, GeoJSON. Each file appears whole or not at all."""
+"""Writers of fitted fields: colored meshes, tables of nodes and GeoJSON. Files are written atomically."""
 
 import io
 import json
@@ -19,19 +19,19 @@ from rfgp.palette import COLOR_MAPS, color_range
 
 
 def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> list[Path]:
-    """Write mean and standard deviation as coloured meshes: mean.ply, sd.ply, mean.glb and sd.glb.
+    """Write mean and standard deviation as colored meshes: mean.ply, sd.ply, mean.glb and sd.glb.
 
-    The PLY files also hold the numbers, as properties of faces or vertices: mean, sd, observed_sd, low and high.
+    The PLY files also have mean, sd, observed_sd, low and high as properties of faces or vertices.
 
     Returns:
         The four paths.
 
     Raises:
-        InvalidArgumentError: the field is not on a mesh.
-        OSError: the folder cannot be written.
+        InvalidArgumentError: The field is not on a mesh.
+        OSError: The folder cannot be written.
     """
     if field.mesh is None:
-        raise InvalidArgumentError("This field is not on a mesh.")
+        raise InvalidArgumentError("A field must be on a mesh for colored meshes, got one on roads. Use write_roads.")
     out = []
     for name, values in (("mean", posterior.mean), ("sd", posterior.deviation)):
         colors = _colors(values, COLOR_MAPS[name])
@@ -45,8 +45,8 @@ def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     """Write one row per node: its label, place, observed value if any, and predictions.
 
     Predictions are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
-    observation. For a mesh from a file the rows are the file's faces or vertices, by their numbers. Those that are not
-    nodes of the field, such as vertices without a face, only have their number.
+    observation. For a mesh from a file, the rows are the file's faces or vertices by number. Those that are not nodes
+    of the field, such as vertices without a face, have only their number.
 
     Example:
         >>> import tempfile
@@ -83,23 +83,24 @@ RESULTS = tuple(f"gp_{name}" for name in FIGURES)
 
 
 def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
-    """Write GeoJSON: every piece of road and every sensor with predictions.
+    """Write GeoJSON with predictions for every piece of road and every sensor.
 
-    These are `gp_mean` and `gp_sd` of the field, and `gp_observed_sd`, `gp_low` and `gp_high` of an observation: its
-    standard deviation and its 95 % interval.
+    `gp_mean` and `gp_sd` are mean and standard deviation of the field. `gp_observed_sd`, `gp_low` and `gp_high` are the
+    standard deviation and the 95 % interval of an observation.
 
-    A piece lies between two neighbouring nodes (crossings or sensors); its figures are the averages of theirs. It has
-    the properties of its road and its length, `length_m`, or `piece_length` if the unit is not known to be metres.
-    `source_edge` is the number of the road in the file, `source_id` its id, if it has one; the piece lies between the
-    fractions `source_begin` and `source_end` of the road. Sensors keep their properties. Their `edge` and `fraction`,
-    which refer to the roads as they were read, become `source_edge` and `source_fraction`; read again, a sensor goes to
-    the nearest piece. Properties of these names that the file had are replaced, and numbers out of range become null.
-    Sensors keep their ids, and the file its `name` and `crs`. Parallel copies of a street that are cut at sensors meet
-    at more points when they are read again.
+    A piece lies between two neighboring nodes (crossings or sensors), and its figures are their averages. It has the
+    properties of its road, and its length as `length_m`, or as `piece_length` if the unit may not be meters.
+    `source_edge` is the number of the road in the file, and `source_id` its id, if any. The piece lies between the
+    fractions `source_begin` and `source_end` of the road.
+
+    Sensors keep their properties and ids. Their `edge` and `fraction` become `source_edge` and `source_fraction`. If
+    the file is read again, a sensor is assigned to the nearest piece, and parallel copies of a street that are cut at
+    sensors meet at more points. Existing properties with these names are replaced, and numbers out of range become
+    null. The file keeps its `name` and `crs`.
 
     Raises:
-        InvalidArgumentError: the field is not on roads, or its value has the name of a result.
-        OSError: the folder cannot be written.
+        InvalidArgumentError: The field is not on roads, or its value has the name of a result.
+        OSError: The folder cannot be written.
     """
     pieces = field.pieces()
     assert field.roads is not None
@@ -130,11 +131,11 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
 
 _SOURCES = {"edge": "source_edge", "fraction": "source_fraction"}
 _LENGTHS = ("length_m", "piece_length")
-"""The property that holds the length of a piece: in metres, or in a unit that is not known to be metres."""
+"""The property with the length of a piece, in meters or in an unknown unit."""
 
 
 def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
-    """Return what is known of a piece of road, its road's properties first."""
+    """Return the properties of a piece of road, starting with those of its road."""
     given = roads.road_properties[piece.road] if roads.road_properties else {}
     found = {key: value for key, value in given.items() if key not in _LENGTHS}
     name = roads.road_ids[piece.road] if roads.road_ids else None
@@ -146,7 +147,7 @@ def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
 
 
 def _finite(value: Any) -> Any:
-    """Return what JSON can hold: the same value with null in place of numbers that are not finite."""
+    """Return a value for JSON, with null instead of numbers that are not finite."""
     if isinstance(value, float):
         return value if np.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -194,7 +195,7 @@ def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> b
 
 
 def _glb(field: Field, colors: NDArray[np.uint8]) -> bytes:
-    """Return a binary glTF; it colours vertices only, so for faces every face gets corners of its own."""
+    """Return a binary glTF. It colors only vertices, so that faces do not share vertices."""
     with requires_extra("mesh"):
         import trimesh
 

@@ -1,4 +1,4 @@
-"""Fits: functions of a regression and a plan that return a regression and a report, and change nothing."""
+"""Pure functions from a regression and a plan to a fitted regression and a report."""
 
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
 from rfgp.fitting.checkpoint import open_journal as open_journal

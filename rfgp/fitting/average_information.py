@@ -1,17 +1,16 @@
-"""Maximising a marginal likelihood whose gradient is estimated: scoring steps with the average information.
+"""Scoring steps with the average information, for estimated gradients.
 
-If conjugate gradients replace factorisations, the likelihood has the error of its log determinant, and a line search on
-it may stop anywhere. Its gradient with fixed draws is a smooth function of the hyperparameters. So a root of it is
-sought: x += A^-1 g, with the average information of Gilmour, Thompson and Cullis (1995),
+Conjugate gradients estimate the log determinant. A line search on such a likelihood may stop anywhere. With fixed draws
+the estimated gradient is a smooth function of the hyperparameters. Steps x += A^-1 g find its root, with the average
+information of Gilmour, Thompson and Cullis (1995),
 
-    A_ij = 1/2 (dC_i a)^T C^-1 (dC_j a),    a = C^-1 (y - mean),
+    A_ij = 1/2 (dC_i a)^T C^-1 (dC_j a),    a = C^-1 (y - mean).
 
-which costs a solve for each hyperparameter and no trace; dC_i a is a central difference of C a, which needs no solve.
-For the mean it is the Fisher information 1^T C^-1 1. A step maximises the quadratic model g^T s - s^T A s / 2 with each
-entry within bounds and a trust radius in logarithms. Its gain is estimated from the gradients at its ends,
-(g_0 + g_1)^T step / 2, as in BOLT-REML (Loh et al. 2015). With m draws the estimate has 1 + 1/m of the variance of the
-maximum of the likelihood itself (ibid.). The search ends when g^T A^-1 g is small: the squared distance to the root in
-standard errors.
+It costs a solve for each hyperparameter and no trace. A central difference of C a gives dC_i a without a solve. For the
+mean it is the Fisher information 1^T C^-1 1. A step maximizes the quadratic model g^T s - s^T A s / 2 within the bounds
+and a trust radius in logarithms. Its gain is estimated from the gradients at its ends, (g_0 + g_1)^T step / 2, as in
+BOLT-REML (Loh et al. 2015). With m draws the variance of the estimate is 1 + 1/m times that of the exact maximizer
+(ibid.). The search ends when g^T A^-1 g is small. This is the squared distance to the root in standard errors.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +24,7 @@ from scipy.optimize import lsq_linear
 from torch import Tensor
 
 from rfgp.fitting.maximize import Plan
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import Inference
@@ -34,8 +33,8 @@ from rfgp.solvers.iterative import IterativeSolver
 Floats = NDArray[np.float64]
 
 _MOST_STEPS = 50
-"""The most steps."""
-_NOTHING, _IN_A_ROW = 0.01, 2
+"""The most steps of a search."""
+_FLAT_GAIN, _IN_A_ROW = 0.01, 2
 """The gain in nats of a flat step, and the number of flat steps at convergence."""
 _RADIUS, _LARGEST_RADIUS, _LEAST_RADIUS = 1.0, 2.0, 1e-3
 """The first, largest and least trust radius."""
@@ -55,7 +54,7 @@ class Scored(Inference, Protocol):
 
 
 S = TypeVar("S", bound=Scored)
-Infer = Callable[[Values], S]
+Infer = Callable[[ParameterValues], S]
 """Returns the inference from some rows at hyperparameters."""
 
 
@@ -75,7 +74,7 @@ class Scoring(ABC, Generic[S]):
     """The g^T A^-1 g at convergence, the squared distance to the maximum in standard errors."""
 
     def __init__(
-        self, infer: Infer[S], rows: Rows, jacobian: float, values: Values, plan: Plan, stage: str = "all rows"
+        self, infer: Infer[S], rows: Rows, jacobian: float, values: ParameterValues, plan: Plan, stage: str = "all rows"
     ) -> None:
         self._infer, self._start, self._plan, self._stage = infer, values, plan, stage
         self._free = values.space.free(plan.fixed)
@@ -85,7 +84,7 @@ class Scoring(ABC, Generic[S]):
         self._high = np.array([np.inf if high is None else high for _, high in limits])
         self._rows, self._count, self._jacobian = len(rows), rows.count, jacobian
 
-    def run(self) -> tuple[Values, FitReport]:
+    def run(self) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
         plan = self._plan
         most = min(_MOST_STEPS, plan.max_iterations)
@@ -104,7 +103,7 @@ class Scoring(ABC, Generic[S]):
                 message, converged = "the gradient is within a small part of its standard error of 0", True
                 break
             if flat >= _IN_A_ROW:
-                message, converged = f"steps gain less than {_NOTHING:g} nats", True
+                message, converged = f"steps gain less than {_FLAT_GAIN:g} nats", True
                 break
             if steps >= most:
                 break
@@ -121,7 +120,7 @@ class Scoring(ABC, Generic[S]):
             radius = min(2 * radius, _LARGEST_RADIUS) if gain > 0.75 * expected else radius
             point, (gradient, information), steps = self._within(point + step), there, steps + 1
             trace.append(trace[-1] + gain)
-            flat = flat + 1 if gain < _NOTHING else 0
+            flat = flat + 1 if gain < _FLAT_GAIN else 0
             plan.reporter.iteration(steps, trace[-1])
         values = self._at(point)
         reached, error = self._value(values)
@@ -135,10 +134,10 @@ class Scoring(ABC, Generic[S]):
         return values, FitReport(*figures, likelihood_error=error)
 
     def step(self, point: Floats, gradient: Floats, information: Floats, radius: float) -> tuple[Floats, float]:
-        """Return the best step within bounds and radius, and twice the gain expected without the radius.
+        """Return the best step within bounds and radius, and twice its unrestricted gain.
 
         The expected gain is g^T s - s^T A s / 2, with eigenvalues of the scaled A of at least 1e-4. If the radius
-        limits one entry, the others are optimised again: a shorter step along the same line would leave a narrow
+        limits one entry, the others are optimized again: a shorter step along the same line would leave a narrow
         ridge, such as that of noise and lengthscale.
         """
         scale = np.sqrt(np.maximum(np.diag(information), _RIDGE * max(1.0, np.diag(information).max())))
@@ -154,8 +153,8 @@ class Scoring(ABC, Generic[S]):
                 step[free] = lsq_linear(matrix[:, free], target, limits, method="bvls", max_iter=100).x / scale[free]
             return np.asarray(np.clip(step, low, high))
 
-        whole = best(np.inf)
-        expected = 2 * float(gradient @ whole) - float(np.square(matrix @ (whole * scale)).sum())
+        full = best(np.inf)
+        expected = 2 * float(gradient @ full) - float(np.square(matrix @ (full * scale)).sum())
         return best(radius), expected
 
     def _within(self, point: Floats) -> Floats:
@@ -164,11 +163,11 @@ class Scoring(ABC, Generic[S]):
             point = np.where(np.isclose(point, bound, rtol=_ROUNDING, atol=_ROUNDING), bound, point)
         return np.clip(point, self._low, self._high)
 
-    def _at(self, point: Floats) -> Values:
+    def _at(self, point: Floats) -> ParameterValues:
         return self._start.moved(self._free, point)
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
-        """Return gradient (p,) and information (p, p), those of the hyperpriors included."""
+        """Return the gradient (p,) and information (p, p), including those of the hyperpriors."""
         tensors = self._plan.journal.memoize(self._stage, lambda: self._compute(point))
         return tensors["gradient"].numpy(), tensors["information"].numpy()
 
@@ -181,7 +180,7 @@ class Scoring(ABC, Generic[S]):
         information = self.information(point, inference) + torch.diag(curvature.clamp_min(0))
         return {"gradient": (gradient + in_prior).double(), "information": information}
 
-    def _flat_gradient(self, total: Tensor, values: Values) -> Tensor:
+    def _flat_gradient(self, total: Tensor, values: ParameterValues) -> Tensor:
         leaves = [values.raw[name] for name in self._free]
         if not total.requires_grad:
             return torch.zeros(sum(leaf.numel() for leaf in leaves), dtype=torch.float64)
@@ -190,7 +189,7 @@ class Scoring(ABC, Generic[S]):
         return torch.cat([(torch.zeros_like(p) if g is None else g).reshape(-1) for p, g in pairs]).double()
 
     def _prior(self, point: Floats) -> tuple[Tensor, Tensor]:
-        """Return gradient and negative second derivatives (p,) of the log priors, by differences of the gradient."""
+        """Return the gradient and negative second derivatives (p,) of the log hyperpriors."""
 
         def slope(at: Floats) -> Tensor:
             with torch.enable_grad():
@@ -204,7 +203,7 @@ class Scoring(ABC, Generic[S]):
     def information(self, point: Floats, inference: S) -> Tensor:
         """Return the information A (p, p) of the likelihood at a point (p,)."""
 
-    def _value(self, values: Values) -> tuple[float, float]:
+    def _value(self, values: ParameterValues) -> tuple[float, float]:
         """Return the log marginal likelihood, and its standard error."""
 
         def compute() -> dict[str, Tensor]:

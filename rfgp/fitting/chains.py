@@ -1,7 +1,7 @@
-"""The fit of a half-integer Matern process of one column: scoring steps from passes over the rows.
+"""The fit of a half-integer Matern process of one column, by scoring steps.
 
-Starts are compared and searched on subsets, as for other terms. On all rows few steps are left, each with one pass for
-score and information together.
+The first searches are on subsets, as for other terms. On all rows only a few steps remain. Each step takes one pass,
+which yields both the score and the information.
 """
 
 from typing import ClassVar, cast
@@ -14,16 +14,16 @@ from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.starts import screened
 from rfgp.fitting.subsets import LEAST_ROWS, optimize
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers.chain import ChainSolver, ascending_rows
 
 MIDDLE_ROWS = 50_000
-"""The number of rows of a search between the first and that on all rows, if these are four times as many."""
+"""The number of rows of an intermediate search. It is skipped for fewer than four times as many rows."""
 
 
-def fit_chain(fit: TermFit) -> tuple[Regression, FitReport]:
+def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit a Matern process of one column; return the regression and the report."""
     fit = fit.at(screened(fit))
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
@@ -43,7 +43,7 @@ def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
     some = ascending_rows(fit.prior, rows)
     jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
 
-    def infer(values: Values) -> ChainSolver:
+    def infer(values: ParameterValues) -> ChainSolver:
         return cast(ChainSolver, fit.regression.replace(hyperparameters=values).infer(some))
 
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
@@ -66,6 +66,6 @@ class ChainScoring(Scoring[ChainSolver]):
         return slopes.mT @ inference.information @ slopes
 
     def _coordinates(self, point: Floats) -> Tensor:
-        """Return the coordinates of the solver at a point (p,), for which nothing is computed."""
+        """Return the coordinates of the solver at a point (p,) without a pass over the rows."""
         with torch.no_grad():
             return self._infer(self._at(point)).coordinates

@@ -1,9 +1,9 @@
-"""Checkpoints: what a fit has computed, in the order in which it computed it.
+"""Checkpoints: the results of the steps of a fit, in order.
 
-A fit is a deterministic sequence of expensive steps (evaluations of the likelihood, runs of Adam, passes over all
-rows). A journal appends the result of each to a file; a fit that is started again reads them instead of computing
-them, and goes on where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body, so one
-that was cut off by a kill is found and written again. Nothing in the file is ever executed.
+A fit is a deterministic sequence of expensive steps: evaluations of the likelihood, runs of Adam, passes over all rows.
+A journal appends the result of each step to a file. A restarted fit reads these results instead of computing them, and
+continues where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body. A truncated record
+is detected and written again. The file contains no executable code.
 """
 
 import hashlib
@@ -24,7 +24,7 @@ from torch import Tensor
 from rfgp.errors import CheckpointError, CheckpointWarning, RfgpError
 from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.rows import ArrayRows, SourceRows, parts_of
 
 _MAGIC = b"rfgp checkpoint 2\n"
@@ -34,24 +34,33 @@ Tensors = dict[str, Tensor]
 
 
 class _Record(dict[str, Tensor]):
-    """What a file remembers of a step; a tensor that it lacks is said as a fault of the file."""
+    """The tensors of a step, read from a file. A missing tensor raises a `CheckpointError`."""
 
     def __init__(self, tensors: Tensors, path: Path) -> None:
         super().__init__(tensors)
         self._path = path
 
     def __missing__(self, name: str) -> Tensor:
-        raise CheckpointError(f"{self._path} has a record without {name!r}. Delete it to begin anew.")
+        raise CheckpointError(f"{self._path} has a record without {name!r}. Delete it to start again.")
 
 
 class Journal:
-    """Remembers results of a deterministic computation; this one in memory only, so it never remembers.
+    """A journal without a file, which computes each step.
 
-    Laws: `memoize` is called with the same names in the same order whenever the same fit runs.
+    Contract: The same fit calls `memoize` with the same names in the same order each time.
+
+    Examples:
+        >>> Journal().memoize("step", lambda: {"value": torch.tensor(2.0)})
+        {'value': tensor(2.)}
     """
 
     def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one."""
+        """Return the tensors (of any shapes) of a step, computed now or recorded by an earlier run.
+
+        Args:
+            name: The name of the step.
+            compute: Computes the tensors.
+        """
         return compute()
 
 
@@ -59,21 +68,21 @@ class FileJournal(Journal):
     """A journal in a file.
 
     Args:
-        path: The file; made where it is missing.
-        identity: What the fit is a function of, as a short text.
+        path: The file. It is created if it is missing.
+        identity: A short text that identifies the fit, such as a `fingerprint`.
 
     Raises:
-        CheckpointError: the file is no checkpoint, or one of another fit.
+        CheckpointError: If the file is not a checkpoint, or is that of another fit.
     """
 
     def __init__(self, path: Path, identity: str) -> None:
         self.path = path
         if path.is_dir():
-            raise CheckpointError(f"{path} is a folder; give a file in it.")
+            raise CheckpointError(f"The checkpoint must be a file, got the folder {path}. Name a file in it.")
         if not path.exists():
             write_atomically(path, _MAGIC + identity.encode() + b"\n")
         elif not path.is_file():
-            raise CheckpointError(f"{path} is no regular file, which a checkpoint is. Choose another name.")
+            raise CheckpointError(f"The checkpoint must be a regular file, got {path}. Choose another name.")
         try:
             self._file: BinaryIO | None = path.open("r+b")
         except OSError as error:
@@ -84,27 +93,30 @@ class FileJournal(Journal):
             self._file.close()
             raise
         self._replaying, self._steps = True, 0
-        self.has_told = False  # whether the last step was read and not computed
+        self.has_replayed = False  # whether the last step was read instead of computed
 
     def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors (of any shapes) that `compute` returns, or returned in a run before this one.
+        """Return the tensors (of any shapes) of a step, computed now or recorded by an earlier run.
+
+        Args:
+            name: The name of the step.
+            compute: Computes the tensors.
 
         Warns:
-            CheckpointWarning: the file cannot be written; the fit goes on without.
+            CheckpointWarning: If the file cannot be written. The fit continues without a checkpoint.
 
         Raises:
-            CheckpointError: the file remembers another step here, or not all that a step computes, which is said
-                where it is asked for.
+            CheckpointError: If the file has another step here. A record that lacks a tensor raises it on access.
         """
         if self._replaying and (record := self._read()) is not None:
             step, tensors = record
             if step != name:
-                raise CheckpointError(f"{self.path} has {step!r} where this fit has {name!r}. Delete it to begin anew.")
+                raise CheckpointError(f"The next step in {self.path} must be {name!r}, got {step!r}. Delete the file.")
             if self._steps == 0:
                 self._compare(tensors, compute())
-            self._steps, self.has_told = self._steps + 1, True
+            self._steps, self.has_replayed = self._steps + 1, True
             return _Record(tensors, self.path)
-        self._replaying = self.has_told = False
+        self._replaying = self.has_replayed = False
         tensors = compute()
         self._append(name, tensors)
         return tensors
@@ -115,7 +127,7 @@ class FileJournal(Journal):
             self._file.close()
 
     def _compare(self, before: Tensors, now: Tensors) -> None:
-        """Refuse a first step with other likelihoods: its hyperpriors, say, are not in the identity."""
+        """Raise if the first step has other likelihoods, for example other hyperpriors."""
         alike = all(
             key in now
             and (value.shape, value.dtype) == (now[key].shape, now[key].dtype)
@@ -129,8 +141,8 @@ class FileJournal(Journal):
     @property
     def _foreign(self) -> str:
         return (
-            f"{self.path} is the checkpoint of another fit: other data, options, seed or version. Delete it, or choose "
-            "another name. (A model without a seed takes another one each time.)"
+            f"{self.path} is the checkpoint of another fit, with other data, options, seed or version. Delete it, or "
+            "choose another name. (A model without a seed draws a new one each time.)"
         )
 
     def _check(self, identity: str) -> None:
@@ -141,7 +153,7 @@ class FileJournal(Journal):
             raise CheckpointError(self._foreign)
 
     def _read(self) -> tuple[str, Tensors] | None:
-        """Return the next record; where there is none, or half of one, make the file end there."""
+        """Return the next record. If it is missing or incomplete, truncate the file and return None."""
         from safetensors.torch import load as from_bytes
 
         assert self._file is not None
@@ -156,8 +168,8 @@ class FileJournal(Journal):
                     names = int.from_bytes(body[:8], "little")
                     name = json.loads(body[8 : 8 + names])["__metadata__"]["step"]
                     return str(name), {key: tensor.clone() for key, tensor in from_bytes(body).items()}
-                except Exception as error:  # a record that is not ours may break anything here
-                    raise CheckpointError(f"{self.path} holds a record that no fit has written. Delete it.") from error
+                except Exception as error:  # a foreign record may raise anything here
+                    raise CheckpointError(f"{self.path} has a record that no fit has written. Delete it.") from error
         self._file.seek(begin)
         self._file.truncate()
         return None
@@ -173,7 +185,7 @@ class FileJournal(Journal):
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            message = f"{self.path} cannot be written ({error.strerror}); the fit goes on without a checkpoint."
+            message = f"{self.path} cannot be written ({error.strerror}). The fit continues without a checkpoint."
             with suppress(OSError):
                 self._file.close()
             self._file = None
@@ -182,11 +194,26 @@ class FileJournal(Journal):
 
 @contextmanager
 def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterator[Journal]:
-    """Open a fit's journal; without a path one that never remembers.
+    """Open the journal of a fit.
+
+    Args:
+        path: The file. If None, each step is computed.
+        identity: Returns a short text that identifies the fit.
 
     Raises:
-        CheckpointError: the file is no checkpoint, or one of another fit, or a step cannot go on from what it tells.
-        OSError: the folder is missing or cannot be written.
+        CheckpointError: If the file is not a checkpoint, is that of another fit, or has an unusable record.
+        OSError: If the folder is missing or cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> def step():
+        ...     return {"value": torch.tensor(2.0)}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     with open_journal(f"{folder}/fit", lambda: "a fit") as journal:
+        ...         _ = journal.memoize("step", step)
+        ...     with open_journal(f"{folder}/fit", lambda: "a fit") as journal:
+        ...         journal.memoize("step", step)["value"], journal.has_replayed
+        (tensor(2.), True)
     """
     if path is None:
         yield Journal()
@@ -197,23 +224,34 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
     except RfgpError:
         raise
     except Exception as error:
-        if not journal.has_told:
+        if not journal.has_replayed:
             raise
         raise CheckpointError(
-            f"{path} has a record that does not fit this fit ({type(error).__name__}: {str(error)[:100]}). Delete it "
-            "to begin anew."
+            f"{path} has a record that this fit cannot use ({type(error).__name__}: {str(error)[:100]}). Delete it "
+            "to start again."
         ) from error
     finally:
         journal.close()
 
 
-def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: int | None) -> str:
-    """Return a hash of what a fit is a function of: family, data, start, draw and version.
+def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
+    """Return a hash of all inputs of a fit, such as data, starts and options.
 
-    Hyperpriors have no bytes of their own; where the first step has likelihoods, the journal tells them by these.
+    Hyperpriors are not included. The journal compares the likelihoods of the first step instead.
+
+    Args:
+        regression: The regression at its starting values.
+        fixed: The names of fixed hyperparameters.
+        max_iterations: The most iterations. If None, the default.
+
+    Examples:
+        >>> import rfgp
+        >>> regression = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).regression
+        >>> fingerprint(regression, (), None) == fingerprint(regression, ("noise",), None)
+        False
     """
-    words = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
-    digest = hashlib.sha256("\n".join(words).encode())
+    header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
+    digest = hashlib.sha256("\n".join(header).encode())
     for part in _parts(regression):
         if isinstance(part, str):
             digest.update(f"\n{part}\n".encode())
@@ -223,9 +261,12 @@ def fingerprint(regression: Regression, fixed: tuple[str, ...], max_iterations: 
     return digest.hexdigest()
 
 
-def _parts(regression: Regression) -> Iterator[str | Tensor]:
-    """Yield what tells the family, the start and the data; of rows that are read in blocks, a digest of all values."""
-    yield from regression.family.identity()
+def _parts(regression: GPState) -> Iterator[str | Tensor]:
+    """Yield the parts that identify the spec, the starting values and the data.
+
+    Rows that are read in blocks yield a digest of all values.
+    """
+    yield from regression.spec.identity()
     yield regression.hyperparameters.flat()
     for affine in (regression.scaling.targets, regression.scaling.inputs):
         if affine is not None:

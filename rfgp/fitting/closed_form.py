@@ -1,7 +1,7 @@
 """The log marginal likelihood of rows under exact terms, with its gradient in closed form.
 
-On few rows, the terms, their blocks and autograd's graph cost several times as much as the matrices. A search evaluates
-hundreds of times, so that all that does not depend on the hyperparameters is prepared once.
+On few rows, terms, blocks and autograd's graph cost several times as much as the matrices. A search takes hundreds of
+evaluations, so everything that does not depend on the hyperparameters is prepared once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,8 +13,8 @@ from torch import Tensor
 from rfgp.approximations.role import TermGram
 from rfgp.blocks import Prior
 from rfgp.grams import Gram
-from rfgp.parameters import Values
-from rfgp.regression import Regression, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import onepass
@@ -38,14 +38,14 @@ class ClosedForm:
     terms: tuple[TermGram, ...]
 
     @classmethod
-    def of(cls, regression: Regression, rows: Rows) -> "ClosedForm | None":
-        """Return the likelihood of rows under a regression. None if another solver serves, or a term has no gradient.
+    def of(cls, regression: GPState, rows: Rows) -> "ClosedForm | None":
+        """Return the likelihood of rows, or None if another solver applies or a term has no gradient.
 
         Args:
             regression: The regression.
             rows: The rows.
         """
-        spec, space = regression.family, regression.hyperparameters.space
+        spec, space = regression.spec, regression.hyperparameters.space
         if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
             return None
         prior = regression.prior()
@@ -60,15 +60,16 @@ class ClosedForm:
         terms = tuple(one for one in found if one is not None)
         return cls(block, terms) if len(terms) == len(found) else None
 
-    def __call__(self, values: Values, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
-        """Return the log likelihood and hyperpriors, 0-d, and their gradient in free raw values, (p,).
+    def __call__(self, values: ParameterValues, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
+        """Return the log likelihood with hyperpriors and its gradient.
 
         Args:
             values: The hyperparameters.
             free: Names of hyperparameters, in the order of the gradient.
 
         Returns:
-            Both, float64. None if a row is too far out for a closed form.
+            The value, 0-d, and its gradient in free raw values, (p,), float64. None if a row is too far out for a
+            closed form.
         """
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
@@ -83,15 +84,15 @@ class ClosedForm:
         parts = [total[name] if name in total else torch.zeros_like(known[name]) for name in free]
         return value, torch.cat([part.reshape(-1) for part in parts])
 
-    def value(self, values: Values) -> Tensor | None:
-        """Return the log likelihood and hyperpriors, 0-d, float64. None if a row is too far out for a closed form."""
+    def value(self, values: ParameterValues) -> Tensor | None:
+        """Return the log likelihood with hyperpriors, 0-d, float64, or None if a row is too far out."""
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
             solver = self._solver(values, known)
             return None if solver is None else solver.log_marginal_likelihood() + values.log_hyperprior()
 
-    def _solver(self, values: Values, known: Mapping[str, Tensor]) -> DenseSolver | None:
-        """Return the solver at hyperparameters, whose standardised values are known. None without a closed form."""
+    def _solver(self, values: ParameterValues, known: Mapping[str, Tensor]) -> DenseSolver | None:
+        """Return the solver at standardized values, or None without a closed form."""
         grams = [term.at(known) for term in self.terms]
         found = [gram for gram in grams if gram is not None]
         if len(found) < len(grams):
@@ -100,12 +101,12 @@ class ClosedForm:
 
     def _in_raw(
         self,
-        values: Values,
+        values: ParameterValues,
         known: Mapping[str, Tensor],
         of_terms: "zip[tuple[str, Tensor | None]]",
         of_noise_and_residual: Sequence[Tensor | None],
     ) -> dict[str, Tensor]:
-        """Return the gradients in raw values (...) by name, given those in standardised ones."""
+        """Return the gradients in raw values (...) by name, from those in standardized values."""
         in_noise, in_residual = of_noise_and_residual
         assert in_noise is not None
         assert in_residual is not None
@@ -121,8 +122,8 @@ class ClosedForm:
         return total
 
 
-def _add_hyperprior(total: dict[str, Tensor], values: Values, free: Sequence[str]) -> Tensor:
-    """Return the log density of the hyperpriors, 0-d, and add its gradient to the totals of free names."""
+def _add_hyperprior(total: dict[str, Tensor], values: ParameterValues, free: Sequence[str]) -> Tensor:
+    """Return the log density of the hyperpriors, 0-d, and add its gradient to totals."""
     with torch.enable_grad():
         leaves = values.leaves(free)
         found = leaves.log_hyperprior()

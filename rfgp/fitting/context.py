@@ -1,4 +1,4 @@
-"""The common parts of all stages of a fit: the rows, the random draws, and the variances that are solved for."""
+"""The common parts of all stages of a fit."""
 
 import math
 from dataclasses import dataclass, replace
@@ -13,25 +13,25 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
-from rfgp.regression import Regression, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
 from rfgp.rows import Block, Rows, pool_of, repeat_groups
 from rfgp.solvers.lowrank import LinearModel
 
 PRECISE_ROWS = 2000
-"""The most rows of a search that is done in double precision, whatever their type."""
-KEPT_OUT = (0.1, 2000)
-"""The share of the rows that is held out of learning frequencies, and the most rows."""
+"""The most rows of a search that always runs in double precision. Rounding would stop its line searches."""
+HELD_OUT = (0.1, 2000)
+"""The share and the most rows that are held out when frequencies are learned."""
 
 
-class HeldOut(NamedTuple):
-    """A division of the pool for learning frequencies."""
+class Split(NamedTuple):
+    """A split of the pool for learning frequencies."""
 
-    learned_from: Block
-    chosen_by: Block  # validation rows, which select the step
-    judged_by: Block  # test rows, which select nothing
-    kept_out: Block  # both of these
+    training: Block
+    validation: Block  # these select the step
+    test: Block  # these select nothing
+    held_out: Block  # validation rows, then test rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,17 +46,17 @@ class TermFit:
         order: A random order of the pool (n,).
     """
 
-    regression: Regression
+    regression: GPState
     plan: Plan
     rows: Rows
     pool: Block
     order: Tensor
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "TermFit":
+    def of(cls, regression: GPState, plan: Plan) -> "TermFit":
         """Return the fit of a regression."""
         rows = regression.needed_rows("a fit")
-        pool, seed = pool_of(rows), regression.family.options.seed
+        pool, seed = pool_of(rows), regression.spec.options.seed
         order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
         return cls(regression, plan, rows, pool, order)
 
@@ -66,7 +66,7 @@ class TermFit:
         return spec_of(self.regression)
 
     @property
-    def values(self) -> Values:
+    def values(self) -> ParameterValues:
         """The present hyperparameters."""
         return self.regression.hyperparameters
 
@@ -85,24 +85,24 @@ class TermFit:
         """The names of hyperparameters that are not fixed."""
         return self.values.space.free(self.plan.fixed)
 
-    def at(self, values: Values) -> "TermFit":
+    def at(self, values: ParameterValues) -> "TermFit":
         """Return the fit at other hyperparameters."""
         return replace(self, regression=self.regression.replace(hyperparameters=values))
 
     def through(self, spec: ModelSpec) -> "TermFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(family=spec))
+        return replace(self, regression=self.regression.replace(spec=spec))
 
     def subset(self, size: int) -> Block:
-        """Return so many rows of the pool in random order, which include those of smaller subsets."""
+        """Return `size` rows of the pool in random order. Subsets are nested."""
         return self.pool if size >= len(self.pool) else self.pool.take(self.order[:size])
 
     @cached_property
     def scales(self) -> tuple[str, ...]:
-        """The paths of all variances of terms, if their common factor may be solved for. Otherwise empty.
+        """The paths of all variances, if their common factor has a closed-form optimum.
 
-        The likelihood of weights without a residual is then that of one scale, given the ratios of all variances. None
-        of them may be fixed, have a prior of its own, or be several numbers, as those of slopes.
+        It has one for weights without a residual, given the ratios of all variances. No variance may be fixed, have a
+        prior, or be several numbers, such as those of slopes.
         """
         found, prior = variance_paths(self.spec), self.prior
         is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
@@ -111,44 +111,44 @@ class TermFit:
         return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
 
     def solves(self, rows: Rows) -> bool:
-        """Whether the common factor of variances is solved for on some rows."""
+        """Return whether the common factor of variances is solved for on some rows."""
         return bool(self.scales) and self.is_primal(rows)
 
     def is_primal(self, rows: Rows) -> bool:
-        """Whether all terms are weights, at most as many as some rows, so that matrices are F x F."""
+        """Return whether all terms are weights, at most as many as the rows."""
         return self.prior.has_weights_only and self.num_features <= len(rows)
 
-    def linear(self, values: Values, rows: Rows, most_rounding: float | None = None) -> LinearModel:
+    def linear(self, values: ParameterValues, rows: Rows, most_rounding: float | None = None) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
         dense = self.spec.prior(values).dense
         model = LinearModel(dense, rows, *mean_and_noise(values))
         return model if most_rounding is None else replace(model, most_rounding=most_rounding)
 
-    def held_out(self) -> HeldOut:
-        """Return the division of the pool for learning frequencies."""
-        out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(self.pool)))
-        learned_from, kept = self.order[: len(self.order) - out], self.order[len(self.order) - out :]
+    def split(self) -> Split:
+        """Return the split of the pool for learning frequencies."""
+        out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(self.pool)))
+        training, kept = self.order[: len(self.order) - out], self.order[len(self.order) - out :]
         groups = repeat_groups(self.pool.inputs.detach().cpu().numpy(), self.pool.targets.detach().cpu().numpy())
         if groups is not None:  # a copy of a held-out row would leak its target
-            learned_from = learned_from[~np.isin(groups[learned_from], groups[kept])]
+            training = training[~np.isin(groups[training], groups[kept])]
         half = (out + 1) // 2
-        return HeldOut(*(self.pool.take(rows) for rows in (learned_from, kept[:half], kept[half:], kept)))
+        return Split(*(self.pool.take(rows) for rows in (training, kept[:half], kept[half:], kept)))
 
 
-def spec_of(regression: Regression) -> ModelSpec:
+def spec_of(regression: GPState) -> ModelSpec:
     """Return the specification of a regression of terms."""
-    assert isinstance(regression.family, ModelSpec)
-    return regression.family
+    assert isinstance(regression.spec, ModelSpec)
+    return regression.spec
 
 
-def redrawn(regression: Regression) -> Regression:
-    """Return a regression whose draws that depend on hyperparameters are those for the present ones."""
+def redrawn(regression: GPState) -> GPState:
+    """Return a regression with draws made for its present hyperparameters."""
     spec, values = spec_of(regression), regression.hyperparameters
-    return regression.replace(family=spec.redrawn(values, regression.num_observations))
+    return regression.replace(spec=spec.redrawn(values, regression.num_observations))
 
 
 def searched(rows: Block) -> Block:
-    """Return rows for a search; few rows in double precision, since rounding would stop line searches."""
+    """Return rows for a search. Few rows are in double precision."""
     return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
@@ -157,7 +157,7 @@ def left_out_densities(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> Tensor:  # (b,)
-    """Return the leave-one-out log densities of rows, standardised, summed over outputs, (b,).
+    """Return the standardized leave-one-out log densities of rows, summed over outputs, (b,).
 
     Args:
         moments: The mean and variance of each row given all others, as `Inference.leave_one_out` returns them.
@@ -172,7 +172,7 @@ def observation_densities(
     mean: Tensor,  # (b, k)
     variance: Tensor,  # (b, 1) or (k,)
 ) -> Tensor:  # (b, k)
-    """Return the mean log densities of the observations of rows, (b, k), given the mean and variance of one."""
+    """Return the mean log densities (b, k) of the observations of rows."""
     density = normal_log_density(rows.targets, mean, variance)
     if rows.scatter is None:
         return density
@@ -184,6 +184,6 @@ def of_observations(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b, 1)
-    """Return the mean (b, k) and variance (b, 1) of one observation of each row, given those of their mean."""
+    """Return the mean (b, k) and variance (b, 1) of one observation of each row."""
     mean, variance = moments
     return mean, (variance + rows.observation_noise(noise) - rows.noise_diag(noise))[:, None]

@@ -1,4 +1,4 @@
-"""The end of a fit: noise and variances on all rows, the posterior, and the report."""
+"""The last stage of a fit: noise and variances on all rows, the posterior, and the report."""
 
 import math
 from dataclasses import replace
@@ -14,7 +14,7 @@ from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.inference.distributions import normal_log_density
-from rfgp.regression import FitReport, Regression
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.scaling import unit_of
@@ -23,29 +23,29 @@ from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, blo
 from rfgp.solvers.onepass import OnePassSolver
 
 _FEW_NEIGHBORS = 200
-"""The fewest rows of a correlation of neighbours' errors."""
+"""The fewest rows for a correlation of neighbors' errors."""
 CHECKED_ROWS = 2000
 """The most rows whose leave-one-out predictions are reported."""
 
 
 def finish(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
-) -> tuple[Regression, FitReport]:
-    """Solve noise and variances on all rows; return the regression with its posterior, and the report.
+) -> tuple[GPState, FitReport]:
+    """Solve for noise and variances on all rows; return the regression and the report.
 
     Args:
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
         words: The message of the report.
         is_done: Whether the last search was on all rows.
-        outcome: The outcome of learning frequencies. If None, it was not tried.
+        outcome: The outcome of learning frequencies. If None, learning was not tried.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, is_done, learned)
     jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
     total = float(inference.log_marginal_likelihood()) + jacobian
     calibration, density, neighbors = _check(fit, inference, learned)
-    converged = not reports or (reports[-1].converged if learned is None else learned.has_settled)
+    converged = not reports or (reports[-1].converged if learned is None else learned.has_converged)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
     if outcome is not None and outcome.stage.iterations:
@@ -67,11 +67,11 @@ def finish(
     )
 
 
-def validated(fit: TermFit, report: FitReport) -> tuple[Regression, FitReport]:
-    """Return a regression with its posterior, and the report with leave-one-out predictions of some rows.
+def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
+    """Return a regression with its posterior, and the report with leave-one-out scores.
 
     Args:
-        fit: The fit at its end.
+        fit: The fit at the hyperparameters found.
         report: The report of its searches.
     """
     with torch.no_grad():
@@ -87,7 +87,7 @@ def validated(fit: TermFit, report: FitReport) -> tuple[Regression, FitReport]:
 def _solved(
     fit: TermFit, reports: list[FitReport], is_done: bool, learned: Outcome | None
 ) -> tuple[TermFit, Inference]:
-    """Return the inference from all rows, after noise and variances are found on them."""
+    """Find noise and variances on all rows; return the fit and the inference from them."""
     names = variance_paths(fit.spec) or tuple(scale for term in fit.spec.terms if (scale := term.outputscale))
     free, is_primal = set(fit.free) & {"noise", *names}, fit.is_primal(fit.rows)
     solves = is_primal and bool(fit.scales) and bool(block_scales(fit.spec, fit.prior))
@@ -107,13 +107,13 @@ def _solved(
         if model.is_precise and not was_precise:
             statistics = accumulate_gram(model)
         if learned is not None:
-            fit = fit.at(calibrate_noise(model, fit.values, statistics, learned.held_out.chosen_by))
+            fit = fit.at(calibrate_noise(model, fit.values, statistics, learned.split.validation))
             model = fit.linear(fit.values, fit.rows)
     return fit, LowRankSolver(model, solve(statistics, model.scale, model.noise))
 
 
 def _statistics(fit: TermFit) -> Statistics:
-    """Return the statistics of all rows, and report the pass over them."""
+    """Return the statistics of all rows, and report the progress of the pass."""
     stage, size = "a pass over all rows", block_rows(fit.num_features)
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
     model = fit.linear(fit.values, fit.rows)
@@ -122,8 +122,8 @@ def _statistics(fit: TermFit) -> Statistics:
 
 
 def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density and the neighbours' correlation."""
-    rows = fit.subset(CHECKED_ROWS) if learned is None else learned.held_out.judged_by
+    """Return the leave-one-out calibration, log density and neighbors' correlation."""
+    rows = fit.subset(CHECKED_ROWS) if learned is None else learned.split.test
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
     elif learned is not None:
@@ -135,13 +135,13 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
     return left_out(fit.regression, moments, rows)
 
 
-def left_out(regression: Regression, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
-    """Return the mean squared leave-one-out z-score, the mean log density, and the correlation of neighbours' errors.
+def left_out(regression: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
+    """Return the leave-one-out calibration, log density and neighbors' correlation.
 
     Args:
         regression: The regression, at its hyperparameters.
         moments: The mean (b, k) and variance (b,) of each row given all others.
-        rows: The rows. Neighbours are searched for among the first 2,000, if all columns are numbers.
+        rows: The rows. If all columns are numbers, neighbors are found among the first 2,000.
     """
     mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
@@ -163,10 +163,15 @@ def neighbor_correlation(
     inputs: Tensor,  # (b, d)
     errors: Tensor,  # (b, k)
 ) -> float:
-    """Return the correlation of the errors of rows with those of their nearest rows, NaN for fewer than 200 rows.
+    """Return the correlation of the errors of nearest rows, or NaN for fewer than 200 rows.
 
-    Under the true model it is 0 or below: leave-one-out errors D C^-1 y have the covariance D C^-1 D, whose entries for
-    neighbours are negative.
+    Under the true model it is at most 0: leave-one-out errors D C^-1 y have the covariance D C^-1 D, and its entries
+    for neighbors are negative.
+
+    Examples:
+        >>> x = torch.linspace(0, 1, 400)[:, None]
+        >>> round(neighbor_correlation(x, torch.sin(20 * x)), 2)  # errors that vary slowly
+        1.0
     """
     if len(errors) < _FEW_NEIGHBORS:
         return math.nan

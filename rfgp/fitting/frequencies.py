@@ -1,13 +1,13 @@
-"""Learning the frequencies (Lazaro-Gredilla et al. 2010), with held-out rows against over-fitting.
+"""Learning of frequencies, with held-out rows against overfitting.
 
-Frequencies start from the model's draw. The starting hyperparameters are selected by short runs from a few candidates.
-All of them maximise the marginal likelihood of random batches of rows by Adam (Kingma and Ba 2015), under a Gaussian
-prior of the frequencies around their draw. A tenth of the rows is held out, at most 2,000. Their leave-one-out density,
-given each other and up to 6,000 training rows, decides:
+Frequencies start from the model's draw. Short runs from a few candidates select the starting hyperparameters. Adam
+(Kingma and Ba 2015) maximizes the marginal likelihood of random batches of rows over frequencies and hyperparameters.
+The frequencies have a Gaussian prior around their draw. A tenth of the rows is held out, at most 2,000. They are scored
+by their leave-one-out density given each other and up to 6,000 training rows:
 
-- One half, for validation, selects the start, the step that is kept, and the noise at the end.
-- The other half, for testing, says whether learning paid. If its gain on fixed frequencies is at most a standard error,
-  these are taken. It also gives the reported calibration.
+- The first half, the validation rows, selects the start, the step and the final noise.
+- The second half, the test rows, decides whether learning paid. Fixed frequencies are taken unless learned ones gain
+  more than a standard error. The test rows also give the reported calibration.
 """
 
 import math
@@ -23,12 +23,12 @@ from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
 from rfgp.fitting.checkpoint import Journal
-from rfgp.fitting.context import HeldOut, TermFit, left_out_densities
+from rfgp.fitting.context import Split, TermFit, left_out_densities
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
 from rfgp.inference.composite import prefixed
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
 from rfgp.regression.spec import block_scales, learnable_draws
 from rfgp.rows import Block, JoinedRows, gathered
@@ -39,58 +39,58 @@ BATCH_ROWS = 6000
 RATE = 0.1
 """The highest learning rate of Adam."""
 PRIOR_SCALE = 1.0
-"""The prior standard deviation of a frequency's coordinate around its draw, at unit lengthscale."""
+"""The prior standard deviation of a frequency coordinate around its draw, at unit lengthscale."""
 MOST_SCALE = 4.0
 """The largest output scale during learning, in variances of the targets.
 
-With a larger one features cancel each other at the rows and oscillate between them. It is solved for on all rows at the
-end."""
+With a larger output scale, features cancel each other at the rows and oscillate between them. At the end it is solved
+for on all rows."""
 LEAST_LEARNED = 200
-"""The fewest rows to learn from: a tenth of fewer could not tell whether learning paid."""
+"""The fewest rows to learn from. A tenth of fewer rows could not decide whether learning paid."""
 SETTLED = 0.01
 """The largest gain of the last tenth of the steps, in nats a row, at which learning has converged."""
 _MOST_ROUNDING = 3.0
-"""The `LinearModel.most_rounding` of a step, whose gradient is noisy anyway."""
+"""The `LinearModel.most_rounding` of a step. It may be large because the gradient is noisy."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
 """The rows and steps of a run that scores a start."""
 _SEGMENT, _LEAST_SEGMENTS = 10, 4
-"""The number of steps between two scores of the held-out rows, and the least number of scores of a learning curve."""
+"""The number of steps between two scores of the held-out rows, and the fewest scores of a learning curve."""
 MARGIN = 0.005
-"""The nats a row by which learned frequencies must promise to be ahead."""
+"""The nats a row by which the extrapolated learning curve must exceed the needed score."""
 TRACE_DIVISOR = 8
-"""The divisor of the rows of a batch from which the derivative of the log determinant is estimated in a step."""
+"""The ratio of the rows of a batch to those that estimate the derivative of the log determinant in a step."""
 
-NOTHING_BEFORE = FitReport(True, 0, 0, math.nan, "")
+NO_SEARCH = FitReport(True, 0, 0, math.nan, "")
 """The report of a fit in which only frequencies are learned."""
 
 
 class Outcome(NamedTuple):
-    """The outcome of learning."""
+    """The outcome of learning frequencies."""
 
-    frequencies: dict[str, Tensor] | None  # by path; None if the fixed ones are as good
-    values: Values  # the other hyperparameters of the selected step
+    frequencies: dict[str, Tensor] | None  # by path; None if fixed frequencies are as good
+    values: ParameterValues  # the other hyperparameters of the selected step
     stage: Stage
-    gain: float  # on fixed frequencies, in nats a test row; 0 if these are as good
-    judged: Tensor  # the log densities (b,) of the test rows
-    trace: tuple[float, ...]  # the likelihood before each step, by its batch, for all training rows
+    gain: float  # over fixed frequencies, in nats a test row; 0 if these are as good
+    test_density: Tensor  # the log densities (b,) of the test rows
+    trace: tuple[float, ...]  # the likelihood of all training rows before each step, estimated from its batch
     last_gain: float  # of the likelihood of a row, in the last tenth of the steps
-    begun: FitReport  # of the search for the other hyperparameters before
-    held_out: HeldOut
-    words: str
+    initial_report: FitReport  # of the search for hyperparameters before learning
+    split: Split
+    message: str
 
     @property
-    def has_settled(self) -> bool:
+    def has_converged(self) -> bool:
         """Whether the last tenth of the steps gained little."""
         return self.last_gain < SETTLED
 
-    def refused(self, why: str) -> "Outcome":
-        """Return the outcome with fixed frequencies instead, and why."""
-        return self._replace(frequencies=None, words=f"{self.words}; {why}")
+    def rejected(self, reason: str) -> "Outcome":
+        """Return the outcome with fixed frequencies instead, for a reason."""
+        return self._replace(frequencies=None, message=f"{self.message}; {reason}")
 
     @property
     def others(self) -> Block:
-        """All rows but the test rows."""
-        return gathered(JoinedRows([self.held_out.chosen_by, self.held_out.learned_from]))
+        """All rows except the test rows."""
+        return gathered(JoinedRows([self.split.validation, self.split.training]))
 
 
 def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
@@ -101,27 +101,25 @@ def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
     return {path: draw.detach().double() for path, draw in paths.items()}
 
 
-def refusal(fit: TermFit, held_out: HeldOut) -> Outcome:
+def nothing_learned(fit: TermFit, split: Split) -> Outcome:
     """Return the outcome if nothing can be learned."""
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
-    return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NOTHING_BEFORE, held_out, words)
+    return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NO_SEARCH, split, words)
 
 
-def best_start(fit: TermFit, held_out: HeldOut, starts: Sequence[Values]) -> Values:
+def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) -> ParameterValues:
     """Return the start from which a short run on few rows has the best validation score."""
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
         return starts[0]
-    few = held_out._replace(
-        learned_from=held_out.learned_from.take(torch.arange(len(held_out.learned_from))[:TRIAL_ROWS])
-    )
+    few = split._replace(training=split.training.take(torch.arange(len(split.training))[:TRIAL_ROWS]))
     plan = replace(fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), journal=Journal())
-    trial, half = replace(fit, plan=plan), len(held_out.chosen_by)
+    trial, half = replace(fit, plan=plan), len(split.validation)
 
-    def density(start: Values) -> float:
-        means = [float(step.density[:half].mean()) for step in Learning(trial, few, start).climb().segments]
+    def density(start: ParameterValues) -> float:
+        means = [float(step.density[:half].mean()) for step in Learning(trial, few, start).run().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
     def compute() -> dict[str, Tensor]:
@@ -130,59 +128,61 @@ def best_start(fit: TermFit, held_out: HeldOut, starts: Sequence[Values]) -> Val
     return starts[int(fit.plan.journal.memoize("trials", compute)["values"].argmax())]
 
 
-def judged(fit: TermFit, held_out: HeldOut) -> Tensor:
+def fixed_density(fit: TermFit, split: Split) -> Tensor:
     """Return the log densities (b,) of the test rows, with fixed frequencies."""
-    return Learning(fit, held_out, fit.values).best_fixed.density[len(held_out.chosen_by) :]
+    return Learning(fit, split, fit.values).best_fixed.density[len(split.validation) :]
 
 
-def learn(fit: TermFit, held_out: HeldOut, start: Values, begun: FitReport) -> Outcome:
-    """Learn; return the best step if its gain on fixed frequencies is more than a standard error.
+def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport) -> Outcome:
+    """Learn frequencies; return the best step if it gains significantly.
 
     Args:
-        fit: The fit, at hyperparameters found with fixed frequencies.
-        held_out: The training, validation and test rows.
-        start: The starting hyperparameters.
-        begun: The report of the search for those of the fit.
+        fit: The fit at hyperparameters found with fixed frequencies.
+        split: The training, validation and test rows.
+        start: The starting hyperparameters of learning.
+        initial: The report of the search that found the fit's hyperparameters.
     """
-    run, fixed, values = Learning(fit, held_out, start), Learning(fit, held_out, fit.values).best_fixed, fit.values
-    steps, best, chosen, half = run.climb(), -math.inf, fixed, len(held_out.chosen_by)
-    for step in steps.segments:
+    learning, fixed, values = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed, fit.values
+    run, best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
+    for step in run.segments:
         if float(step.density[:half].mean()) > best:
             best, chosen = float(step.density[:half].mean()), step
     gain, error = mean_and_error((chosen.density - fixed.density)[half:])
-    likelihoods, taken = steps.likelihoods, len(steps.likelihoods)
+    likelihoods, taken = run.likelihoods, len(run.likelihoods)
     tenth = max(1, taken // 10)
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
-    stage = Stage("learning frequencies", len(run.pool), taken, taken, ends[0] - likelihoods[0])
-    trace = tuple(run.in_units(value) for value in likelihoods)
-    words = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a kept-out row"
+    stage = Stage("learning frequencies", len(learning.pool), taken, taken, ends[0] - likelihoods[0])
+    trace = tuple(learning.in_units(value) for value in likelihoods)
+    message = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a held-out row"
     if not gain > error:
-        words = f"{words}, so the fixed ones were taken"
-        return Outcome(None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], begun, held_out, words)
+        message = f"{message}, so the fixed ones were taken"
+        return Outcome(
+            None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], initial, split, message
+        )
     if taken >= 20:
-        words = f"{words}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
-    learned = {path: chosen.parameters[path] for path in run.start}
-    parameters = run.values(chosen.parameters)
+        message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
+    learned = {path: chosen.parameters[path] for path in learning.start}
+    parameters = learning.values(chosen.parameters)
     return Outcome(
-        learned, parameters, stage, gain, chosen.density[half:], trace, ends[0] - ends[1], begun, held_out, words
+        learned, parameters, stage, gain, chosen.density[half:], trace, ends[0] - ends[1], initial, split, message
     )
 
 
 class _Candidate(NamedTuple):
-    """Parameters, and the leave-one-out log densities of the held-out rows with them."""
+    """Parameters, and the leave-one-out log densities (b,) of the held-out rows under them."""
 
     parameters: dict[str, Tensor]
     density: Tensor
 
 
-class _Climb(NamedTuple):
+class _Run(NamedTuple):
     """A run: candidates at the ends of its segments, and the likelihoods per row of its steps."""
 
     segments: list[_Candidate]
     likelihoods: list[float]
 
 
-class _Moment(NamedTuple):
+class _AdamState(NamedTuple):
     """The parameters and the two moments of Adam."""
 
     parameters: dict[str, Tensor]
@@ -194,7 +194,7 @@ class _Moment(NamedTuple):
         return {name: t for part, values in self._asdict().items() for name, t in prefixed(part, values).items()}
 
     @classmethod
-    def of(cls, tensors: dict[str, Tensor]) -> "_Moment":
+    def of(cls, tensors: dict[str, Tensor]) -> "_AdamState":
         """Return the state that has these `tensors`."""
         starts = [f"{part}." for part in cls._fields]
         own = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
@@ -206,50 +206,50 @@ class Learning:
 
     Args:
         fit: The fit.
-        held_out: The training, validation and test rows.
+        split: The training, validation and test rows.
         values: The starting hyperparameters.
     """
 
-    def __init__(self, fit: TermFit, held_out: HeldOut, values: Values) -> None:
+    def __init__(self, fit: TermFit, split: Split, values: ParameterValues) -> None:
         self._fit, self._values, self._names = fit, values, fit.free
-        self.pool, self.start = held_out.learned_from, learned_frequencies(fit)
-        self._kept_out, self._half = held_out.kept_out, len(held_out.chosen_by)
+        self.pool, self.start = split.training, learned_frequencies(fit)
+        self._held_out, self._half = split.held_out, len(split.validation)
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
-        self._scored = gathered(JoinedRows([self._kept_out, some]))
+        self._scored = gathered(JoinedRows([self._held_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
-        self._begun = {**raw, **{path: draw.clone() for path, draw in self.start.items()}}
+        self._initial = {**raw, **{path: draw.clone() for path, draw in self.start.items()}}
         self._batches: tuple[int, Tensor] | None = None
-        inside = self._inside(self._begun)
-        zeros = [{name: torch.zeros_like(value) for name, value in inside.items()} for _ in range(2)]
-        self._moment = _Moment(inside, *zeros)
+        clamped = self._clamped(self._initial)
+        zeros = [{name: torch.zeros_like(value) for name, value in clamped.items()} for _ in range(2)]
+        self._state = _AdamState(clamped, *zeros)
 
-    def values(self, parameters: dict[str, Tensor]) -> Values:
-        """Return the hyperparameters among parameters, each 0-d or (d,)."""
+    def values(self, parameters: dict[str, Tensor]) -> ParameterValues:
+        """Return the hyperparameters among parameters. Each is 0-d or (d,)."""
         return self._values.replaced({name: parameters[name] for name in self._names})
 
-    def climb(self) -> _Climb:
-        """Take all steps."""
-        plan, moment, likelihoods, segments = self._fit.plan, self._moment, [], []
+    def run(self) -> _Run:
+        """Take all steps, or stop early if the learning curve is too flat."""
+        plan, state, likelihoods, segments = self._fit.plan, self._state, [], []
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, moment, first, last))
-            moment = _Moment.of(tensors)
+            tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
+            state = _AdamState.of(tensors)
             for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
-            segments.append(_Candidate(moment.parameters, tensors["density"]))
+            segments.append(_Candidate(state.parameters, tensors["density"]))
             if self._cannot_catch_up([float(one.density[self._half :].mean()) for one in segments], last):
                 break
-        return _Climb(segments, likelihoods)
+        return _Run(segments, likelihoods)
 
     def _cannot_catch_up(self, scores: Sequence[float], done: int) -> bool:
-        """Return whether the learning curve cannot reach the gain that is needed.
+        """Return whether the learning curve cannot reach the needed gain.
 
-        It is taken to gain no more with each further doubling of the steps than with the last one.
+        Each further doubling of the steps is assumed to gain no more than the last one.
 
         Args:
-            scores: The scores of the test rows after each segment, which select nothing else.
+            scores: The scores of the test rows after each segment.
             done: The number of steps so far.
         """
         plan, outputs = self._fit.plan, self.pool.num_outputs
@@ -261,39 +261,39 @@ class Learning:
         return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
 
     def in_units(self, likelihood: float) -> float:
-        """Return the likelihood of all rows in the user's units, from that of a standardised row."""
+        """Return the likelihood of all rows in the user's units."""
         count = self.pool.count
         return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
 
     @cached_property
     def best_fixed(self) -> _Candidate:
-        """The fixed frequencies, with noise and scale solved on held-out rows and some training rows."""
-        values, rows, fit = self.values(self._begun), self._scored, self._fit
+        """The fixed frequencies, with noise and scale solved for."""
+        values, rows, fit = self.values(self._initial), self._scored, self._fit
         has_more_rows = fit.scales and len(rows) > fit.num_features
         if has_more_rows and block_scales(fit.spec, fit.prior):
             with torch.no_grad():
-                model = fit.linear(self._beside(values, self._begun), rows)
+                model = fit.linear(self._with_frequencies(values, self._initial), rows)
                 values = solve_scales(fit.at(values), model, accumulate_gram(model))
         solved = {name: values.raw[name].detach().clone().double() for name in self._names}
-        parameters = {**self._begun, **solved}
-        return _Candidate(parameters, self._kept_out_density(parameters))
+        parameters = {**self._initial, **solved}
+        return _Candidate(parameters, self._held_out_density(parameters))
 
     # --- steps -----------------------------------------------------------------------------------
 
-    def _segment(self, moment: _Moment, first: int, last: int) -> dict[str, Tensor]:
-        """Return the state after steps `first` to `last`, their likelihoods per row, and the held-out densities."""
+    def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
+        """Return the state, likelihoods and held-out densities of steps `first` to `last`."""
         likelihoods = []
         for step in range(first, last):
-            value, gradients = self.gradient(moment.parameters, self._batch(step), step)
-            moment = _adam(moment, gradients, step, self._fit.plan.steps)
-            moment = moment._replace(parameters=self._inside(moment.parameters))
+            value, gradients = self.gradient(state.parameters, self._batch(step), step)
+            state = _adam(state, gradients, step, self._fit.plan.steps)
+            state = state._replace(parameters=self._clamped(state.parameters))
             likelihoods.append(value)
-        density = self._kept_out_density(moment.parameters)
+        density = self._held_out_density(state.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)
-        return {**moment.tensors(), "likelihoods": values, "density": density}
+        return {**state.tensors(), "likelihoods": values, "density": density}
 
     def _batch(self, step: int) -> Block:
-        """Return the batch of a step: consecutive parts of a random order of all rows, a new order in each epoch."""
+        """Return the batch of a step. Each epoch visits all rows in a new random order."""
         n, size = len(self.pool), min(BATCH_ROWS, len(self.pool))
         if size == n:
             return self.pool
@@ -306,26 +306,26 @@ class Learning:
     def gradient(
         self, parameters: dict[str, Tensor], rows: Block, step: int | None = None
     ) -> tuple[float, dict[str, Tensor]]:
-        """Return the log density of a row in standardised units, and the gradient of the objective per row.
+        """Return the standardized log density of a row, and the gradient of the objective.
 
         Args:
             parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
             rows: The rows.
-            step: The number of the step, whose gradient may be an estimate. If None, it is not.
+            step: The number of the step, whose gradient may be an estimate. If None, the gradient is exact.
         """
         with torch.enable_grad():
             omega = {path: parameters[path].clone().requires_grad_() for path in self.start}
             values = self.values(parameters).leaves(self._names)
             density = self._likelihood(values, omega, rows, step) / rows.count
-            moved = sum((omega[path] - begun).square().sum() for path, begun in self.start.items()) / PRIOR_SCALE**2
+            moved = sum((omega[path] - initial).square().sum() for path, initial in self.start.items()) / PRIOR_SCALE**2
             objective = density + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
             gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), *omega.values()])
         names = [*self._names, *omega]
         return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
-    def _likelihood(self, values: Values, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
-        """Return the log marginal likelihood of rows, 0-d, in float32 where its rounding errors are small."""
-        both = self._beside(values, omega)
+    def _likelihood(self, values: ParameterValues, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
+        """Return the log marginal likelihood of rows, 0-d, in float32 if rounding errors are small."""
+        both = self._with_frequencies(values, omega)
         if self._fit.is_primal(rows):
             model = self._fit.linear(both, rows, _MOST_ROUNDING)
             if step is None:
@@ -339,48 +339,48 @@ class Learning:
             return fourier_log_likelihood(model, slice(first, first + size))
         return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
-    def _beside(self, values: Values, parameters: dict[str, Tensor]) -> Values:
-        """Return hyperparameters with the frequencies (m, d) among parameters beside them."""
-        return values.beside({path: parameters[path] for path in self.start}, {})
+    def _with_frequencies(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
+        """Return hyperparameters together with the frequencies (m, d) among parameters."""
+        return values.with_others({path: parameters[path] for path in self.start}, {})
 
-    def _inside(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters within their bounds. The output scale has a lower one if it is solved for."""
-        inside = dict(parameters)
+    def _clamped(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the parameters within bounds. Scales that are solved for are at most `MOST_SCALE`."""
+        clamped = dict(parameters)
         for name in self._names:
             limits = self._values.space.bounds(name)
             if limits[0][0] is not None:
-                value = inside[name]
+                value = clamped[name]
                 low, high = (value.new_tensor(side).reshape(value.shape) for side in zip(*limits, strict=True))
-                inside[name] = value.clamp(low, high)
+                clamped[name] = value.clamp(low, high)
         for name in self._fit.scales:
-            inside[name] = inside[name].clamp(max=math.log(MOST_SCALE))
-        return inside
+            clamped[name] = clamped[name].clamp(max=math.log(MOST_SCALE))
+        return clamped
 
-    def _kept_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
-        """Return the leave-one-out log densities of the held-out rows, standardised, summed over outputs."""
-        values, rows = self._beside(self.values(parameters), parameters), self._scored
+    def _held_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
+        """Return the standardized leave-one-out log densities of the held-out rows."""
+        values, rows = self._with_frequencies(self.values(parameters), parameters), self._scored
         with torch.no_grad():
             if self._fit.is_primal(rows):
                 solver = LowRankSolver(self._fit.linear(values, rows, _MOST_ROUNDING))
-                moments = solver.leave_one_out(self._kept_out)
+                moments = solver.leave_one_out(self._held_out)
             else:
                 of_all = self._fit.regression.replace(hyperparameters=values).infer(rows).leave_one_out()
-                moments = of_all[0][: len(self._kept_out)], of_all[1][: len(self._kept_out)]
-            return left_out_densities(moments, self._kept_out, values.standardized("noise").double())
+                moments = of_all[0][: len(self._held_out)], of_all[1][: len(self._held_out)]
+            return left_out_densities(moments, self._held_out, values.standardized("noise").double())
 
 
 def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Return the mean of independent values (n,) and its standard error, infinite for a single one."""
+    """Return the mean of independent values (n,) and its standard error."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return float(values.mean()), error
 
 
-def _adam(moment: _Moment, gradients: dict[str, Tensor], step: int, steps: int) -> _Moment:
+def _adam(state: _AdamState, gradients: dict[str, Tensor], step: int, steps: int) -> _AdamState:
     """Return the state after one step of Adam. The learning rate falls to zero with a half cosine."""
     rate = RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
     first, second, parameters = {}, {}, {}
     for name, g in gradients.items():
-        before = moment.first[name], moment.second[name]
+        before = state.first[name], state.second[name]
         change, (first[name], second[name]) = adam(g, before, step + 1, rate, epsilon=1e-8)
-        parameters[name] = moment.parameters[name] + change
-    return _Moment(parameters, first, second)
+        parameters[name] = state.parameters[name] + change
+    return _AdamState(parameters, first, second)

@@ -1,13 +1,13 @@
-"""Fits of terms on lattices of frequencies: scoring steps from the statistics of one pass over the rows.
+"""Fits of terms on lattices of frequencies, by scoring steps.
 
-1. Starts: from several lengthscales a few steps are taken on a small subset, with few features.
-2. Subset: lattices are laid for the hyperparameters and steps are taken, in turns, until the lengthscales stay.
-3. All rows: one pass on lattices for these hyperparameters, and steps to the end. If lengthscales leave the range of
-   their lattice, it is laid anew, with one more pass.
+1. Starts: A few steps from several lengthscales, on a small subset with few features.
+2. Subset: The lattices are rebuilt for the hyperparameters, and steps are taken, in turns, until lengthscales converge.
+3. All rows: One pass on lattices for these hyperparameters, and steps until convergence. If lengthscales leave the
+   range of their lattice, it is rebuilt, with one more pass.
 
-The Fisher information is exact, and costs about as much as the likelihood. Rows with a noise of their own take two
-passes for each evaluation. Under another likelihood the information is that of working observations, searches are on at
-most 65,536 rows, and with open parameters of the likelihood they are by L-BFGS.
+The Fisher information is exact and costs about as much as the likelihood. Heteroscedastic rows take two passes for each
+evaluation. Under a likelihood that is not Gaussian, the information is that of working observations, and searches use
+at most 65,536 rows. If parameters of the likelihood are free, the search is L-BFGS.
 """
 
 import math
@@ -28,9 +28,9 @@ from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import open_scales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
-from rfgp.likelihoods.role import learned
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.likelihoods.role import learned_parameters
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
 from rfgp.solvers import Inference
@@ -38,34 +38,34 @@ from rfgp.solvers.choice import is_low_rank
 from rfgp.solvers.onepass import has_lattices, missing_of
 
 SUBSET_ROWS = 20_000
-"""The most rows of the search before that on all rows."""
+"""The most rows of the search on a subset."""
 SUBSET_FEATURES = 2000
-"""The most features of a term in that search."""
+"""The most features of a term in the search on a subset."""
 SCREENED_ROWS, SCREENED_FEATURES, SCREENED_STEPS = 4000, 600, 8
 """The most rows, features and steps of the searches from several starts."""
 FACTORS = (1.0, 1 / 4, 1 / 16, 1 / 64)
-"""The factors of the usual starting lengthscales from which the searches begin."""
+"""The factors of the usual starting lengthscales at which these searches start."""
 FIRST_STEPS, ROUNDS = 8, 6
-"""The most steps on one set of lattices while lengthscales move, and the most sets."""
+"""The most steps on one set of lattices while lengthscales change, and the most sets."""
 MOVED = 0.15
-"""The change of the logarithm of a lengthscale after which lattices are laid anew."""
-NOTHING = 1e-150
-"""The prior standard deviation below which a weight is taken not to change with the hyperparameters."""
+"""The change of the logarithm of a lengthscale at which lattices are rebuilt."""
+LEAST_DEVIATION = 1e-150
+"""The prior standard deviation below which a weight is treated as constant in the hyperparameters."""
 MOST_LACKING = 0.1
-"""The largest share of the variance that modes leave out at the end of a short search, if it is not noise."""
+"""The largest share of the variance that modes may omit after a short search, if it is not modeled as noise."""
 PASSES = 2
 """The most passes over all rows."""
 
 
 def fit_lattices(
-    fit: TermFit, other: Callable[[Regression, Plan], tuple[Regression, FitReport]]
-) -> tuple[Regression, FitReport]:
-    """Fit terms on lattices, alone or with other fixed designs; return the regression and the report.
+    fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
+) -> tuple[GPState, FitReport]:
+    """Fit terms on lattices and other fixed designs; return the regression and report.
 
     Args:
         fit: The fit.
-        other: Fits a regression in another way. It is called if the lengthscales of planned lattices are so short that
-            too many modes are left out, with nearest neighbours in their place.
+        other: The fit of a regression with nearest neighbors instead. It is called if the lengthscales of planned
+            lattices are so short that too many modes are omitted.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
@@ -74,8 +74,8 @@ def fit_lattices(
         planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
         if planned:
             changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
-            return other(fit.through(fit.spec.drawn(changed, fit.values, len(rows))).regression, fit.plan)
-        last, fit = fit, laid(fit, len(rows))
+            return other(fit.through(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan)
+        last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
         fit, report = search(fit, rows, "all rows")
@@ -86,25 +86,26 @@ def fit_lattices(
 
 
 def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Return a fit under a likelihood that is not Gaussian at the hyperparameters found, the reports and a message.
-
-    At most 65,536 rows are searched on.
+    """Search under a likelihood that is not Gaussian, on at most 65,536 rows.
 
     Args:
         fit: The fit.
+
+    Returns:
+        The fit at the hyperparameters found, the reports and a message.
     """
     rows = fit.subset(MOST_ROWS)
     some = fit.subset(SUBSET_ROWS) if len(rows) > 2 * SUBSET_ROWS else rows
     fit, reports = searched_in_rounds(fit, some)
     if some is not rows:
-        fit, report = search(laid(fit, len(rows)), rows, f"subset of {len(rows)}")
+        fit, report = search(with_lattices(fit, len(rows)), rows, f"subset of {len(rows)}")
         reports.append(report)
     share = "all" if len(rows) == len(fit.rows) else f"{len(rows):,} of"
-    return laid(fit, len(fit.rows)), reports, f"on {share} {len(fit.rows):,} rows ({reports[-1].message})"
+    return with_lattices(fit, len(fit.rows)), reports, f"on {share} {len(fit.rows):,} rows ({reports[-1].message})"
 
 
 def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitReport]]:
-    """Return the fit after searches from several starts and on rows, with lattices laid anew, and the reports.
+    """Search from several starts, then on rows; return the fit and the reports.
 
     Args:
         fit: The fit.
@@ -113,7 +114,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     reports, fit = list[FitReport](), started(fit)
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     for round_ in range(ROUNDS):
-        fit, before = laid(fit, len(rows), SUBSET_FEATURES), fit.values
+        fit, before = with_lattices(fit, len(rows), SUBSET_FEATURES), fit.values
         fit, report = search(fit, rows, stage, FIRST_STEPS if round_ < ROUNDS - 1 else None)
         reports.append(report)
         if report.converged and distance(fit, before) < MOVED:
@@ -121,8 +122,8 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def crowded_terms(regression: Regression, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
-    """Return the names of terms whose lattice leaves out too much at the hyperparameters, for the number of rows.
+def crowded_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+    """Return the names of terms whose lattice omits too many modes at the hyperparameters.
 
     Args:
         regression: The regression.
@@ -137,21 +138,21 @@ def crowded_terms(regression: Regression, approximations: Mapping[str, Approxima
 
 
 def is_planned(spec: ModelSpec, name: str) -> bool:
-    """Return whether the approximation of a term was planned, and not given."""
+    """Return whether the approximation of a term was planned, not given by the user."""
     given = spec.options.approximations
     return given == AUTO or (isinstance(given, Mapping) and name not in given)
 
 
 def started(fit: TermFit) -> TermFit:
-    """Return the fit at the likeliest end of short searches from several lengthscales."""
-    names = [] if fit.plan.is_begun else open_scales(fit)
+    """Return the fit at the most likely end of short searches from several lengthscales."""
+    names = [] if fit.plan.is_continued else open_scales(fit)
     if not names:
         return fit
     rows = fit.subset(SCREENED_ROWS)
     ends = []
     for number, factor in enumerate(FACTORS):
-        begun = laid(fit.at(scaled(fit.values, names, factor)), len(rows), SCREENED_FEATURES)
-        end, report = search(begun, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
+        initial = with_lattices(fit.at(scaled(fit.values, names, factor)), len(rows), SCREENED_FEATURES)
+        end, report = search(initial, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
         value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())
         ends.append((-math.inf if lacks_modes(end) else value, end))
     best = max(ends, key=lambda end: -math.inf if math.isnan(end[0]) else round(end[0], 3))[1]
@@ -159,10 +160,10 @@ def started(fit: TermFit) -> TermFit:
 
 
 def lacks_modes(fit: TermFit) -> bool:
-    """Return whether modes leave out so much of a function that its likelihood is that of another model.
+    """Return whether modes omit a large part of a function.
 
-    Under a Gaussian likelihood the variance that is left out is noise, which the likelihood has. Otherwise few modes
-    with a short lengthscale are a smooth function, and likely.
+    Under a Gaussian likelihood the omitted variance is part of the noise. Under another likelihood, few modes at a
+    short lengthscale represent a smooth function, which may be spuriously likely.
     """
     if fit.spec.is_gaussian:
         return False
@@ -170,7 +171,7 @@ def lacks_modes(fit: TermFit) -> bool:
         return float(missing_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
 
 
-def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
+def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
     """Return the fit on lattices for its hyperparameters and a number of rows.
 
     Args:
@@ -190,10 +191,10 @@ def laid(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
     return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
 
 
-def _with_noise_of(fit: TermFit, before: TermFit) -> Values:
-    """Return values whose noise makes up for a change of the variance that the modes leave out.
+def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
+    """Return values whose noise compensates for a change of the variance that the modes omit.
 
-    The likelihood depends on the sum of both. With few modes a search takes most of it from the noise.
+    The likelihood depends on the sum of both. With few modes, most of the noise is omitted variance.
     """
     if "noise" not in fit.free:
         return fit.values
@@ -209,7 +210,7 @@ def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
     return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
 
 
-def distance(fit: TermFit, before: Values) -> float:
+def distance(fit: TermFit, before: ParameterValues) -> float:
     """Return the largest change of the logarithm of a lengthscale."""
     names = [name for name in fit.values.raw if name.endswith("lengthscale")]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
@@ -223,8 +224,8 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         return optimize(fit, rows, steps)
     jacobian, kept = fit.regression.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
-    def infer(values: Values) -> Searched:
-        """Return the inference, with the factors or from the mode of the last one that was solved."""
+    def infer(values: ParameterValues) -> Searched:
+        """Return the inference. It reuses the factors, or starts at the mode, of the last solved one."""
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]
         start = solved[0][1].warm_start() if solved else ()
@@ -240,15 +241,18 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
 
 
 def can_score(fit: TermFit, rows: Rows) -> bool:
-    """Return whether the information of all hyperparameters is known: not that of parameters of other likelihoods."""
+    """Return whether the information of all free hyperparameters is known.
+
+    It is not known for parameters of likelihoods that are not Gaussian.
+    """
     if fit.spec.is_gaussian:
         return True
-    is_open = any(parameter.name in fit.free for parameter in learned(fit.spec.options.likelihood))
+    is_open = any(parameter.name in fit.free for parameter in learned_parameters(fit.spec.options.likelihood))
     return has_lattices(fit.prior) and is_low_rank(fit.prior, rows) and not is_open
 
 
 class Searched(Inference, Protocol):
-    """The role: inference whose Fisher information is known through the mean, a variance and scales of weights."""
+    """The role: inference with a known Fisher information."""
 
     @abstractmethod
     def score(self) -> Tensor:
@@ -271,10 +275,16 @@ class Searched(Inference, Protocol):
         """Whether the posterior of the weights is known."""
 
     def with_factors_of(self, other: Any) -> Self:
-        """Return the inference with what another has computed at the same hyperparameters, on the same rows."""
+        """Return the inference with the factors of another at the same hyperparameters and rows."""
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
-        """Return the Fisher information (p, p), for derivatives of mean (k, p), log v (p,) and log s^2 (F, p)."""
+        """Return the Fisher information (p, p).
+
+        Args:
+            in_mean: The derivatives of the mean in the parameters, (k, p).
+            in_variance: The derivatives of log v, (p,).
+            in_scale: The derivatives of log s^2, (F, p).
+        """
 
 
 class FisherScoring(Scoring[Searched]):
@@ -295,4 +305,4 @@ class FisherScoring(Scoring[Searched]):
         """Return the mean (k,), log v, 0-d, and log s^2 (F,) of the solver at a point (p,)."""
         with torch.no_grad():
             solver = self._infer(self._at(point))
-            return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(NOTHING).log()
+            return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(LEAST_DEVIATION).log()

@@ -1,17 +1,16 @@
-"""Learning frequencies together with a nearest-neighbour process.
+"""Learning frequencies together with a nearest-neighbor process.
 
-Frequencies that are learned alone explain structure that neighbours would explain better, and with neighbours they
-over-fit few rows. So a tenth of the rows is held out, at most 2,000, and scores candidates by their density given the
-rest:
+Frequencies that are learned alone explain structure that neighbors would explain better. With neighbors they overfit
+few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their predictive density:
 
-1. fixed frequencies and neighbours, fitted by their likelihood;
-2. learned frequencies alone (`rfgp.fitting.frequencies`), with neighbours switched off;
-3. everything by one likelihood, frequencies too, from the better of the two. After every 25 iterations the neighbours
-   are found again and the held-out rows scored; the best of these steps is kept.
+1. Fixed frequencies and neighbors, fitted by their likelihood.
+2. Learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off.
+3. Frequencies, neighbors and hyperparameters, fitted by one likelihood from the better of the two. After every 25
+   iterations the neighbors are found again and the held-out rows are scored. The best of these steps is kept.
 
-One half of the held-out rows selects steps and candidates. The other half tests whether the selected one is better than
-the first candidate by more than a standard error; otherwise the first is taken. There are at most n / (10 d)
-frequencies: neighbours replace many of them.
+Half of the held-out rows, for validation, selects steps and candidates. The first candidate is taken unless the
+selected one is better on the other half, for testing, by more than a standard error. There are at most n / (10 d)
+frequencies, because neighbors replace many of them.
 """
 
 import math
@@ -25,47 +24,55 @@ from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
-from rfgp.fitting.context import KEPT_OUT, TermFit, spec_of
+from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
 from rfgp.fitting.draws import fit_draws
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_error
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbors import EACH, SETTLED, NeighborFit, finalize, fit_neighbors, neighbors_of, search_all
+from rfgp.fitting.neighbors import (
+    ITERATIONS_PER_ROUND,
+    LEAST_ROUND_GAIN,
+    NeighborFit,
+    finalize,
+    fit_neighbors,
+    neighbors_of,
+    search_all,
+)
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression, mean_and_noise
-from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState, mean_and_noise
+from rfgp.regression.base_spec import NOISE_BOUNDS
 from rfgp.regression.spec import some_terms, values_of_terms, with_draws_of, with_learned
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
 """The fewest frequencies, and the most of their entries for each row."""
 PATIENCE = 2
-"""The number of searches of 25 iterations in a row without a better validation score after which learning ends."""
+"""The number of consecutive searches without a better validation score after which learning ends."""
 
 
 class Candidate(NamedTuple):
     """A regression of the training rows, and its predictions of held-out rows."""
 
-    regression: Regression
+    regression: GPState
     name: str
     errors: Tensor  # (b, k), each over its standard deviation
     density: Tensor  # (b,)
 
     @classmethod
-    def of(cls, regression: Regression, name: str, kept_out: Block) -> "Candidate":
+    def of(cls, regression: GPState, name: str, held_out: Block) -> "Candidate":
         """Return the candidate of a regression at its rows."""
         mean, noise = mean_and_noise(regression.hyperparameters.detached())
         with torch.no_grad():
-            latent = regression.process.at(kept_out.inputs)
+            latent = regression.process.at(held_out.inputs)
             means = latent.mean() + mean
-            variance = (latent.variance() + kept_out.observation_noise(noise))[:, None]
-            density = normal_log_density(kept_out.targets, means, variance).sum(1)
-            return cls(regression, name, (kept_out.targets - means) / variance.sqrt(), density)
+            variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
+            density = normal_log_density(held_out.targets, means, variance).sum(1)
+            return cls(regression, name, (held_out.targets - means) / variance.sqrt(), density)
 
     @property
     def half(self) -> int:
-        """The number of validation rows; the others test."""
+        """The number of validation rows. The others are test rows."""
         return (len(self.density) + 1) // 2
 
     @property
@@ -75,25 +82,25 @@ class Candidate(NamedTuple):
         return score if math.isfinite(score) else -math.inf
 
 
-def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit features, frequencies too, with neighbours; return the regression and the report."""
-    whole = NeighborFit.of(regression, plan)
-    if len(whole.rows) < LEAST_LEARNED or plan.steps == 0:
-        why = f"{counted(len(whole.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
+def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit features and their frequencies with neighbors; return the regression and the report."""
+    fit = NeighborFit.of(regression, plan)
+    if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
+        why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
         found, report = fit_neighbors(regression, plan)
         return found, replace(report, frequencies="fell back", message=f"{report.message}; {why}")
-    out = min(KEPT_OUT[1], math.ceil(KEPT_OUT[0] * len(whole.rows)))
-    parts = (torch.arange(len(whole.rows) - out), torch.arange(len(whole.rows) - out, len(whole.rows)))
-    learned_from, kept_out = (whole.rows.take(part) for part in parts)
-    part = regression.replace(rows=learned_from, num_observations=len(learned_from))
-    candidates, reports = _candidates(part, plan, kept_out)
+    out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
+    parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
+    training, held_out = (fit.rows.take(part) for part in parts)
+    part = regression.replace(rows=training, num_observations=len(training))
+    candidates, reports = _candidates(part, plan, held_out)
     best, gain, error = best_of(candidates)
     first = candidates[0]
-    words = f"{best.name}: nothing learned was ahead on kept-out rows by more than a standard error"
+    message = f"{best.name}: nothing learned was ahead on held-out rows by more than a standard error"
     if best is not first:
-        words = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a kept-out row ahead of {first.name}"
+        message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
     changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = finalize(best.regression.replace(**changed), plan, reports, words)
+    found, report = finalize(best.regression.replace(**changed), plan, reports, message)
     errors = best.errors[best.half :]
     return found, replace(
         report,
@@ -103,46 +110,49 @@ def fit_learned_with_neighbors(regression: Regression, plan: Plan) -> tuple[Regr
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the best by the validation rows, or the first if the gain on test rows is at most its standard error.
+    """Return the best candidate by validation rows, or the first if the test rows reject it.
 
-    Also return that gain and its standard error.
+    They reject it if its gain over the first candidate is at most the standard error.
+
+    Returns:
+        The candidate, the gain in nats a test row, and its standard error.
     """
     first, best = candidates[0], max(candidates, key=lambda each: each.score)
     gain, error = mean_and_error((best.density - first.density)[best.half :])
     return (best if gain > error else first), gain, error
 
 
-def _candidates(regression: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return the candidates, the one with fixed frequencies first, and the reports of all searches."""
+def _candidates(regression: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+    """Return the candidates, fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(regression)
     found, fixed, reports = search_all(NeighborFit.of(few, plan))
     few = found.regression.replace(hyperparameters=fixed)
-    candidates = [Candidate.of(few, "fixed frequencies and neighbors", kept_out)]
+    candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
     alone, report = fit_draws(TermFit.of(_without_neighbors(regression), plan))
     alone = _with_neighbors(regression, alone)
     reports.append(report)
-    candidates.append(Candidate.of(alone, "learned frequencies alone", kept_out))
+    candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
     best = max(candidates, key=lambda each: each.score).regression
-    start = _halved(alone) if best is alone else best
-    together, more = _climb(start, plan, kept_out)
-    return [*candidates, *together], [*reports, *more]
+    start = _half_noise_to_neighbors(alone) if best is alone else best
+    joint, more = _learn_jointly(start, plan, held_out)
+    return [*candidates, *joint], [*reports, *more]
 
 
-def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candidate], list[FitReport]]:
-    """Return candidates from searches for everything by one likelihood, each with new neighbours."""
+def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+    """Return candidates from joint searches over frequencies and hyperparameters."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.beside({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
+    values = start.hyperparameters.with_others({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
     steps, reports, best = list[Candidate](), list[FitReport](), 0
-    for number in range(-(-plan.steps // EACH)):
-        values, report = fit.search(values, f", frequencies too, neighbours {number + 1}")
+    for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
+        values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")
         reports.append(report)
         learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
-        found = start.replace(family=learned, hyperparameters=hyperparameters)
-        steps.append(Candidate.of(found, "everything by one likelihood", kept_out))
+        found = start.replace(spec=learned, hyperparameters=hyperparameters)
+        steps.append(Candidate.of(found, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
-        if number - best >= PATIENCE or report.stages[0].gain < SETTLED:
+        if number - best >= PATIENCE or report.stages[0].gain < LEAST_ROUND_GAIN:
             break
     return steps, reports
 
@@ -150,8 +160,8 @@ def _climb(start: Regression, plan: Plan, kept_out: Block) -> tuple[list[Candida
 # --- models of some of the terms -------------------------------------------------------------------
 
 
-def _with_fewer(regression: Regression) -> Regression:
-    """Return a regression with no more frequencies than are learned with neighbours of so many rows."""
+def _with_fewer(regression: GPState) -> GPState:
+    """Return a regression with at most n / (10 d) learned frequencies."""
     spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
@@ -162,11 +172,11 @@ def _with_fewer(regression: Regression) -> Regression:
             changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
     if changed == spec.approximations:
         return regression
-    return regression.replace(family=spec.drawn(changed, values, count))
+    return regression.replace(spec=spec.with_approximations(changed, values, count))
 
 
-def _without_neighbors(regression: Regression) -> Regression:
-    """Return a regression of the terms without neighbours, whose noise has a higher bound."""
+def _without_neighbors(regression: GPState) -> GPState:
+    """Return a regression of the terms without neighbors, with a larger least noise."""
     spec, near = spec_of(regression), neighbors_of(regression.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
     values = values_of_terms(alone, regression.hyperparameters)
@@ -174,23 +184,23 @@ def _without_neighbors(regression: Regression) -> Regression:
     noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
     space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
     raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
-    return regression.replace(family=alone, hyperparameters=Values(space, raw))
+    return regression.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
 
 
-def _with_neighbors(regression: Regression, alone: Regression) -> Regression:
-    """Return a regression with the features of another and neighbours of the least variance."""
+def _with_neighbors(regression: GPState, alone: GPState) -> GPState:
+    """Return a regression with the features of `alone`, and neighbors of the least variance."""
     values, spec = regression.hyperparameters, spec_of(regression)
     near = neighbors_of(regression.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
     return regression.replace(
-        family=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
+        spec=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
     )
 
 
-def _halved(alone: Regression) -> Regression:
-    """Return a regression that gives half of its noise to neighbours, at half the lengthscales of the features."""
+def _half_noise_to_neighbors(alone: GPState) -> GPState:
+    """Return a regression with half of the noise moved to neighbors."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]

@@ -1,4 +1,4 @@
-"""Maximising a marginal likelihood: the options of a fit, and L-BFGS over raw hyperparameters."""
+"""The options of a fit, and L-BFGS over raw hyperparameters."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,8 +16,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.checkpoint import Journal
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.progress import Reporter
-from rfgp.parameters import Space, Values
-from rfgp.regression import FitReport, Regression, Stage
+from rfgp.parameters import ParameterSpace, ParameterValues
+from rfgp.regression import FitReport, GPState, Stage
 from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
 
@@ -25,43 +25,51 @@ Floats = NDArray[np.float64]
 Limits = tuple[float | None, float | None]
 
 _FADED = 0.1
-"""Of the largest lengthscale (10^4 deviations of a column): beyond it a column has hardly any effect.
+"""The lengthscale e^f beyond which a column has hardly any effect, relative to its upper bound.
 
-On 8 tables at 50 to 600 rows, .03 leads to likelihoods lower by up to .5 nats in longer searches, and .003 by up to 3.
-"""
+On 8 tables at 50 to 600 rows, 0.03 lowers likelihoods by up to 0.5 nats in longer searches, and 0.003 by up to 3."""
 _BACK, _WORTH = 0.03, 0.1
-"""Of e^f: where a column is put that was given up, and the nats that it must promise there."""
+"""The lengthscale at which a faded column is restarted, relative to e^f, and the least expected gain there, in nats."""
 
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates u(x) = -log(e^(-2x) + e^(-2f)) / 2 of raw numbers x = log l; where f is infinite, u = x.
+    """Coordinates u of raw numbers x in which lengthscales do not fade.
 
-    A kernel depends on 1 / l^2, so in log l the slope fades like 1 / l^2: a column that has once been given up does not
-    come back, and one that should be given up creeps towards the bound for dozens of iterations. In u, the logarithm up
-    to l = e^f and then as good as linear in 1 / l^2, neither happens.
+    A kernel depends on 1 / l^2, so its slope in x = log l fades like 1 / l^2. An irrelevant column takes dozens of
+    iterations to reach the upper bound of its lengthscale, and never comes back. The coordinate
+
+        u(x) = -log(e^(-2x) + e^(-2f)) / 2,    or u = x for infinite f,
+
+    is the logarithm up to l = e^f and then nearly linear in 1 / l^2, so the slope does not fade.
 
     Attributes:
-        fading: f of each entry (p,).
+        fading: The f of each entry (p,).
+
+    Examples:
+        >>> coordinates = Coordinates(np.array([np.log(1000.0)]))
+        >>> u = coordinates.at(np.log([10.0]))
+        >>> np.exp(u).round(3), np.exp(coordinates.raw(u)).round(3)
+        (array([10.]), array([10.]))
     """
 
     fading: Floats
 
     @classmethod
-    def of(cls, space: Space, names: Iterable[str]) -> "Coordinates":
-        """Return those of the raw numbers of some names, one after the other."""
+    def of(cls, space: ParameterSpace, names: Iterable[str]) -> "Coordinates":
+        """Return the coordinates of the raw numbers of some names, concatenated."""
         fades = {name for name, quantity in space.quantities.items() if quantity.fades}
         ends = [high if name in fades else None for name in names for _, high in space.bounds(name)]
         return cls(np.array([np.inf if end is None else np.log(_FADED) + end for end in ends]))
 
     def at(self, x: Floats) -> Floats:
-        """Return u (p,) of raw numbers (p,)."""
+        """Return the coordinates u (p,) of raw numbers (p,)."""
         u = x.copy()
         u[self._fades] = -0.5 * np.logaddexp(-2 * x[self._fades], -2 * self.fading[self._fades])
         return u
 
     def raw(self, u: Floats) -> Floats:
-        """Return raw numbers (p,) of u (p,), each less than f."""
+        """Return the raw numbers (p,) of coordinates u (p,), each less than f."""
         return np.asarray(u - 0.5 * np.log1p(-np.exp(2 * np.where(self._fades, u - self.fading, -np.inf))))
 
     def slope(self, x: Floats) -> Floats:
@@ -69,12 +77,14 @@ class Coordinates:
         return np.asarray(1 + np.exp(2 * np.where(self._fades, x - self.fading, -np.inf)))
 
     def restart(self, x: Floats, gradient: Floats) -> Floats:
-        """Return raw numbers (p,), those of faded lengthscales shorter where the objective would gain by it.
+        """Return raw numbers (p,) with faded lengthscales shortened if that should gain.
+
+        The gradient in 1 / l^2 = e^(-2x) is -e^(2x) / 2 times the gradient in x. It does not fade, so it estimates the
+        gain of a faded column.
 
         Args:
-            x: Raw numbers (p,) where a search has ended.
-            gradient: Of the loss in them, (p,), in nats. That in 1 / l^2 = e^(-2x) is -e^(2x) / 2 times as much, which
-                does not fade, and tells what a column has to say that was given up.
+            x: Raw numbers (p,) at the end of a search.
+            gradient: The gradient (p,) of the loss in them, in nats.
         """
         back = self.fading + np.log(_BACK)
         with np.errstate(over="ignore", invalid="ignore"):
@@ -95,32 +105,32 @@ class Coordinates:
 
 
 SMALL = 1000
-"""The number of rows up to which a fit takes one thread.
+"""The most rows of a fit in one thread.
 
-With little work to share, threads wait for each other: 600 rows on two busy cores took ten times the processor time."""
-ENOUGH = 1e-5
-"""The least gain of an iteration in nats. Differences of about one nat tell hyperparameters apart."""
+Threads with little work wait for each other: 600 rows on two busy cores took ten times the processor time."""
+LEAST_GAIN = 1e-5
+"""The least gain of an iteration in nats. Differences below about one nat are not significant."""
 _LAST = 5
-"""The number of iterations whose gains are added up for `Plan.enough`."""
+"""The number of iterations whose total gain is compared with `Plan.least_gain`."""
 _START = "warm_start."
 """The prefix of the tensors of a warm start in a journal."""
 _ROUNDING = 1e-6
-"""The least gain, in nats per observation, of a second start after a failed line search."""
+"""The least gain, in nats per observation, of a restart after a failed line search."""
 
 
 class Evaluation(NamedTuple):
     """A log marginal likelihood, and the hyperparameters at which it was evaluated."""
 
-    value: Tensor  # 0-d, of standardised targets
-    reached: Values  # with gradients; they differ from those asked for if some of them are solved for
-    warm_start: WarmStart = ()  # where the next search for a posterior may begin
+    value: Tensor  # 0-d, of standardized targets
+    reached: ParameterValues  # with gradients; they differ from the arguments if some of them are solved for
+    warm_start: WarmStart = ()  # the start of the next search for a posterior
 
 
 class Density(Protocol):
     """The role: the log marginal likelihood of some rows as a function of the hyperparameters."""
 
-    def __call__(self, values: Values, warm_start: WarmStart = ()) -> Evaluation:
-        """Evaluate it. A search for the posterior begins at the warm start (...) of other values close by."""
+    def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+        """Evaluate the likelihood. A search for the posterior starts at the warm start (...) of values close by."""
 
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -133,18 +143,22 @@ class Plan:
 
     Attributes:
         fixed: Names of hyperparameters that keep their values.
-        given_iterations: The most iterations and steps. If None, the defaults.
+        given_iterations: The most iterations and steps. If None, 500 iterations and 300 steps.
         reporter: The reporter that is called after each iteration.
         journal: The journal of computed results.
-        most_rows: The most rows of a search with neighbours, for the hyperparameters only: no posterior is computed at
-            its end. If None, the default number of rows, and the posterior.
-        is_begun: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
-        has_rivals: Whether fixed frequencies are a candidate of their own. If so, learned ones are not compared with
-            them after a full search, and those that are no better are not searched for.
-        needed_gain: The nats a row by which learned frequencies must be ahead of fixed ones to be of use. Learning ends
-            in the middle if its learning curve cannot reach that.
-        needed_score: The standardised log density of a test row that they must reach, likewise.
-        enough: The least gain in nats of the last five iterations of a search together. If 0, `ENOUGH` of each.
+        most_rows: The most rows of a search with neighbors. No posterior is then computed. If None, the default number
+            of rows, and the posterior.
+        is_continued: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
+        has_rivals: Whether fixed frequencies are a candidate of their own. If so, a fit with learned frequencies does
+            not search with fixed ones.
+        needed_gain: The gain over fixed frequencies, in nats a row, that makes learned ones useful. Learning stops
+            early if its learning curve cannot reach this gain.
+        needed_score: The standardized log density of a test row that makes learned frequencies useful, likewise.
+        least_gain: The least total gain in nats of the last five iterations of a search. If 0, `LEAST_GAIN` for each.
+
+    Examples:
+        >>> Plan(given_iterations=100).max_iterations, Plan().steps
+        (100, 300)
     """
 
     fixed: tuple[str, ...] = ()
@@ -152,11 +166,11 @@ class Plan:
     reporter: Reporter = field(default_factory=Reporter)
     journal: Journal = field(default_factory=Journal)
     most_rows: int | None = None
-    is_begun: bool = False
+    is_continued: bool = False
     has_rivals: bool = False
     needed_gain: float = -math.inf
     needed_score: float = -math.inf
-    enough: float = 0.0
+    least_gain: float = 0.0
 
     def __post_init__(self) -> None:
         check_count("max_iterations", self.max_iterations, least=0)
@@ -174,51 +188,51 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The log marginal likelihood and the log hyperpriors of some rows, as a function of the hyperparameters.
+    """The log marginal likelihood and log hyperpriors as a function of hyperparameters.
 
     Attributes:
         density: The likelihood.
         rows: The number of rows.
         count: The number of observations, repetitions included.
-        jacobian: The log Jacobian that takes the likelihood to the user's units.
-        closed: The likelihood with its gradient in closed form. If None, autograd takes the gradient.
+        jacobian: The log Jacobian that converts the likelihood to the user's units.
+        closed_form: The likelihood with its gradient in closed form. If None, autograd computes the gradient.
     """
 
     density: Density
     rows: int
     count: float
     jacobian: float
-    closed: ClosedForm | None = None
+    closed_form: ClosedForm | None = None
 
     @classmethod
-    def of(cls, regression: Regression, rows: Rows, density: Density | None = None) -> "Objective":
+    def of(cls, regression: GPState, rows: Rows, density: Density | None = None) -> "Objective":
         """Return the objective of rows under a regression's prior, or with another density."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
-        closed = ClosedForm.of(regression, rows) if density is None else None
-        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed)
+        closed_form = ClosedForm.of(regression, rows) if density is None else None
+        return cls(density or plain_density(regression, rows), len(rows), rows.count, jacobian, closed_form)
 
-    def likelihood(self, values: Values) -> float:
+    def likelihood(self, values: ParameterValues) -> float:
         """Return the log marginal likelihood in the user's units."""
         with torch.no_grad():
             return self.density(values)[0].item() + self.jacobian
 
-    def log_posterior(self, values: Values) -> float:
-        """Return the log likelihood in standardised units and the log hyperpriors together."""
+    def log_posterior(self, values: ParameterValues) -> float:
+        """Return the sum of the log likelihood, in standardized units, and the log hyperpriors."""
         with torch.no_grad():
-            found = None if self.closed is None else self.closed.value(values)
+            found = None if self.closed_form is None else self.closed_form.value(values)
             if found is None:
                 likelihood, reached, _ = self.density(values)
                 found = likelihood + reached.log_hyperprior()
             return found.item()
 
-    def evaluated(self, values: Values, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
-        """Return the negative objective per observation (0-d), its gradient (p,) in free values, and these values.
+    def evaluated(self, values: ParameterValues, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
+        """Return the negative objective per observation, 0-d, and its gradient (p,).
 
-        The Jacobian is left out, so that no search depends on the unit of the targets. The warm start (...) is
-        included, so that a fit that is resumed from a journal takes the same steps.
+        The Jacobian is omitted, so that no search depends on the unit of the targets. The warm start (...) is included,
+        so that a fit resumed from a journal takes the same steps.
         """
         names = list(free)
-        found = None if self.closed is None else self.closed(values, names)
+        found = None if self.closed_form is None else self.closed_form(values, names)
         if found is not None:
             raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
             return {"value": -found[0] / self.count, "gradient": -found[1] / self.count, **raw}
@@ -232,10 +246,10 @@ class Objective:
         return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
-def plain_density(regression: Regression, rows: Rows) -> Density:
+def plain_density(regression: GPState, rows: Rows) -> Density:
     """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         found = regression.replace(hyperparameters=values).infer(rows, warm_start)
         return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
 
@@ -244,44 +258,53 @@ def plain_density(regression: Regression, rows: Rows) -> Density:
 
 def maximize(
     objective: Objective,
-    values: Values,
+    values: ParameterValues,
     plan: Plan,
     *,
     stage: str = "all rows",
     held: Iterable[str] = (),
     bounds: Bounds | None = None,
     tolerance: float | None = None,
-) -> tuple[Values, FitReport]:
-    """Maximise over the hyperparameters that are not fixed; return those found, and the report.
+) -> tuple[ParameterValues, FitReport]:
+    """Maximize over the free hyperparameters; return those found, and the report.
 
     Args:
         objective: The objective.
         values: The starting values.
         plan: The options of the fit.
         stage: The name of the stage in the report.
-        held: Names of hyperparameters that keep their values besides those of the plan.
-        bounds: Bounds of raw values that replace a hyperparameter's own. If None, there are none.
-        tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None,
-            `ENOUGH` nats.
+        held: Names of further fixed hyperparameters.
+        bounds: Bounds of raw values that replace a hyperparameter's own. If None, none are replaced.
+        tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None, a
+            gain of `LEAST_GAIN` nats.
+
+    Examples:
+        >>> import rfgp
+        >>> x = np.linspace(0, 3, 20)[:, None]
+        >>> regression = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).regression
+        >>> objective = Objective.of(regression, regression.rows)
+        >>> values, report = maximize(objective, regression.hyperparameters, Plan(fixed=("mean",)))
+        >>> report.converged, report.log_marginal_likelihood > objective.likelihood(regression.hyperparameters)
+        (True, True)
     """
     plan.reporter.begin(stage, objective.rows, plan.max_iterations)
     free = values.space.free((*plan.fixed, *held))
     if not free:
         return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
-    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or ENOUGH / objective.count)
+    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or LEAST_GAIN / objective.count)
 
 
 class _Search:
     """One run of L-BFGS."""
 
-    def __init__(self, objective: Objective, values: Values, plan: Plan, stage: str, free: list[str]) -> None:
+    def __init__(self, objective: Objective, values: ParameterValues, plan: Plan, stage: str, free: list[str]) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
         self._coordinates = Coordinates.of(values.space, free)
         self._trace: list[float] = []
-        self._begun = 0  # the place in the trace at which the last descent began
+        self._descent_start = 0  # the index in the trace of the first value of the last descent
         self._last: tuple[NDArray[np.float64], dict[str, Tensor]] | None = None
 
-    def run(self, changed: Bounds, tolerance: float) -> tuple[Values, FitReport]:
+    def run(self, changed: Bounds, tolerance: float) -> tuple[ParameterValues, FitReport]:
         """Return the hyperparameters found, and the report."""
         entries = [(name, limits) for name in self._free for limits in self._start.space.bounds(name)]
         bounds = self._coordinates.limits([changed.get(name, limits) for name, limits in entries])
@@ -300,11 +323,11 @@ class _Search:
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
-        """Search again with shorter lengthscales for faded columns that promise a gain; return the better end."""
+        """Search again from shorter lengthscales of faded columns; return the better end."""
         value, slope = self._evaluate(search.point)
-        ended = self._coordinates.raw(search.point)
-        restarted = self._coordinates.restart(ended, slope / self._coordinates.slope(ended) * self._objective.count)
-        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, ended):
+        end = self._coordinates.raw(search.point)
+        restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)
+        if search.iterations >= self._plan.max_iterations or np.array_equal(restarted, end):
             return search
         last, length = self._last, len(self._trace)
         again = self._descend(restarted, bounds, tolerance)
@@ -316,7 +339,7 @@ class _Search:
         return search._replace(evaluations=evaluations)
 
     def _descend(self, start: NDArray[np.float64], bounds: list[Limits], tolerance: float) -> Descent:
-        self._begun = max(0, len(self._trace) - 1)
+        self._descent_start = max(0, len(self._trace) - 1)
         return descend(
             self._evaluate,
             self._coordinates.at(start),
@@ -344,8 +367,8 @@ class _Search:
         if not self._trace:
             if not math.isfinite(value):
                 raise InvalidArgumentError(
-                    "The likelihood and the priors have no finite value where the search starts. Choose starting "
-                    "values that the priors allow."
+                    f"The log posterior at the starting values must be finite, got {-value:g}. Choose starting values "
+                    "that the priors allow."
                 )
             self._trace.append(self._total(value))
         return value, tensors["gradient"].numpy() * self._coordinates.slope(raw)
@@ -353,7 +376,7 @@ class _Search:
     def _total(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
-    def _reached(self) -> Values:
+    def _reached(self) -> ParameterValues:
         """Return the hyperparameters of the last evaluation."""
         assert self._last is not None
         raw: dict[str, Any] = {name: self._last[1][f"raw.{name}"] for name in self._start.raw}
@@ -362,6 +385,6 @@ class _Search:
     def _after_iteration(self, value: float) -> None:
         self._trace.append(self._total(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
-        since = self._trace[self._begun :]
-        if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.enough:
+        since = self._trace[self._descent_start :]
+        if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.least_gain:
             raise StopIteration

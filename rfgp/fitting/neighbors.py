@@ -1,18 +1,18 @@
-"""Fitting features and a nearest-neighbour (Vecchia) process by one likelihood.
+"""Fitting features and a nearest-neighbor (Vecchia) process by one likelihood.
 
-Neighbours are the nearest in the lengthscales of that process. They are found again after each search and are fixed
-within one. For many rows the likelihood is that of 16,384 of them, each given its neighbours among all rows: a table of
-these rows alone would be less dense. Of neighbours alone that blocks of rows share it is that of 4,096 rows.
-Features are marginalised, so that only these rows determine the weights.
-Frequencies are learned in `rfgp.fitting.learn_frequencies`.
+Distances to neighbors are in lengthscales of that process. Neighbors are fixed during a search and found again after
+it. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows, because these rows
+alone would be less dense. If blocks of rows share neighbors and there are no features, 4,096 rows are used. Features
+are marginalized, so that only these rows determine the weights. Frequencies are learned in
+`rfgp.fitting.learn_frequencies`.
 
-The likelihood has several optima: features may explain structure that neighbours would explain better. So neighbours
-alone are searched as well. If they are likelier than both after as many iterations, a second search for both starts
-there, with weak features. The result with the better leave-one-out score is kept. (For 3,000 rows of bike the
+The likelihood has several optima, because features may explain structure that neighbors would explain better. So there
+is also a search with neighbors alone. If it ends at a higher likelihood after as many iterations, a second search with
+weak features starts there. The result with the better leave-one-out score is kept. (For 3,000 rows of bike the
 likelihood is 1.71 nats a row from the usual start and 3.62 from the second one.)
 
-If neighbours are the residual of inducing points, they estimate the same kernel alone, in a tenth of the time. So the
-search starts with these, and points are chosen among the rows at the lengthscales found.
+If neighbors are the residual of inducing points, neighbors alone estimate the same kernel in a tenth of the time. So
+the search starts with neighbors alone, and points are selected among the rows at the lengthscales found.
 """
 
 import math
@@ -25,12 +25,12 @@ from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_bloc
 from rfgp.fitting.context import TermFit, redrawn, spec_of
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
-from rfgp.fitting.maximize import ENOUGH, Bounds, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.maximize import LEAST_GAIN, Bounds, Evaluation, Objective, Plan, maximize
 from rfgp.fitting.starts import narrowed, open_scales, started_by_matrices
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression, mean_and_noise
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, learnable_draws, with_learned
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
@@ -38,39 +38,37 @@ from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
 MOST_ROWS, MOST_SHARED = 2**14, 2**12
-"""The number of rows of a search, if there are at least twice as many; else all of them. The second one is for a search
-with neighbours alone that blocks of rows share.
+"""The number of rows of a search, and that with shared neighbors alone. Up to twice as many rows are all used.
 
-For 41,000 rows of protein a search on all gained 0.002 nats a row, in twice the time. With shared neighbours 4,096 rows
-are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`).
-"""
-FEW = 2**10
-"""The number of rows of the first searches with neighbours alone, if all searches take more than twice as many."""
-MISSED, CHANCE, TOGETHER = 0.1, 2.0, 4.0
-"""How much less likely all rows may be than those of a search, in nats a row and in standard errors for unit deviation;
-and the rows of blocks that say as much as one independent row.
+For 41,000 rows of protein a search on all rows gained 0.002 nats a row, in twice the time. With shared neighbors 4,096
+rows are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`)."""
+FIRST_ROWS = 2**10
+"""The number of rows of the first searches with neighbors alone, if a search takes more than twice as many."""
+MOST_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
+"""The largest loss of all rows against those of a search, in nats a row and in standard errors for unit deviation; and
+the number of rows of a block per independent row.
 
-Without noise, a few close rows with different targets decide, and a search without them ends at the lower bound of the
-noise: at -0.86 nats a row for 4,096 of 9,900 rows of protein, where all rows have -23,000."""
-ROUNDS, SETTLED, ROUGHLY = 6, 2e-3, 2e-2
-"""The most searches with new neighbours on the same rows, and the gain in nats a row for another one: in a fit to all
-rows, and in one to some rows that scores a candidate or that continues from such a fit."""
-AT_FIRST, WEAK = 2, math.log(0.1)
-"""The number of searches before other starts are compared; and the logarithm of the features' variance for a start
-from neighbours alone, in variances of the targets."""
-EACH = 25
-"""The number of iterations before neighbours are found again."""
-NARROW = 512
-"""The number of features up to which one thread of matrix products is faster (1,216 rows: 10 s and 16)."""
+Without noise, a few close rows with different targets dominate. A search without them ends at the lower bound of the
+noise: 4,096 of 9,900 rows of protein have -0.86 nats a row there, and all rows -23,000."""
+ROUNDS, LEAST_ROUND_GAIN, LEAST_ROUGH_GAIN = 6, 2e-3, 2e-2
+"""The most searches with new neighbors on the same rows, and the least gain in nats a row for another search, in a full
+fit and in a rough one. A rough fit scores a candidate on some rows, or continues from such a fit."""
+FIRST_ROUNDS, WEAK_FEATURES = 2, math.log(0.1)
+"""The number of searches before starts are compared, and the log variance of weak features in variances of the
+targets."""
+ITERATIONS_PER_ROUND = 25
+"""The number of iterations before neighbors are found again."""
+FEW_FEATURES = 512
+"""The most features for which matrix products use one thread (1,216 rows: 10 s instead of 16 s)."""
 MOST_CHECKED = 2**17
-"""The most rows whose leave-one-out predictions are reported, and on which rough searches are checked."""
-AGAIN = 3
-"""The most times that inducing points are chosen anew on the same rows."""
+"""The most rows whose leave-one-out scores are reported, and on which rough searches are checked."""
+MOST_REDRAWS = 3
+"""The most times that inducing points are selected again on the same rows."""
 
 
 @dataclass(frozen=True, eq=False)
 class NeighborFit:
-    """The fit of a regression with neighbours.
+    """The fit of a regression with neighbors.
 
     Attributes:
         regression: The regression at its starting values.
@@ -79,13 +77,13 @@ class NeighborFit:
         most: The number of rows of a search, if there are twice as many.
     """
 
-    regression: Regression
+    regression: GPState
     plan: Plan
     rows: Block
     most: int
 
     @classmethod
-    def of(cls, regression: Regression, plan: Plan) -> "NeighborFit":
+    def of(cls, regression: GPState, plan: Plan) -> "NeighborFit":
         """Return the fit of a regression."""
         rows = gathered(regression.needed_rows("a fit"))
         neighbors = neighbors_of(regression.prior())
@@ -99,18 +97,18 @@ class NeighborFit:
 
     @property
     def has_residual(self) -> bool:
-        """Whether neighbours are what inducing points leave of their kernel."""
+        """Whether neighbors approximate the residual of inducing points."""
         return neighbors_of(self.regression.prior()).is_residual
 
     @property
     def shares_neighbors(self) -> bool:
-        """Whether there are neighbours alone, and blocks of rows share them."""
+        """Whether the model has no features, and blocks of rows share neighbors."""
         prior = self.regression.prior()
         return neighbors_of(prior).block_size > 1 and not self.has_residual and not self.of_features
 
     @property
     def of_features(self) -> tuple[str, ...]:
-        """The paths of hyperparameters that neighbours do not depend on, but for the noise and the mean."""
+        """The paths of hyperparameters that neighbors do not depend on, other than noise and mean."""
         near = neighbors_of(self.regression.prior()).names
         own = [prefix for term in self.spec.terms if term.name in near for prefix in (f"{term.name}.", *term.prefixes)]
         names = self.regression.hyperparameters.space.quantities
@@ -118,12 +116,12 @@ class NeighborFit:
 
     @property
     def feature_scales(self) -> tuple[str, ...]:
-        """The paths of the output scales of the terms without neighbours."""
+        """The paths of the output scales of the terms without neighbors."""
         scales = {term.outputscale for term in self.spec.terms}
         return tuple(name for name in self.of_features if name in scales)
 
-    def with_more(self, values: Values) -> "NeighborFit":
-        """Return the fit on twice as many rows, or all. Neighbours alone start at the end of the last search."""
+    def with_more(self, values: ParameterValues) -> "NeighborFit":
+        """Return the fit on twice as many rows. Rough fits of neighbors alone continue."""
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or self.of_features or self.has_residual:
             return wider
@@ -131,7 +129,7 @@ class NeighborFit:
 
     def through(self, spec: ModelSpec) -> "NeighborFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(family=spec))
+        return replace(self, regression=self.regression.replace(spec=spec))
 
     @property
     def size(self) -> int:
@@ -139,52 +137,58 @@ class NeighborFit:
         enough = self.most if self.plan.most_rows else 2 * self.most
         return len(self.rows) if len(self.rows) <= enough else self.most
 
-    def has_missed(self, values: Values, report: FitReport) -> bool:
-        """Return whether all rows are far less likely than those of the search, each given its neighbours."""
+    def needs_more_rows(self, values: ParameterValues, report: FitReport) -> bool:
+        """Return whether all rows are far less likely than those of the search."""
         if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
             objective = self._objective(values, alone=False)
             searched, every = float(objective.density(values).value) / objective.count, self._density_of_all(values)
-        count = objective.count / (TOGETHER if neighbors_of(self.regression.prior()).block_size > 1 else 1)
-        return not every > searched - MISSED - CHANCE / math.sqrt(count)
+        count = objective.count / (DESIGN_EFFECT if neighbors_of(self.regression.prior()).block_size > 1 else 1)
+        return not every > searched - MOST_LOSS - STANDARD_ERRORS / math.sqrt(count)
 
-    def _density_of_all(self, values: Values) -> float:
-        """Return the log density of a row on average over all, or over 16,384 of very many in a rough search."""
+    def _density_of_all(self, values: ParameterValues) -> float:
+        """Return the mean log density of all rows, or of many in a rough search."""
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
             return float(wider.density(values).value) / wider.count
         every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
-    def gained(self, report: FitReport) -> bool:
-        """Return whether a search gained so much that another with new neighbours may gain too."""
-        least = ROUGHLY if self.plan.is_begun or self.plan.most_rows is not None else SETTLED
+    def has_gained(self, report: FitReport) -> bool:
+        """Return whether a search gained enough to search again with new neighbors."""
+        least = LEAST_ROUGH_GAIN if self.plan.is_continued or self.plan.most_rows is not None else LEAST_ROUND_GAIN
         return bool(report.stages) and report.stages[0].gain >= least
 
-    def search(self, values: Values, stage: str, alone: bool = False, last: bool = False) -> tuple[Values, FitReport]:
-        """Search with the neighbours that rows have at these values; return the values found and the report.
+    def search(
+        self, values: ParameterValues, stage: str, alone: bool = False, last: bool = False
+    ) -> tuple[ParameterValues, FitReport]:
+        """Search with the neighbors at these values; return the values found and the report.
 
         Args:
             values: The starting values.
             stage: The end of the name of the stage, after the number of rows.
-            alone: Whether to leave out the features. If neighbours are their residual, they estimate all of the kernel.
-            last: Whether no search with other neighbours follows, so that this one is run to convergence.
+            alone: Whether to omit the features. Neighbors of a residual then approximate the full kernel.
+            last: Whether this search runs to convergence. Otherwise it takes at most 25 iterations.
         """
         size, objective = self.size, self._objective(values, alone)
-        plan = self.plan if last else replace(self.plan, given_iterations=min(EACH, self.plan.max_iterations))
+        plan = (
+            self.plan
+            if last
+            else replace(self.plan, given_iterations=min(ITERATIONS_PER_ROUND, self.plan.max_iterations))
+        )
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
-        is_narrow = self.regression.prior().num_features <= NARROW
-        with in_one_thread(is_narrow):  # most time is spent in loops over rows, which have their own threads
-            tolerance = max(ENOUGH / objective.count, 1e-7)
+        has_few_features = self.regression.prior().num_features <= FEW_FEATURES
+        with in_one_thread(has_few_features):  # most time goes into loops over rows, which have their own threads
+            tolerance = max(LEAST_GAIN / objective.count, 1e-7)
             held = self.of_features if alone else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
     def _bounds(self) -> Bounds:
-        """Return the bounds of the output scales of features with neighbours, but for those with a prior or a start.
+        """Return bounds of the output scales of features without a prior or start.
 
-        Without it one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55, 0.35 with it. On
-        12 tables of 159 to 3,338 rows, three splits of each, the NLPD was the same on average.
+        Without bounds one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55 instead of
+        0.35. On 12 tables of 159 to 3,338 rows, three splits each, the mean NLPD was the same.
         """
         begin, starts, found = self.regression.hyperparameters, self.spec.options.starts, {}
         for name in self.feature_scales:
@@ -193,7 +197,7 @@ class NeighborFit:
                 found[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
         return found
 
-    def density_left_out(self, values: Values) -> float:
+    def density_left_out(self, values: ParameterValues) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
         with torch.no_grad():
             means, variances = WhitenedSolver.of(
@@ -201,7 +205,7 @@ class NeighborFit:
             ).leave_one_out()
         return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
 
-    def _objective(self, values: Values, alone: bool) -> Objective:
+    def _objective(self, values: ParameterValues, alone: bool) -> Objective:
         is_whole = self.size == len(self.rows)
         with torch.no_grad():
             near = neighbors_of(self.spec.prior(values))
@@ -209,9 +213,9 @@ class NeighborFit:
         used_rows = self.rows.take(torch.from_numpy(columns))
         rows = self.rows if is_whole else used_rows.take(torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1]))
 
-        def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+        def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)
-            prior = Prior(neighbors=_whole(neighbors_of(prior))) if alone else prior
+            prior = Prior(neighbors=_of_full_kernel(neighbors_of(prior))) if alone else prior
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
@@ -219,38 +223,38 @@ class NeighborFit:
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of neighbours of a prior that has one."""
+    """Return the block of neighbors of a prior that has one."""
     assert prior.neighbors is not None
     return prior.neighbors
 
 
-def _whole(block: NeighborBlock) -> NeighborBlock:
-    """Return a block of neighbours of the whole kernel."""
+def _of_full_kernel(block: NeighborBlock) -> NeighborBlock:
+    """Return a block of neighbors that approximates the full kernel, not a residual."""
     return replace(block, residual_of=None) if isinstance(block, VecchiaBlock) else block
 
 
-Found = tuple[NeighborFit, Values, list[FitReport]]
-"""The result of a search: the fit with the features that it chose, the values, and the reports."""
+Found = tuple[NeighborFit, ParameterValues, list[FitReport]]
+"""The result of a search: the fit with its features, the values, and the reports."""
 Search = Callable[[NeighborFit], Found]
 
 
-def fit_neighbors(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression with neighbours; return it with its posterior, and the report."""
+def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a regression with neighbors; return it with its posterior, and the report."""
     fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
     draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
-        begun = values.beside({path: draw.clone() for path, draw in draws.items()}, {})
-        found, report = fit.search(begun, ", draws too", last=True)
+        initial = values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
+        found, report = fit.search(initial, ", draws too", last=True)
         fit = fit.through(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
         values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
     return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
 
 
-def _started(regression: Regression, plan: Plan) -> Regression:
-    """Return a regression at the likeliest of several starts."""
+def _started(regression: GPState, plan: Plan) -> GPState:
+    """Return a regression at the most likely of several starts."""
     fit = TermFit.of(regression, plan)
-    if plan.is_begun or not open_scales(fit):
+    if plan.is_continued or not open_scales(fit):
         return regression
     with torch.no_grad(), in_one_thread(True):
         fit = started_by_matrices(fit)
@@ -260,19 +264,19 @@ def _started(regression: Regression, plan: Plan) -> Regression:
 
 
 def _search(fit: NeighborFit) -> Found:
-    """Search repeatedly with new neighbours while these gain."""
+    """Search repeatedly with new neighbors until a search gains little."""
     begin, before = fit.regression.hyperparameters, list[FitReport]()
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
         fit = fit.through(spec_of(redrawn(fit.regression.replace(hyperparameters=begin))))
-    elif fit.size > 2 * FEW and fit.shares_neighbors:
-        begin, before = rounds(replace(fit, most=FEW), begin, AT_FIRST)
-    values, reports = rounds(fit, begin, AT_FIRST)
-    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_begun
+    elif fit.size > 2 * FIRST_ROWS and fit.shares_neighbors:
+        begin, before = rounds(replace(fit, most=FIRST_ROWS), begin, FIRST_ROUNDS)
+    values, reports = rounds(fit, begin, FIRST_ROUNDS)
+    is_multistart = fit.plan.max_iterations > 0 and not fit.plan.is_continued
     if fit.has_residual:
-        fit, values, reports = _chosen_again(fit, values, reports)
+        fit, values, reports = _with_points_again(fit, values, reports)
     elif is_multistart and fit.of_features:
-        other, more = from_local(fit, begin, reports[-1].log_marginal_likelihood)
+        other, more = from_neighbors_alone(fit, begin, reports[-1].log_marginal_likelihood)
         if other is not None and is_better(fit, (other, more[-1]), (values, reports[-1])):
             values, reports = other, [*reports, *more]
         else:
@@ -281,94 +285,103 @@ def _search(fit: NeighborFit) -> Found:
     return fit, values, [*before, *reports]
 
 
-def _chosen_again(fit: NeighborFit, values: Values, reports: list[FitReport]) -> Found:
-    """Choose points again and search on the rows of the last search, while lengthscales move and that pays."""
-    for _ in range(AGAIN if reports[-1].stages else 0):
+def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> Found:
+    """Select points again and search on the same rows, while the likelihood grows."""
+    for _ in range(MOST_REDRAWS if reports[-1].stages else 0):
         spec = spec_of(redrawn(fit.regression.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
-        found, last = fit.through(spec).search(values, ", points chosen again")
+        found, last = fit.through(spec).search(values, ", points selected again")
         gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
         if not gain > 0:
             return fit, values, [*reports[:-1], last, reports[-1]]
         fit, values, reports = fit.through(spec), found, [*reports, last]
-        if gain < SETTLED * last.stages[-1].rows:
+        if gain < LEAST_ROUND_GAIN * last.stages[-1].rows:
             break
     return fit, values, reports
 
 
 def search_all(fit: NeighborFit, search: Search = _search) -> Found:
-    """Search, and search again on more rows if all are far less likely; return the fit, the values and all reports.
+    """Search on more and more rows until all rows are about as likely as those of the search.
 
     Args:
         fit: The fit, with the fewest rows.
         search: Searches on the rows of a fit.
+
+    Returns:
+        The fit, the values and all reports.
     """
     found, values, reports = search(fit)
-    while found.has_missed(values, reports[-1]):
+    while found.needs_more_rows(values, reports[-1]):
         fit = fit.with_more(values)
         found, values, more = search(fit)
         reports = [*reports, *more]
     return found, values, reports
 
 
-def more_rounds(fit: NeighborFit, values: Values, reports: list[FitReport]) -> tuple[Values, list[FitReport]]:
-    """Search with new neighbours after the first searches, if the last one gained; return all reports."""
-    if not fit.gained(reports[-1]):
+def more_rounds(
+    fit: NeighborFit, values: ParameterValues, reports: list[FitReport]
+) -> tuple[ParameterValues, list[FitReport]]:
+    """Search further with new neighbors if the last search gained enough."""
+    if not fit.has_gained(reports[-1]):
         return values, reports
-    values, more = rounds(fit, values, ROUNDS - AT_FIRST, AT_FIRST)
+    values, more = rounds(fit, values, ROUNDS - FIRST_ROUNDS, FIRST_ROUNDS)
     return values, [*reports, *more]
 
 
 def rounds(
-    fit: NeighborFit, values: Values, most: int, before: int = 0, name: str = "", alone: bool = False
-) -> tuple[Values, list[FitReport]]:
-    """Search at most so many times, each with new neighbours, after so many searches before."""
+    fit: NeighborFit, values: ParameterValues, most: int, before: int = 0, name: str = "", alone: bool = False
+) -> tuple[ParameterValues, list[FitReport]]:
+    """Search at most `most` times with new neighbors, after `before` earlier searches."""
     reports = list[FitReport]()
     for number in range(before, before + most):
-        values, report = fit.search(values, name + f", neighbours {number + 1}" * bool(number), alone)
+        values, report = fit.search(values, name + f", neighbors {number + 1}" * bool(number), alone)
         reports.append(report)
-        if not fit.gained(report):
+        if not fit.has_gained(report):
             break
     return values, reports
 
 
-def from_local(fit: NeighborFit, begin: Values, likelihood: float) -> tuple[Values | None, list[FitReport]]:
-    """Search with neighbours alone, and from there with features if that is likelier; else there are no values."""
-    values, reports = rounds(fit, begin, AT_FIRST, name=", the local process alone", alone=True)
+def from_neighbors_alone(
+    fit: NeighborFit, begin: ParameterValues, likelihood: float
+) -> tuple[ParameterValues | None, list[FitReport]]:
+    """Search with neighbors alone, and with features from there if that is likely."""
+    values, reports = rounds(fit, begin, FIRST_ROUNDS, name=", neighbors alone", alone=True)
     if not reports[-1].log_marginal_likelihood > likelihood:
         return None, reports
     weak = set(fit.feature_scales) & set(values.space.free(fit.plan.fixed))
-    values = values.replaced({name: torch.full_like(values.raw[name], WEAK) for name in weak})
-    values, more = rounds(fit, values, AT_FIRST, name=", from the local process")
+    values = values.replaced({name: torch.full_like(values.raw[name], WEAK_FEATURES) for name in weak})
+    values, more = rounds(fit, values, FIRST_ROUNDS, name=", from neighbors alone")
     return values, [*reports, *more]
 
 
-def is_better(fit: NeighborFit, one: tuple[Values, FitReport], other: tuple[Values, FitReport]) -> bool:
-    """Return whether the first has the better leave-one-out score, or for very many rows the higher likelihood."""
+def is_better(
+    fit: NeighborFit, one: tuple[ParameterValues, FitReport], other: tuple[ParameterValues, FitReport]
+) -> bool:
+    """Return whether the first result has the better leave-one-out score."""
     if len(fit.rows) <= MOST_CHECKED:
         return fit.density_left_out(one[0]) > fit.density_left_out(other[0])
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
 
 
-def finalize(found: Regression, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[Regression, FitReport]:
+def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
     """Return a regression with its posterior, and the report of all searches.
 
-    If the plan asks for a search on some rows only, there is no posterior.
+    If the plan limits the rows of a search, no posterior is computed.
 
     Args:
         found: The regression at the values found.
         plan: The options of the fit.
-        reports: The reports of the searches. The fit has converged if the last one says so, or if its new neighbours
+        reports: The reports of the searches. The fit has converged if the last search did, or if its new neighbors
             gained little.
         words: The message of the report if validation rows decided. If empty, that of the last search.
     """
     last = reports[-1]
     if plan.most_rows is not None:
         return found, last.with_all(reports)
-    least = ROUGHLY if plan.is_begun else SETTLED
+    least = LEAST_ROUGH_GAIN if plan.is_continued else LEAST_ROUND_GAIN
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
-    message = last.message if last.converged else "new neighbours gained little" if converged else last.message
+    message = last.message if last.converged else "new neighbors gained little" if converged else last.message
     rows = gathered(found.needed_rows("a fit"))
     with torch.no_grad():
         inference = found.infer(rows)

@@ -1,9 +1,9 @@
 """Fitting under a likelihood that is not Gaussian: on growing subsets, then on all rows.
 
-Unless rows are many, hyperparameters are searched for with few random features, whose matrices cost a fraction. The
-posterior is then computed once, with all features. By variational inference the bound is searched. If there are no
-random features, that search starts at the end of a cheaper one, by Laplace's approximation or with a Gaussian
-likelihood. For several classes no fit is cheaper.
+Up to 10,000 rows, hyperparameters are fitted with few random features, at a fraction of the cost. The posterior is then
+computed once, with all features. Variational inference maximizes the bound. Without random features, its search starts
+at the end of a cheaper fit, by Laplace's approximation or with a Gaussian likelihood. There is no cheaper fit for
+several classes.
 """
 
 from collections.abc import Callable
@@ -18,68 +18,68 @@ from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
 from rfgp.fitting.subsets import approach, grow
 from rfgp.likelihoods import Gaussian
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.regression.observing import approximation_of, left_out_observations
-from rfgp.regression.regression import restarted
 from rfgp.regression.spec import with_draws_of
+from rfgp.regression.state import restarted
 from rfgp.rows import is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
 
 FEW_FREQUENCIES, FEWEST = 128, 64
-"""The number of frequencies of a search for the hyperparameters of one function, and of several.
+"""The number of frequencies of a search for the hyperparameters of one latent function, and of several.
 
 1,800 rows of four classes, 512 frequencies: 57 s with 64 and 87 s with 128, leave-one-out log densities -0.321 and
 -0.316."""
 MOST_ROWS = 10_000
-"""The most rows of a search with few frequencies: more rows determine functions that few features cannot follow."""
+"""The most rows of a search with few frequencies. More rows determine functions that few features cannot represent."""
 CLASS_ROWS = 800
-"""The most rows for the hyperparameters of several classes: an evaluation costs n^3 a class."""
-COMPARED = 500
-"""The number of rows on which starts of a search for a bound are compared."""
-OF_CLASSES = 1e-4
-"""The least gain of an iteration for several classes, in nats a row, in a search for a bound.
+"""The most rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
+COMPARED_ROWS = 500
+"""The number of rows on which starts are compared before the bound is maximized."""
+CLASS_GAIN = 1e-4
+"""The least gain of an iteration on the bound for several classes, in nats a row.
 
-If inputs separate the classes, searches would continue for a hundred evaluations that gain 0.1 nats each."""
+If inputs separate the classes, a search would continue for a hundred evaluations that gain 0.1 nats each."""
 
 LATTICE_ROWS = 2000
-"""The number of rows above which lattices are searched for as they are under a Gaussian likelihood."""
+"""The number of rows above which the search on lattices is that under a Gaussian likelihood."""
 
-Strategy = Callable[[Regression, Plan], tuple[Regression, FitReport]]
+Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
 
 
-def fit_observed(regression: Regression, plan: Plan, strategy: Strategy) -> tuple[Regression, FitReport]:
+def fit_observed(regression: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
     """Fit a regression; return it with its posterior, and the report.
 
     Args:
-        regression: The regression, whose likelihood is not Gaussian.
+        regression: The regression. Its likelihood is not Gaussian.
         plan: The options of the fit.
-        strategy: The fit of a cheaper regression, from whose end a search for a bound starts.
+        strategy: Fits a cheaper regression, to start the search of a bound.
     """
     rows, few = regression.needed_rows("a fit"), with_few(regression)
     fit = TermFit.of(few, plan)
     with torch.no_grad():
-        if approximation_of(regression.family, rows) != "variational":
-            found, reports, words = _by_laplace(fit)
+        if approximation_of(regression.spec, rows) != "variational":
+            found, reports, message = _by_laplace(fit)
             inference = None
         else:
             found, reports, inference = _by_bound(fit, strategy)
-            words = reports[-1].message if reports else "every hyperparameter is fixed"
-        found = regression.replace(family=found.family, hyperparameters=found.hyperparameters)
+            message = reports[-1].message if reports else "every hyperparameter is fixed"
+        found = regression.replace(spec=found.spec, hyperparameters=found.hyperparameters)
         if few is not regression:
-            words, found = f"{words}, with fewer frequencies", found.replace(family=regression.family)
-        return _finished(fit, found, reports, words, inference if few is regression else None)
+            message, found = f"{message}, with fewer frequencies", found.replace(spec=regression.spec)
+        return _finished(fit, found, reports, message, inference if few is regression else None)
 
 
-def with_few(regression: Regression) -> Regression:
-    """Return the regression with fewer random features, if it has many features and not too many rows."""
+def with_few(regression: GPState) -> GPState:
+    """Return the regression with fewer random features, if rows are not too many."""
     spec, count = spec_of(regression), len(regression.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return regression
-    return regression.replace(family=spec.drawn(changed, regression.hyperparameters, count))
+    return regression.replace(spec=spec.with_approximations(changed, regression.hyperparameters, count))
 
 
 def _fewer(approximation: Approximation, few: int) -> Approximation:
@@ -88,61 +88,63 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
     return replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
 
 
-def _by_laplace(fit: TermFit) -> tuple[Regression, list[FitReport], str]:
-    """Return the regression with the likeliest hyperparameters, the reports, and a message."""
+def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
+    """Return the regression with the most likely hyperparameters, the reports, and a message."""
     if not fit.free:
         return fit.regression, [], "every hyperparameter is fixed"
     if fit.spec.options.likelihood.num_latents > 1:
         fit, report = approach(fit, CLASS_ROWS)
         return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
-        fit, reports, words = fit_lattices_by_laplace(fit)
+        fit, reports, message = fit_lattices_by_laplace(fit)
     else:
-        fit, reports, words = with_draws(*grow(fit))
-    return fit.regression, reports, words
+        fit, reports, message = with_draws(*grow(fit))
+    return fit.regression, reports, message
 
 
-def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[Regression, list[FitReport], Inference]:
+def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
     """Return the regression with the highest bound, the reports, and the inference."""
-    rows, law, spec = fit.rows, fit.spec.options.likelihood, fit.spec
+    rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
-    if law.num_latents > 1 or (has_features and not law.has_noise_process):
-        fit, report = approach(fit, len(rows), COMPARED, OF_CLASSES if law.num_latents > 1 else None)
+    if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
+        fit, report = approach(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
         return fit.regression, [report], fit.regression.infer(rows)
     cheaper = _cheaper(fit.regression)
     held = set(fit.values.space.names) - set(fit.free)
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
-    begun = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
-    is_same = reached.family.options.likelihood is law
-    begun = begun.through(with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(begun.regression)))
-    values, report = maximize(Objective.of(begun.regression, rows), begun.values, fit.plan, stage="bound")
-    fit, reports, _ = with_draws(begun.at(values), [first, report], "")
+    initial = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
+    is_same = reached.spec.options.likelihood is likelihood
+    initial = initial.through(
+        with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(initial.regression))
+    )
+    values, report = maximize(Objective.of(initial.regression, rows), initial.values, fit.plan, stage="bound")
+    fit, reports, _ = with_draws(initial.at(values), [first, report], "")
     return fit.regression, reports, fit.regression.infer(rows)
 
 
-def _cheaper(regression: Regression) -> Regression:
+def _cheaper(regression: GPState) -> GPState:
     """Return the regression by Laplace's approximation, or with a Gaussian likelihood."""
     spec = spec_of(regression)
     if "laplace" in spec.options.likelihood.approximations:
-        return regression.replace(family=replace(spec, options=spec.options.changed(inference="laplace")))
+        return regression.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
     options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 
-def _started(values: Values, found: Regression, free: list[str], prefix: str) -> Values:
-    """Return values with the free ones found. The logarithm of the noise starts with the kernel of the function."""
+def _started(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
+    """Return values with the free ones found, also for the kernel of a noise process."""
     reached = found.hyperparameters
     own = {name: reached.value(name) for name in reached.space.names if name in free}
     scales = {term.outputscale for term in spec_of(found).terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
-    return values.given(**own, **of_noise)
+    return values.with_values(**own, **of_noise)
 
 
 def _finished(
-    fit: TermFit, found: Regression, reports: list[FitReport], words: str, inference: Inference | None
-) -> tuple[Regression, FitReport]:
+    fit: TermFit, found: GPState, reports: list[FitReport], message: str, inference: Inference | None
+) -> tuple[GPState, FitReport]:
     """Return the regression with its posterior given all rows, and the report."""
     rows = fit.rows
     inference = found.infer(rows) if inference is None else inference
@@ -153,7 +155,7 @@ def _finished(
         left_out = float(left_out_observations(found, rows, inference).log_prob.mean())
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
-    message = f"{'converged' if converged else 'stopped'}: {words}" if reports else words
+    message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
     return found, report.with_all(reports)

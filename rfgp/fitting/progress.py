@@ -1,4 +1,4 @@
-"""The messages of a fit while it runs."""
+"""Progress reports of a fit while it runs."""
 
 import math
 import time
@@ -15,19 +15,23 @@ Callback = Callable[[int, float], None]
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a fit is.
+    """The progress of a fit.
 
     Attributes:
-        stage: What is done, in words.
-        rows: On how many rows.
-        iteration: How many iterations of this stage are done; of a pass, how many blocks of rows.
-        iterations: The most that it may take.
-        log_marginal_likelihood: The last known one, of the rows in use when it was computed, total nats in the user's
-            units; nan before the first.
-        seconds: Since the fit began.
-        seconds_left: Of this stage at its present pace; an upper bound, for most stages end before their last
-            iteration.
-        unit: What is counted, "iterations" or "blocks".
+        stage: The name of the stage.
+        rows: The number of rows of the stage.
+        iteration: The number of completed iterations of the stage, or blocks of rows of a pass.
+        iterations: The most iterations or blocks of the stage.
+        log_marginal_likelihood: The last value, in nats and the user's units, of the rows used at that time. NaN before
+            the first.
+        seconds: The seconds since the start of the fit.
+        seconds_left: The seconds left in this stage at its present pace. This is an upper bound, because most stages
+            converge before their last iteration.
+        unit: The unit of `iteration`, "iterations" or "blocks".
+
+    Examples:
+        >>> print(Progress("all rows", 100, 3, 50, -20.0, seconds=1.0, seconds_left=16.0))
+        all rows, 100 rows: 3 of at most 50 iterations, log density -0.2000 a row, 1 s, at most 16 s left
     """
 
     stage: str
@@ -51,18 +55,27 @@ class Progress:
 
 
 class Reporter:
-    """Tells a callback and a progress function of each iteration.
+    """Calls a callback and a progress function after each iteration.
 
     Args:
-        callback: Takes (iterations done in all, log marginal likelihood).
-        progress: True: writes to the standard error; or a function of a `Progress`.
+        callback: A function of the total number of iterations and the log marginal likelihood. If None, none is called.
+        progress: A function of a `Progress`. If True, progress is written to the standard error. If False, it is not
+            reported.
+
+    Examples:
+        >>> values = []
+        >>> reporter = Reporter(lambda iterations, value: values.append((iterations, value)))
+        >>> reporter.begin("all rows", rows=100, iterations=50)
+        >>> reporter.iteration(1, -20.0)
+        >>> values
+        [(1, -20.0)]
     """
 
     def __init__(self, callback: Callback | None = None, progress: bool | Callable[[Progress], None] = False) -> None:
         self._callback = callback
         self._bar = Bar() if progress is True else None
         self._progress = progress if callable(progress) else (self._show if progress else None)
-        self._begun = self._stage_begun = time.monotonic()
+        self._start = self._stage_start = time.monotonic()
         self._stage, self._rows, self._iterations, self._total = "", 0, 1, 0
         self._about = ""
         self._value = math.nan
@@ -75,37 +88,37 @@ class Reporter:
             self._bar.close()
 
     @contextmanager
-    def about(self, what: str) -> Iterator[None]:
-        """Say before each stage, as long as this lasts, what it belongs to; and that it begins."""
-        self._about, before = f"{what}: ", self._about
+    def about(self, task: str) -> Iterator[None]:
+        """Prefix the names of stages with a task as long as the context lasts."""
+        self._about, before = f"{task}: ", self._about
         try:
             yield
         finally:
             self._about = before
 
     def begin(self, stage: str, rows: int, iterations: int) -> None:
-        """Begin a stage that takes at most so many iterations."""
+        """Begin a stage on `rows` rows with at most `iterations` iterations."""
         stage = self._about + stage
         self._stage, self._rows, self._iterations = stage, rows, max(iterations, 1)
-        self._stage_begun = time.monotonic()
+        self._stage_start = time.monotonic()
 
     def iteration(self, done: int, value: float) -> None:
-        """Tell that an iteration is done, `done` of this stage, with the likelihood reached."""
+        """Report an iteration, the number `done` of this stage, and its log marginal likelihood."""
         self._total, self._value = self._total + 1, value
         if self._callback is not None:
             self._callback(self._total, value)
-        self._tell(done, value, "iterations")
+        self._notify(done, value, "iterations")
 
     def block(self, done: int) -> None:
-        """Tell that a block of a pass is done, `done` of this stage."""
-        self._tell(done, self._value, "blocks")
+        """Report a block of a pass, the number `done` of this stage."""
+        self._notify(done, self._value, "blocks")
 
-    def _tell(self, done: int, value: float, unit: str) -> None:
+    def _notify(self, done: int, value: float, unit: str) -> None:
         if self._progress is None:
             return
         now = time.monotonic()
-        left = (now - self._stage_begun) / max(done, 1) * max(self._iterations - done, 0)
-        self._progress(Progress(self._stage, self._rows, done, self._iterations, value, now - self._begun, left, unit))
+        left = (now - self._stage_start) / max(done, 1) * max(self._iterations - done, 0)
+        self._progress(Progress(self._stage, self._rows, done, self._iterations, value, now - self._start, left, unit))
 
     def _show(self, progress: Progress) -> None:
         assert self._bar is not None

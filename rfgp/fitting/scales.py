@@ -1,4 +1,4 @@
-"""Variances of terms and the noise, solved for from statistics of the rows."""
+"""Optimal variances of terms and noise from statistics of the rows."""
 
 import math
 from dataclasses import replace
@@ -8,7 +8,7 @@ from scipy.optimize import minimize_scalar
 
 from rfgp.fitting.context import TermFit, left_out_densities
 from rfgp.fitting.maximize import Bounds, Density, Evaluation, plain_density
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block
@@ -24,53 +24,53 @@ from rfgp.solvers.lowrank import (
 )
 
 _LOG_RATIO, _LOG_RATIO_OF_SUM, _LOG_RATIO_OF_TERM = (-27.0, 9.0), (-18.0, 9.0), (-14.0, 10.0)
-"""The bounds of log(noise / variance of the first term) while their common factor is solved for, of one term and of
-several, and of log(variance / variance of the first term)."""
+"""The bounds of log(noise / variance of the first term), for one term and for several, and of log(variance / variance
+of the first term), while the common factor is solved for."""
 _RATIOS = -8.0, 2.0, 41
-"""The decimal logarithms of the least and the largest noise, in largest eigenvalues, and the number of noises."""
+"""The log10 of the least and the largest noise, relative to the largest eigenvalue, and the number of noises."""
 _REACH, _SHRINKAGE = 1.5, 0.3
-"""The reach of the logarithm of a calibrated noise, and the standard deviation of its prior."""
+"""The largest change of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
 
 def density_of(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, with the common factor of all variances and the noise solved for if possible.
+    """Return the log density of rows, solved for the common factor if possible.
 
-    A search then varies their ratios to the variance of the first term, which keeps the value of the start.
+    A search then varies the ratios to the variance of the first term, which stays at its starting value.
     """
     if not fit.solves(rows):
         return plain_density(fit.regression, rows)
     first, start = fit.scales[0], fit.values
 
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
-        begun = values.replaced({first: start.raw[first]})
+    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+        initial = values.replaced({first: start.raw[first]})
         with torch.no_grad():
-            c, solution = best_common_scale(fit.linear(begun.detached(), rows), rows.count)
+            c, solution = best_common_scale(fit.linear(initial.detached(), rows), rows.count)
         wanted = [name for name, raw in values.raw.items() if raw.requires_grad]
-        reached = begun.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
+        reached = initial.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
         return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
     return density
 
 
 def can_profile(fit: TermFit, rows: Block) -> bool:
-    """Return whether the noise and the common factor of all terms may be solved for with matrices of rows."""
+    """Return whether dense algebra can solve for the noise and the common factor of all terms."""
     names = variance_paths(fit.spec)
     is_open = {*names, "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
     return bool(names) and is_open and fit.spec.is_gaussian and rows.is_uniform
 
 
 def profiled_density(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows under matrices of all rows, the noise and the common factor of terms solved for.
+    """Return the log density of rows, solved for noise and factor by dense algebra.
 
-    With the eigenvalues l of their covariance K, -2 log density is N k log q(r) + k sum log(l + r) and a constant, with
-    q(r) = y^T (K + r)^-1 y, at the noise r c, the factor c and c = q / (N k). If they cannot be solved for, it is the
-    density at the values.
+    Let K be the covariance with eigenvalues l, c the factor and r c the noise. At the optimal c = q(r) / (N k), with
+    q(r) = y^T (K + r)^-1 y, -2 log density is N k log q(r) + k sum log(l + r) plus a constant. If the two cannot be
+    solved for, the density is that at the given values.
     """
     if not can_profile(fit, rows):
         return plain_density(fit.regression, rows)
     names = variance_paths(fit.spec)
 
-    def density(values: Values, warm_start: WarmStart = ()) -> Evaluation:
+    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         with torch.no_grad():
             mean, _ = mean_and_noise(values)
             own, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
@@ -89,7 +89,7 @@ def profiled_density(fit: TermFit, rows: Block) -> Density:
 
 
 def noise_alone(fit: TermFit, rows: Block) -> float:
-    """Return the log density of rows under the mean and the best noise, without terms, and of the hyperpriors."""
+    """Return the log density, with hyperpriors, of rows under the mean and the best noise alone."""
     with torch.no_grad():
         mean, _ = mean_and_noise(fit.values)
         variances = (rows.targets.double() - mean).square().mean(0).clamp_min(1e-300)
@@ -98,19 +98,19 @@ def noise_alone(fit: TermFit, rows: Block) -> float:
 
 
 def ratio_bounds(fit: TermFit) -> Bounds:
-    """Return bounds of raw values while the variance of the first term is held."""
+    """Return bounds of raw values while the variance of the first term is fixed."""
     first, *others = fit.scales
     scale = float(fit.values.raw[first])
     ratios = dict.fromkeys(others, _LOG_RATIO_OF_TERM) | {"noise": _LOG_RATIO_OF_SUM if others else _LOG_RATIO}
     return {name: (scale + low, scale + high) for name, (low, high) in ratios.items()}
 
 
-def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Values:
-    """Return hyperparameters with the noise and the variances of terms that maximise the likelihood of a model's rows.
+def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> ParameterValues:
+    """Return hyperparameters with the most likely noise and variances of terms.
 
     Args:
         fit: The fit at these hyperparameters. Its variances are free.
-        model: The linear model of the rows, none of which has a noise of its own.
+        model: The linear model of the rows. No row has a noise of its own.
         statistics: The statistics of the rows.
     """
     values, names = fit.values, block_scales(fit.spec, fit.prior)
@@ -127,25 +127,26 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Va
         return values.replaced({name: value.log() for name, value in found.items()})
 
 
-def calibrate_noise(model: LinearModel, values: Values, statistics: Statistics, kept_out: Block) -> Values:
+def calibrate_noise(
+    model: LinearModel, values: ParameterValues, statistics: Statistics, held_out: Block
+) -> ParameterValues:
     """Return hyperparameters with the noise that predicts held-out rows best.
 
-    The likelihood of the rows that frequencies were learned from takes some of their noise for signal, so that its
-    noise is too small. The leave-one-out density of held-out rows does not. A Gaussian prior keeps the logarithm near
-    that of the likelihood.
+    Learned frequencies fit some of the noise of the training rows, so their likelihood underestimates the noise. The
+    leave-one-out density of held-out rows does not. A Gaussian prior keeps the log noise near its estimate.
 
     Args:
         model: The model at these hyperparameters. No row has a noise of its own.
         values: The hyperparameters.
-        statistics: The statistics of all rows.
-        kept_out: The held-out rows, which are among them.
+        statistics: The statistics of all rows, including the held-out ones.
+        held_out: The held-out rows.
     """
     start = math.log(float(model.noise))
 
     def loss(log_noise: float) -> float:
         changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
         solver = LowRankSolver(changed, solve(statistics, changed.scale, changed.noise))
-        densities = left_out_densities(solver.leave_one_out(kept_out), kept_out, changed.noise)
+        densities = left_out_densities(solver.leave_one_out(held_out), held_out, changed.noise)
         return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(densities.sum())
 
     with torch.no_grad():

@@ -1,9 +1,9 @@
-"""Searches under sparse priors: columns come in one after the other, while the posterior density grows.
+"""Searches under sparse priors, by forward selection of columns.
 
-From a start at which every column has some effect, a search ends where a few rows are explained by many columns. So all
-columns begin without an effect. In each step columns are ranked by polynomials of the leave-one-out errors, a few of
-them are tried at the effects of the prior, and a short search over all hyperparameters starts at the best. An effect
-that two columns have only together is not seen by the ranking.
+If every column has an effect at the start, a search may explain a few rows by many columns. So all columns start
+without an effect. Each step ranks the columns by polynomial fits to the leave-one-out errors. It tries the first few at
+the effects of the prior, and searches briefly over all hyperparameters from the best. The ranking misses interactions
+of columns without main effects.
 """
 
 import math
@@ -15,31 +15,34 @@ from torch import Tensor
 
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.maximize import Objective
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.priors import SparsePrior
 from rfgp.regression import FitReport
 from rfgp.rows import Block
 
-MOST_COLUMNS, TRIED, MISSES = 12, 3, 2
-"""The most columns that come in, the columns that are tried in a step, and the steps without a gain that end it."""
-STEP = 20
+MOST_COLUMNS, TRIED_COLUMNS, MOST_MISSES = 12, 3, 2
+"""The most added columns, the columns that a step tries, and the number of steps without a gain that end the search."""
+STEP_ITERATIONS = 20
 """The most iterations of a search in a step."""
 ABSENT = 0.01
 """The effect of an absent column, in scales of its prior."""
 _DEGREE = 3
+"""The degree of the polynomials that rank columns."""
 _LEAST_GAIN = 0.1
+"""The least gain in nats of the log posterior by which a step counts."""
 
-Ended = tuple[TermFit, FitReport]
-Optimize = Callable[..., Ended]
+SearchEnd = tuple[TermFit, FitReport]
+"""A fit at the end of a search, and the report of the search."""
+Optimize = Callable[..., SearchEnd]
 
 
 @dataclass(frozen=True)
 class Effects:
-    """The effects of columns by one hyperparameter with a sparse prior.
+    """The effects of columns through one hyperparameter with a sparse prior.
 
     Attributes:
         name: The path of the hyperparameter.
-        places: The place of the column of each entry.
+        places: The index of the column of each entry.
         prior: The prior.
     """
 
@@ -47,13 +50,13 @@ class Effects:
     places: tuple[int, ...]
     prior: SparsePrior
 
-    def absent(self, values: Values) -> Values:
+    def absent(self, values: ParameterValues) -> ParameterValues:
         """Return values at which no column has an effect."""
         value = self.prior.value(ABSENT * self.prior.tau(len(self.places)))
         return values.replaced({self.name: torch.full_like(values.raw[self.name], math.log(value))})
 
-    def with_effect(self, values: Values, place: int, effect: float) -> Values:
-        """Return values at which a column has an effect, at least the one that it has."""
+    def with_effect(self, values: ParameterValues, place: int, effect: float) -> ParameterValues:
+        """Return values at which a column has an effect, or a larger one if it has that already."""
         raw, number = values.raw[self.name].clone(), self.places.index(place)
         value = torch.full_like(raw[number], math.log(self.prior.value(effect)))
         raw[number] = torch.where(self.prior.effect(raw[number].exp()) < effect, value, raw[number])
@@ -61,8 +64,8 @@ class Effects:
 
 
 def sparse_effects(fit: TermFit) -> list[Effects]:
-    """Return the open hyperparameters with sparse priors, under a Gaussian likelihood."""
-    if not fit.spec.is_gaussian or fit.plan.is_begun:
+    """Return the free hyperparameters with sparse priors, under a Gaussian likelihood."""
+    if not fit.spec.is_gaussian or fit.plan.is_continued:
         return []
     priors, free, found = fit.values.space.hyperpriors, fit.free, list[Effects]()
     for term in fit.spec.terms:
@@ -74,8 +77,8 @@ def sparse_effects(fit: TermFit) -> list[Effects]:
     return found
 
 
-def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> Ended:
-    """Let columns come in one after the other; return the fit at the end of a last search, and the report.
+def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
+    """Add columns one after the other; return the fit after a last search.
 
     Args:
         fit: The fit at its start.
@@ -89,15 +92,14 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         values = one.absent(values)
     best, score = fit.at(values), -math.inf
     errors = rows.targets.double() - rows.targets.double().mean(0)
-    while misses < MISSES and len(present) < MOST_COLUMNS:
-        places = [place for place in ranked_columns(rows.inputs, errors, effects) if place not in present][:TRIED]
-        if not places:
+    while misses < MOST_MISSES and len(present) < MOST_COLUMNS:
+        ranked = [place for place in ranked_columns(rows.inputs, errors, effects) if place not in present]
+        if not ranked:
             break
-        start = best.at(_with_noise(best, errors)) if not present else best
-        place, begun = max(
-            _begun(start, rows, effects, places), key=lambda pair: objective.log_posterior(pair[1].values)
-        )
-        found, _ = optimize(begun, rows, most=STEP, again=True)
+        base = best.at(_with_noise(best, errors)) if not present else best
+        starts = _starts(base, effects, ranked[:TRIED_COLUMNS])
+        place, start = max(starts, key=lambda pair: objective.log_posterior(pair[1].values))
+        found, _ = optimize(start, rows, most=STEP_ITERATIONS, again=True)
         present.append(place)
         reached = objective.log_posterior(found.values)
         if reached > score + _LEAST_GAIN:
@@ -110,11 +112,11 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
 
 
 def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -> list[int]:
-    """Return columns ranked by the likelihood that cubic polynomials of them gain, with half a log n a coefficient.
+    """Return columns ranked by the BIC of the best polynomial of each, up to cubic.
 
     Args:
         inputs: The rows, (n, D).
-        errors: What is to be explained, (n, k).
+        errors: The errors that the polynomials explain, (n, k).
         effects: The hyperparameters whose columns are ranked.
     """
     places = sorted({place for one in effects for place in one.places})
@@ -128,7 +130,7 @@ def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -
     return [places[number] for number in gains.nan_to_num(-math.inf).argsort(descending=True).tolist()]
 
 
-def _begun(fit: TermFit, rows: Block, effects: Sequence[Effects], places: Sequence[int]) -> list[tuple[int, TermFit]]:
+def _starts(fit: TermFit, effects: Sequence[Effects], places: Sequence[int]) -> list[tuple[int, TermFit]]:
     """Return the fit with each of some columns at each effect of each prior."""
     return [
         (place, fit.at(one.with_effect(fit.values, place, effect)))
@@ -139,7 +141,7 @@ def _begun(fit: TermFit, rows: Block, effects: Sequence[Effects], places: Sequen
     ]
 
 
-def _with_noise(fit: TermFit, errors: Tensor) -> Values:
+def _with_noise(fit: TermFit, errors: Tensor) -> ParameterValues:
     """Return values whose noise is the variance of errors (n, k), unless it is fixed."""
     if "noise" not in fit.free:
         return fit.values

@@ -1,4 +1,4 @@
-"""Starts of a fit: the likelihood of a kernel has several maxima, and a search finds the nearest."""
+"""Starting values of a fit. The likelihood of a kernel has several maxima."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -12,39 +12,39 @@ from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverEr
 from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
 from rfgp.fitting.maximize import Density, plain_density
 from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
-from rfgp.parameters import Values
-from rfgp.regression import Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.spec.starts import repetitions
 from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""Factors of all starting lengthscales that are compared."""
+"""The factors of all starting lengthscales that are compared."""
 SCREENED_ROWS = 500
-"""The most rows by whose likelihood starts of matrices of all rows, and of the lengthscales of one term after the
-other, are compared."""
-MATRIX_ROWS, CLEARLY, DOUBT = 100, 2.0, 3.0
-"""The most rows whose matrices are compared; and how many times as much, and more nats, another start than the usual
-one must gain on noise alone.
+"""The most rows on which the lengthscales of one term after the other are compared."""
+MATRIX_ROWS, ADVANTAGE_FACTOR, LEAST_ADVANTAGE = 100, 2.0, 3.0
+"""The most rows on which starts of dense algebra are compared, and the factor and the nats by which the gain of another
+start over noise alone must exceed that of the usual start.
 
-Without the factor the sum of two kernels on concrete started elsewhere and ended lower by up to 118 nats."""
+Without the factor the sum of two kernels on concrete ended lower by up to 118 nats."""
 FACTORS = (1.0, 0.3, 0.1)
-"""The factors of one term's lengthscales that are compared. A search from a long one can end with noise alone."""
-FAR = 10.0
-"""The nats by which a shorter lengthscale of neighbours must be likelier than the one that follows from the others."""
+"""The factors of one term's lengthscales that are compared. A search from a long lengthscale can end with noise alone.
+"""
+NEIGHBOR_ADVANTAGE = 10.0
+"""The nats by which a shorter lengthscale of neighbors must be more likely than the present one."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
 FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 """The factors of the parameters of a field on nodes, roads or a mesh that are compared."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
-"""Noise variances that are compared, in variances of the targets. Conjugate gradients are slow for little noise."""
+"""The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
 _ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 
 
 def open_scales(fit: TermFit) -> list[str]:
-    """Return the paths of lengthscales, and of parameters of graph kernels, that have no start and are not fixed."""
+    """Return the paths of free lengthscales and graph-kernel parameters without a given start."""
     names = []
     for factor, _, prefix in (part for term in fit.spec.terms for part in term.parts()):
         if factor.nodes is not None:
@@ -55,12 +55,12 @@ def open_scales(fit: TermFit) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in free and name not in given]
 
 
-def scaled(values: Values, names: Sequence[str], factor: float) -> Values:
-    """Return values some of which are multiplied by a factor."""
+def scaled(values: ParameterValues, names: Sequence[str], factor: float) -> ParameterValues:
+    """Return values with those of some names multiplied by a factor."""
     return values.shifted(**dict.fromkeys(names, math.log(factor)))
 
 
-def has_prior(values: Values) -> bool:
+def has_prior(values: ParameterValues) -> bool:
     """Return whether the hyperpriors have a finite density at a starting value."""
     try:
         return bool(torch.isfinite(values.log_hyperprior()))
@@ -73,12 +73,13 @@ Densities = Callable[[TermFit, Block], Density]
 
 
 def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
-    """Return factors of the open lengthscales, ranked by the likelihood of rows, the longer of equals first.
+    """Return factors of the open lengthscales, ranked by the likelihood of rows.
 
-    Lengthscales shorter than all distances are equal up to rounding. The only factor is 1 if none is open, if the
-    hyperparameters are those of an earlier search, or if inducing points with a residual explain no more than noise.
+    Among equals, the longer lengthscale is first: those shorter than all distances are equal up to rounding. The only
+    factor is 1 if no lengthscale is open, if the hyperparameters are those of an earlier search, or if inducing points
+    with a residual explain no more than noise does.
     """
-    names = [] if fit.plan.is_begun else open_scales(fit)
+    names = [] if fit.plan.is_continued else open_scales(fit)
     if not names:
         return [1.0]
     density = density_of(fit, rows)
@@ -88,13 +89,13 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + DOUBT:
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + LEAST_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
 
 
-def _total(density: Density, values: Values) -> float:
+def _total(density: Density, values: ParameterValues) -> float:
     if not has_prior(values):
         return -math.inf
     total, reached, _ = density(values)
@@ -102,14 +103,14 @@ def _total(density: Density, values: Values) -> float:
 
 
 def started_by_matrices(fit: TermFit) -> TermFit:
-    """Return the fit at the start of a search with matrices of all rows.
+    """Return the fit at the start of a search with dense algebra.
 
-    The lengthscales are the usual ones, unless others are ahead of noise alone by more than twice as much, each with
-    the best noise and variance. At very short lengthscales a kernel explains noise as well as noise does. In a sum
-    those of one term after the other follow. Noise and variances are the best ones where the usual ones explain
-    nothing.
+    The lengthscales are the usual ones, unless others gain more than twice as much over noise alone. Each is compared
+    at its best noise and variance, because at very short lengthscales a kernel explains noise as well as noise does. In
+    a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
+    nothing, the best ones are taken.
     """
-    names, some = [] if fit.plan.is_begun else open_scales(fit), fit.subset(MATRIX_ROWS)
+    names, some = [] if fit.plan.is_continued else open_scales(fit), fit.subset(MATRIX_ROWS)
     if not names or not can_profile(fit, some):
         return fit
     density = profiled_density(fit, some)
@@ -121,45 +122,45 @@ def started_by_matrices(fit: TermFit) -> TermFit:
     totals, alone = fit.plan.journal.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
     gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
-    is_clear = gains[best] > CLEARLY * max(gains[1.0], 0.0) + DOUBT
-    begun = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
-    value, reached, _ = density(begun.values)
-    usual = _total(plain_density(begun.regression, some), begun.values)
-    is_lost = usual <= alone + DOUBT < float(value + reached.log_hyperprior())
-    return begun.at(reached) if is_lost else begun
+    is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
+    initial = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
+    value, reached, _ = density(initial.values)
+    usual = _total(plain_density(initial.regression, some), initial.values)
+    is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
+    return initial.at(reached) if is_lost else initial
 
 
-def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> Values:
-    """Return values with all open lengthscales times a factor, and in a sum then those of one term after the other.
+def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> ParameterValues:
+    """Return values with scaled open lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
-        factor: The factor of all.
+        factor: The factor of all open lengthscales.
         density_of: The likelihood.
     """
     values = scaled(fit.values, open_scales(fit), factor) if factor != 1 else fit.values
     return screened(fit.at(values), density_of) if len(fit.spec.terms) > 1 else values
 
 
-def screened(fit: TermFit, density_of: Densities = density_of) -> Values:
-    """Return values whose lengthscales are, one term after the other, the likeliest of a few by some rows.
+def screened(fit: TermFit, density_of: Densities = density_of) -> ParameterValues:
+    """Return values with the most likely of a few lengthscales, for one term after the other.
 
-    Terms on the same columns keep theirs, which differ.
+    Terms on the same columns keep their lengthscales, which differ from the start.
     """
     rows = searched(fit.subset(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
     values = fit.values
-    for name in [] if fit.plan.is_begun else _screened_names(fit):
+    for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
         found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
-        values = ends[found.index(max(found)) if max(found) > found[0] + DOUBT else 0]
+        values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
     return values
 
 
-def narrowed(fit: TermFit, names: Sequence[str]) -> Values:
-    """Return values whose lengthscales of these names are shorter where the kernel of 500 rows is far likelier so.
+def narrowed(fit: TermFit, names: Sequence[str]) -> ParameterValues:
+    """Return values with shorter lengthscales if those are far more likely.
 
-    The noise and the common factor of all terms are solved for, so that noise is not explained by short lengthscales.
+    The noise and the common factor of all terms are solved for, so that short lengthscales do not explain noise.
     """
     rows, values = searched(fit.subset(SCREENED_ROWS)), fit.values
     if not names or not can_profile(fit, rows):
@@ -168,12 +169,12 @@ def narrowed(fit: TermFit, names: Sequence[str]) -> Values:
     for name in names:
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         found = [_total(density, end) for end in ends]
-        values = ends[found.index(max(found)) if max(found) > found[0] + FAR else 0]
+        values = ends[found.index(max(found)) if max(found) > found[0] + NEIGHBOR_ADVANTAGE else 0]
     return values
 
 
 def _screened_names(fit: TermFit) -> list[str]:
-    """Return the open lengthscales, but for those of several terms on the same columns."""
+    """Return the open lengthscales, except those of several terms on the same columns."""
     terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
     repeated = [term.places for term in terms if earlier[term.name]]
     kept = [f"{prefix}lengthscale" for term in terms if term.places in repeated for prefix in term.prefixes]
@@ -184,7 +185,7 @@ def _screened_names(fit: TermFit) -> list[str]:
 
 
 def is_one_field(spec: ModelSpec) -> bool:
-    """Return whether a model is one kernel on nodes, roads or a mesh, without one of the noise."""
+    """Return whether a model is one kernel on nodes, roads or a mesh, without a noise process."""
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
 
@@ -194,8 +195,8 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
     return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 
 
-def starts_of_field(fit: TermFit) -> list[Values]:
-    """Return the likeliest start of a field for each factor of its parameters, the best first; at least one."""
+def starts_of_field(fit: TermFit) -> list[ParameterValues]:
+    """Return the starts of a field, one for each factor of its parameters, best first."""
     names, regression = open_scales(fit), fit.regression
     if not names:
         return [fit.values]
@@ -216,18 +217,18 @@ def starts_of_field(fit: TermFit) -> list[Values]:
 
 
 def _starts(
-    regression: Regression, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
-) -> Iterator[Values]:
-    """Yield starts with some parameters times a factor, and with the noises."""
-    begun = scaled(regression.hyperparameters, names, factor)
+    regression: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
+) -> Iterator[ParameterValues]:
+    """Yield starts with some parameters multiplied by a factor, one for each noise."""
+    initial = scaled(regression.hyperparameters, names, factor)
     for noise in noises:
         own = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
-        values = begun.replaced(own)
+        values = initial.replaced(own)
         yield spec_of(regression).normalized(values, rows)
 
 
-def _likelihood(regression: Regression, values: Values, rows: Block) -> Tensor:
-    """Return the likelihood of rows with the hyperpriors, -inf for a start that cannot be evaluated."""
+def _likelihood(regression: GPState, values: ParameterValues, rows: Block) -> Tensor:
+    """Return the likelihood of rows with hyperpriors, or -inf if it cannot be evaluated."""
     try:
         with torch.no_grad():
             likelihood = regression.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()

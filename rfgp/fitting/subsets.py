@@ -1,16 +1,15 @@
-"""Fitting on growing subsets of the rows until the optimum stops moving, then on all rows.
+"""Fitting on growing subsets of the rows until the optimum converges, then on all rows.
 
-1. Starts: several lengthscales are compared by their likelihood on the first subset (`rfgp.fitting.starts`). The best
-   two that are far apart are both optimised there. If the rows are fewer than twice the random features, and the
-   kernel is cheap, this is done with the exact kernel, whose likelihood then costs less. The features start at the one
-   of its optima where they are likelier: at very short lengthscales the exact kernel may fit noise that random features
-   cannot.
-2. Draws that depend on the hyperparameters, such as inducing points, are made again at those found, and the search
-   continues with them if that is likelier.
+1. Starts: Several lengthscales are compared by their likelihood on the first subset (`rfgp.fitting.starts`). The best
+   two that are far apart are both optimized there. With fewer rows than twice the random features and a cheap kernel,
+   the exact kernel is used, because its likelihood costs less. The features start at the optimum where they are more
+   likely: at very short lengthscales the exact kernel may fit noise that random features cannot.
+2. Draws: Draws that depend on the hyperparameters, such as inducing points, are made again at those found. The search
+   continues with them if they are more likely.
 3. Subsets: L-BFGS on n_1, 4 n_1, ... rows, at most 65,536, until a larger subset gains less than 0.001 nats a row. The
    common factor of all variances is solved for at each evaluation.
-4. Learned frequencies (`rfgp.fitting.frequencies`), instead of larger subsets.
-5. All rows (`rfgp.fitting.finish`): noise and variances again, and the posterior.
+4. Frequencies: They may be learned (`rfgp.fitting.frequencies`) instead of larger subsets.
+5. All rows: Noise and variances are found again, and the posterior is computed (`rfgp.fitting.finish`).
 """
 
 from dataclasses import replace
@@ -21,7 +20,7 @@ import torch
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
 from rfgp.fitting.context import TermFit, redrawn, searched
-from rfgp.fitting.maximize import ENOUGH, Objective, maximize
+from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
 from rfgp.fitting.scales import density_of, ratio_bounds
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, started_by_matrices
@@ -32,41 +31,40 @@ from rfgp.rows import Block
 LEAST_ROWS = 2000
 """The fewest rows of the first subset."""
 GROWTH, MOST_ROWS = 4, 2**16
-"""The factor of the size of the next subset, and the most rows of the last, whose features are in memory at once."""
-SETTLED = 1e-3
+"""The growth of subsets, and the most rows of the last subset. All its features are in memory at once."""
+LEAST_SUBSET_GAIN = 1e-3
 """The gain of a larger subset in nats a row below which the optimum has converged."""
 APART = 4.0
-"""The factor between the lengthscales of two starts that are both optimised."""
+"""The least ratio of lengthscales of two starts that are both optimized."""
 FEW_ROWS, SHORT = 250, 0.2
-"""The most rows for which only the best start is optimised, unless its lengthscales are shorter than that factor.
+"""The most rows for which only the best start is optimized, and the factor of its lengthscales that is an exception.
 
-Features explain each row by itself at short lengthscales. On 18 tables at 50, 150 and 400 rows the usual start gained
-more than a nat in 4 of the 8 cases with a best start that short; a second start did so in 3 of the other 42."""
+At short lengthscales features explain each row by itself. On 18 tables at 50, 150 and 400 rows the usual start gained
+more than a nat in 4 of the 8 cases with a best start that short. A second start did so in 3 of the other 42 cases."""
 MOST_EXACT = 4000
-"""The number of rows above which starts use the exact kernel only if features are more than rows."""
+"""The number of rows above which starts use the exact kernel only if there are more features than rows."""
 ROUNDS = 3
 """The most times that draws are made again on one subset."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
-_APPROACHED, _POLISHED = 1e-3, 0.05
-"""The least gain of an iteration in nats, on the exact kernel's likelihood and then on that of the features.
+_COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
+"""The least gain of an iteration in nats, first with the exact kernel and then with the features.
 
-On 5 tables at 50 to 400 rows, 0.05 ends lower than 1e-3 by 0.03 nats in the median, in two thirds of the time.
-"""
+On 5 tables at 50 to 400 rows, 0.05 ends lower than 1e-3 by 0.03 nats in the median, in two thirds of the time."""
 TOLERANCE = 1e-7
 """The least gain of an iteration on many rows, in nats a row."""
 COARSE = 1e-5
 """The least gain of an iteration with inducing points and many rows, in nats a row.
 
-Noise and lengthscales compensate each other along a ridge, and other points change the likelihood by more. (5,000 rows
-of elevators, 128 points, FITC: 18 s; with 1e-6 36 s, and an NLPD that is higher by 0.004.)"""
+Noise and lengthscales compensate each other along a ridge, and another draw of points changes the likelihood by more.
+5,000 rows of elevators with 128 points by FITC take 18 s. With 1e-6 they take 36 s, and the NLPD is higher by 0.004."""
 
-Ended = tuple[TermFit, FitReport]
+SearchEnd = tuple[TermFit, FitReport]
 """A fit at the end of a search, and the report of the search."""
 
 
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Optimise on growing subsets; return the fit at the values found, the reports, and a message."""
+    """Optimize on growing subsets; return the fit, the reports, and a message."""
     fit, reports = begin(fit)
     fit, reports = drawn_again(fit, reports)
     first = reports[-1].stages[-1].rows
@@ -77,9 +75,9 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
 
 
 def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
-    """Optimise on the smallest subset, from several starts; return the fit and the reports."""
+    """Optimize on the smallest subset, from several starts; return the fit and the reports."""
     rows = searched(fit.subset(sizes(fit)[0]))
-    if fit.plan.is_begun:
+    if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
         return fit, [report]
     exact = None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else exact_twin(fit)
@@ -87,16 +85,16 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
         return fit, [report.with_all([report for _, report in ends])]
-    ends = _ends_of_starts(exact, rows, _APPROACHED / rows.count, is_twin=True)
+    ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, is_twin=True)
     density = density_of(fit, rows)
     best, _ = max(ends, key=lambda end: round(float(density(end[0].values)[0]), ROUNDED))
-    begun = ends[-1][1].with_all([report for _, report in ends])
-    fit, report = optimize(fit.at(best.values), rows, tolerance=_POLISHED / rows.count)
-    return fit, [begun, report]
+    initial = ends[-1][1].with_all([report for _, report in ends])
+    fit, report = optimize(fit.at(best.values), rows, tolerance=_LAST_GAIN / rows.count)
+    return fit, [initial, report]
 
 
 def exact_twin(fit: TermFit) -> TermFit | None:
-    """Return the fit with the exact kernel in place of random features. None if that is slow, or there are none."""
+    """Return the fit with the exact kernel instead of random features, or None."""
     spec = fit.spec
     features = [name for name, one in spec.approximations.items() if isinstance(one, RandomFeatures)]
     measures = [
@@ -107,30 +105,30 @@ def exact_twin(fit: TermFit) -> TermFit | None:
     if any(block.residual is not None for block in fit.prior.weights) or not fit.prior.has_weights_only:
         return None
     chosen = {**spec.approximations, **dict.fromkeys(features, Exact())}
-    return fit.through(spec.drawn(chosen, fit.values, len(fit.pool)))
+    return fit.through(spec.with_approximations(chosen, fit.values, len(fit.pool)))
 
 
-def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> Ended:
-    """Optimise on at most so many rows from the best start, to a coarse tolerance; return the fit and the report.
+def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
+    """Optimize on some rows from the best start, to a coarse tolerance.
 
     Args:
         fit: The fit.
         most: The most rows.
-        compared: The most rows on which starts are compared. If None, all of these.
+        compared: The most rows on which starts are compared. If None, all rows of the search.
         tolerance: The least gain of an iteration in nats a row. If None, 0.001 nats in total.
     """
     rows = searched(fit.subset(most))
     some = rows if compared is None else searched(fit.subset(compared))
-    begun = fit.at(started(fit, ranked_factors(fit, some)[0]))
-    return optimize(begun, rows, tolerance=tolerance or _APPROACHED / rows.count)
+    initial = fit.at(started(fit, ranked_factors(fit, some)[0]))
+    return optimize(initial, rows, tolerance=tolerance or _COARSE_GAIN / rows.count)
 
 
 def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport], str]:
-    """Optimise on the larger subsets; return the fit, all reports, and a message."""
+    """Optimize on the larger subsets; return the fit, all reports, and a message."""
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, searched(fit.subset(size)))
         reports = [*reports, report]
-        if report.stages[0].gain < SETTLED:
+        if report.stages[0].gain < LEAST_SUBSET_GAIN:
             break
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
@@ -138,7 +136,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     if len(sizes(fit)) == 1:
         return fit, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
     gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
-    return fit, reports, gain if last.gain < SETTLED else f"{gain}, and no more are searched on"
+    return fit, reports, gain if last.gain < LEAST_SUBSET_GAIN else f"{gain}, and no larger subset is searched"
 
 
 def sizes(fit: TermFit) -> list[int]:
@@ -153,10 +151,13 @@ def sizes(fit: TermFit) -> list[int]:
 # --- starts ----------------------------------------------------------------------------------------
 
 
-def _ends_of_starts(fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False) -> list[Ended]:
-    """Optimise from the best start, and from the usual one if that is short, else from one far away.
+def _ends_of_starts(
+    fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False
+) -> list[SearchEnd]:
+    """Optimize from the best start and, unless rows are few, from another one.
 
-    With matrices of all rows there is one start, whatever its lengthscales, unless they stand for random features.
+    The other start is the usual one if the best one is short, and otherwise one far away. Dense algebra has a single
+    start, unless it replaces random features.
     """
     if sparse_effects(fit):
         return [search_sparsely(fit, rows, optimize, tolerance)]
@@ -183,8 +184,20 @@ def optimize(
     restart: int = 0,
     tolerance: float | None = None,
     again: bool = False,
-) -> Ended:
-    """Run L-BFGS on rows, with the common factor of variances solved for unless that leaves the bounds."""
+) -> SearchEnd:
+    """Run L-BFGS on rows, solving for the common factor of variances if possible.
+
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
+        most: The most iterations. If None, those of the plan.
+        restart: The number of the start, 0 for the first.
+        tolerance: The least gain of an iteration, in nats a row. If None, a default for the model and rows.
+        again: Whether the draws were made again.
+
+    Returns:
+        The fit at the values found, and the report.
+    """
     plan, values, reports = fit.plan, fit.values, list[FitReport]()
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * bool(fit.prior.kernels)
@@ -208,17 +221,19 @@ def optimize(
 def _tolerance(fit: TermFit, rows: Block) -> float:
     if fit.prior.dense.has_residual and len(fit.rows) > LEAST_ROWS:
         return COARSE
-    return ENOUGH / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
+    return LEAST_GAIN / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
 
 
 # --- draws -----------------------------------------------------------------------------------------
 
 
 def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
-    """Make draws again at the hyperparameters found, and search on the rows of the last search, while that pays.
+    """Make draws again and search again, while the likelihood grows.
 
-    Return the likeliest fit, and the reports of all searches, that of its own last. Features that share a budget are
-    divided anew, whether that is likelier or not.
+    Features that share a budget are divided again even if the likelihood does not grow.
+
+    Returns:
+        The most likely fit, and the reports of all searches, its own report last.
     """
     rows = searched(fit.subset(reports[-1].stages[-1].rows)) if reports[-1].stages else None
     for number in range(ROUNDS if rows is not None else 0):
@@ -233,13 +248,13 @@ def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[F
             reports = [*reports[:-1], last, reports[-1]]
             break
         fit, reports = found, [*reports, last]
-        if gain < SETTLED * len(rows):
+        if gain < LEAST_SUBSET_GAIN * len(rows):
             break
     return fit, reports
 
 
 def _divided(fit: TermFit, rows: Block) -> TermFit:
-    """Return a fit whose terms share the budget of features by their effective degrees of freedom."""
+    """Return a fit with features divided by the terms' effective degrees of freedom."""
     spec = fit.spec
     names = sharing(spec.options.approximations, spec.approximations)
     if spec.options.budget is None or len(names) < 2 or not spec.is_gaussian:
@@ -248,5 +263,5 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
     with torch.no_grad():
         freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
     shares = {name: max(freedom[name], 1e-3) for name in names}
-    drawn = spec.drawn(spec.approximations, fit.values, fit.regression.num_observations, shares)
+    drawn = spec.with_approximations(spec.approximations, fit.values, fit.regression.num_observations, shares)
     return fit.through(drawn)

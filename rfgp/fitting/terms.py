@@ -1,4 +1,4 @@
-"""Fitting a model of terms: which search suits its terms, rows and likelihood."""
+"""Fitting a model of terms, by the search that suits its terms, rows and likelihood."""
 
 from dataclasses import replace
 from typing import cast
@@ -6,7 +6,6 @@ from typing import cast
 import torch
 
 from rfgp import random
-from rfgp.ambient import keep_freed_memory
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.chains import fit_chain
@@ -20,48 +19,63 @@ from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, screened, starts_of_field
 from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
-from rfgp.parameters import Values
-from rfgp.regression import FitReport, Regression
+from rfgp.parameters import ParameterValues
+from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers import chain, onepass
 from rfgp.solvers.choice import MOST_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
+from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
-"""The least gain in nats of the last five iterations of the search on all rows, after that on a subset."""
+"""The least total gain in nats of the last five iterations on all rows, after a search on a subset."""
 MIDDLE_ROWS = 50_000
-"""The rows of a search between the first and that on all, for fields whose latent values are as many as rows.
+"""The rows of an intermediate search, for fields with as many latent values as rows.
 
-10^6 rows of one column, nu = 1/2, by a sparse factor on one core: 53 s, and 68 s without it."""
+10^6 rows of one column, nu = 1/2, by a sparse factor on one core: 53 s, and 68 s without this search."""
 TOLERANCE = 1e-8
-"""The tolerance of the relative change of the likelihood of a row in one iteration, for one field."""
+"""The tolerance of the relative change of the likelihood per row in one iteration, for one field."""
 OPTIMIZED, MOST_OPTIMIZED = 3, 1500
-"""The number of starts from which a field is searched, and the most rows for that."""
+"""The number of starts of the search of a field, and the most rows for more than one."""
 FIRST_ROWS_BY_CG = 10_000
 """The number of rows of the first search by conjugate gradients."""
 MOST_CHANGES = 2
-"""The most times that a search continues with features of nodes drawn anew at the hyperparameters found."""
+"""The most times that features of nodes are drawn again at the hyperparameters found."""
 
 
-def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit a regression of terms; return it and the report."""
+def fit_terms(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a regression of terms; return it and the report.
+
+    Args:
+        regression: The regression with rows, at its starting values.
+        plan: The options of the fit.
+
+    Examples:
+        >>> import numpy as np, rfgp
+        >>> from rfgp.fitting import Plan
+        >>> x = np.linspace(0, 3, 20)[:, None]
+        >>> regression = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).regression
+        >>> fitted, report = fit_terms(regression, Plan())
+        >>> report.converged, fitted.hyperparameters is regression.hyperparameters
+        (True, False)
+    """
     keep_freed_memory()
     rows, prior = regression.needed_rows("a fit"), regression.prior()
     if is_one_field(spec_of(regression)):
         return _fit_field(regression, plan)
-    if prior.neighbors is not None and regression.family.is_gaussian and not (prior.precisions or prior.walks):
+    if prior.neighbors is not None and regression.spec.is_gaussian and not (prior.precisions or prior.walks):
         is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
-    if regression.family.is_gaussian and onepass.serves(prior, rows):
+    if regression.spec.is_gaussian and onepass.serves(prior, rows):
         with in_one_thread(len(rows) <= SMALL):
             return fit_lattices(TermFit.of(regression, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
-        if regression.family.is_gaussian and chain.serves(prior):
+        if regression.spec.is_gaussian and chain.serves(prior):
             return fit_chain(TermFit.of(regression, plan))
         if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(regression, plan))
-        if not regression.family.is_gaussian:
+        if not regression.spec.is_gaussian:
             return fit_observed(regression, plan, fit_terms)
         with torch.no_grad():
             return fit_draws(TermFit.of(regression, plan))
@@ -70,12 +84,12 @@ def fit_terms(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
 # --- sparse terms ----------------------------------------------------------------------------------
 
 
-def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
+def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
     fit = fit.at(screened(fit))
     fit = replace(fit, regression=redrawn(fit.regression))
     if uses_cg(fit.prior, fit.rows):
-        if fit.prior.has_grids:  # few rows have a matrix, and as many cells as all
+        if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
             fit = optimize(fit, fit.subset(LEAST_ROWS))[0]
         return fit_by_scoring(fit.regression, fit.plan, has_subset=not fit.prior.has_grids)
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
@@ -86,7 +100,7 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
     if fit.prior.moves and len(fit.rows) >= 4 * MIDDLE_ROWS:
         fit, report = optimize(fit, fit.subset(MIDDLE_ROWS))
         reports = [*reports, report]
-    last = replace(fit.plan, enough=max(fit.plan.enough, LAST_GAIN))
+    last = replace(fit.plan, least_gain=max(fit.plan.least_gain, LAST_GAIN))
     values, report = maximize(Objective.of(fit.regression, fit.rows), fit.values, last)
     return fit.at(values).regression, report.with_all([*reports, report])
 
@@ -94,8 +108,8 @@ def _fit_sparse(fit: TermFit) -> tuple[Regression, FitReport]:
 # --- one field -------------------------------------------------------------------------------------
 
 
-def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
-    """Fit one kernel on nodes, roads or a mesh, with features drawn anew at the hyperparameters found."""
+def _fit_field(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit one kernel on nodes, roads or a mesh."""
     with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
         starts = starts_of_field(TermFit.of(regression, plan))
         regression, report = _searched(regression, starts, plan, is_continued=False)
@@ -110,9 +124,9 @@ def _fit_field(regression: Regression, plan: Plan) -> tuple[Regression, FitRepor
 
 
 def _searched(
-    regression: Regression, starts: list[Values], plan: Plan, *, is_continued: bool
-) -> tuple[Regression, FitReport]:
-    """Search on all rows from several starts, or by conjugate gradients from the first; return the best."""
+    regression: GPState, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
+) -> tuple[GPState, FitReport]:
+    """Search on all rows from several starts; return the best result."""
     rows, best = regression.needed_rows("a fit"), None
     if uses_cg(regression.prior(), rows):
         return fit_by_scoring(regression.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
@@ -130,19 +144,19 @@ def _searched(
 # --- conjugate gradients ---------------------------------------------------------------------------
 
 
-def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = True) -> tuple[Regression, FitReport]:
-    """Take scoring steps, whose gradients conjugate gradients compute; return the regression and the report.
+def fit_by_scoring(regression: GPState, plan: Plan, *, has_subset: bool = True) -> tuple[GPState, FitReport]:
+    """Take scoring steps with conjugate gradients; return the regression and report.
 
     Args:
         regression: The regression at its starting values.
         plan: The options of the fit.
-        has_subset: Whether steps are first taken on a subset, so that those on all rows start close to the optimum.
+        has_subset: Whether to take the first steps on a subset, so that those on all rows start near the optimum.
     """
     rows = gathered(regression.needed_rows("a fit"))
-    if not regression.family.is_gaussian:
+    if not regression.spec.is_gaussian:
         raise InvalidArgumentError(
-            f"Under {regression.family.options.likelihood!r} hyperparameters are learned through sparse features from "
-            f"at most {MOST_DENSE:,} observations, got {len(rows):,}. Learn from fewer and condition on all, or use "
+            f"Hyperparameters of sparse features under {regression.spec.options.likelihood!r} must be learned from "
+            f"at most {MOST_DENSE:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
     values, reports = regression.hyperparameters, []
@@ -151,7 +165,7 @@ def fit_by_scoring(regression: Regression, plan: Plan, *, has_subset: bool = Tru
     for some, stage in (*stages, (rows, "all rows")):
         jacobian = regression.scaling.targets.log_jacobian(some.count)
 
-        def infer(values: Values, some: Block = some) -> IterativeSolver:
+        def infer(values: ParameterValues, some: Block = some) -> IterativeSolver:
             return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
 
         values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()

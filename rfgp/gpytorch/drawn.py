@@ -19,10 +19,10 @@ from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memo
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.terms import check_points, requests_of
-from rfgp.parameters import Quantity, Values
+from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.regression import begin
 from rfgp.regression.spec import ModelOptions, ModelSpec
+from rfgp.regression.state import begin
 from rfgp.rows import Chunk
 
 OTHERS = ("noise", "mean")
@@ -43,7 +43,7 @@ class DrawnTerms:
     """
 
     spec: ModelSpec
-    values: Values
+    values: ParameterValues
     num_rows: int
     num_columns: int
 
@@ -59,8 +59,8 @@ class DrawnTerms:
         expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
         nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is Kind.NODE]
         begun = begin(ModelSpec(options), Chunk(_table(rows, nodes), (ramp - ramp.mean()) / ramp.std()))
-        assert isinstance(begun.family, ModelSpec)
-        drawn = cls(begun.family, begun.hyperparameters, len(rows), rows.shape[1])
+        assert isinstance(begun.spec, ModelSpec)
+        drawn = cls(begun.spec, begun.hyperparameters, len(rows), rows.shape[1])
         for name in options.start:
             find_path(name, drawn.paths)
         return drawn._as_covariance(options.approximations)
@@ -68,7 +68,7 @@ class DrawnTerms:
     # --- hyperparameters --------------------------------------------------------------------------
 
     @property
-    def quantities(self) -> dict[str, Quantity]:
+    def quantities(self) -> dict[str, Hyperparameter]:
         """The hyperparameters of the kernel by path."""
         return {path: one for path, one in self.values.space.quantities.items() if path not in OTHERS}
 
@@ -119,10 +119,10 @@ class DrawnTerms:
         Raises:
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
-        new = self.values.given(**values)
+        new = self.values.with_values(**values)
         data = self.spec.term_data(new, self.num_rows)
         chosen = assign(read_approximation(approximation), data, self.spec.approximations)
-        drawn = replace(self, spec=self.spec.drawn(chosen, new, self.num_rows), values=new)
+        drawn = replace(self, spec=self.spec.with_approximations(chosen, new, self.num_rows), values=new)
         drawn._refuse(drawn._without_covariance())
         return drawn
 
@@ -148,7 +148,7 @@ class DrawnTerms:
         if not found:
             return self
         wanted: dict[str, Approximation] = {**own, **{name: Exact() for name in found}}
-        return replace(self, spec=self.spec.drawn(wanted, self.values, self.num_rows))
+        return replace(self, spec=self.spec.with_approximations(wanted, self.values, self.num_rows))
 
     def _without_covariance(self) -> dict[str, str]:
         """Return the names of terms whose approximations are no covariance functions, each with the reason."""

@@ -14,7 +14,6 @@ from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator
 from torch import Tensor
 
-from rfgp.ambient import plain
 from rfgp.approximations import Exact
 from rfgp.approximations.role import Approximation
 from rfgp.errors import InvalidArgumentError
@@ -24,9 +23,10 @@ from rfgp.kernels import Kernel
 from rfgp.kernels.terms import unused
 from rfgp.paths import find_path, find_paths
 from rfgp.regression.spec import ModelOptions
+from rfgp.torch_context import default_settings
 
 
-@plain()
+@default_settings()
 def kernel_of(
     kernel: Kernel,
     approximations: Any = "auto",
@@ -202,7 +202,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         """The approximation of each term by name."""
         return dict(self._drawn.spec.approximations)
 
-    @plain()
+    @default_settings()
     def with_approximation(self, approximation: Any) -> Self:
         """Return the kernel with other approximations at the same hyperparameters, which it does not share.
 
@@ -233,7 +233,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         """Return what a state_dict needs to repeat the draws: JSON, as bytes (b,)."""
         return torch.frombuffer(bytearray(json.dumps(self._drawn.state).encode()), dtype=torch.uint8)
 
-    @plain()
+    @default_settings()
     def set_extra_state(self, state: Tensor) -> None:
         """Repeat the draws of a state_dict, bytes (b,).
 

@@ -1,4 +1,4 @@
-"""Inference: posteriors of latent functions given rows, and predictions in the user's units."""
+"""Posteriors of latent functions given rows, and predictions in the user's units."""
 
 from rfgp.inference.distributions import MarginalDistribution as MarginalDistribution
 from rfgp.inference.mixture import MixturePrediction as MixturePrediction

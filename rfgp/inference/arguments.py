@@ -1,4 +1,4 @@
-"""Arguments and results of predictions: numbers of callers as tensors, and tensors in the form of the caller."""
+"""Conversion of arguments and results of predictions between arrays and tensors."""
 
 from typing import Any
 
@@ -7,47 +7,50 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.torch_context import default_settings
 
 
 def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
-    """Return a result (...) with the dtype and device of a template, or as a numpy array."""
+    """Return a result (...) like a template, or as a numpy array."""
     value = (value.detach() if as_numpy else value).to(template)
     return value.cpu().numpy() if as_numpy else value
 
 
 def read_real(name: str, values: Any) -> Tensor:
-    """Return numbers of a caller as a tensor (...).
+    """Return the caller's numbers as a tensor (...).
 
     Raises:
-        InvalidArgumentError: they are not numbers.
+        InvalidArgumentError: If they are not numbers.
     """
     try:
         return values if isinstance(values, Tensor) else torch.as_tensor(np.array(values, dtype=np.float64))
     except (TypeError, ValueError) as error:
-        raise InvalidArgumentError(f"{name} is not an array of numbers: {str(error)[:100]}.") from error
+        raise InvalidArgumentError(f"{name} must be an array of numbers: {str(error)[:100]}.") from error
 
 
-@plain()
+@default_settings()
 def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
-    """Return values of y with the shape of a mean, (n,) or (n, k), or one of them, ().
+    """Return values y with the shape of a mean, (n,) or (n, k), or a single value, ().
 
     Raises:
-        InvalidArgumentError: y is not an array of numbers, or has another shape.
+        InvalidArgumentError: If y is not an array of numbers, or has another shape.
     """
     values = read_real("y", y).to(mean)
     if values.shape != mean.shape and not (may_be_one and values.ndim == 0):
-        raise InvalidArgumentError(f"y has shape {tuple(values.shape)}, the mean {tuple(mean.shape)}.")
+        raise InvalidArgumentError(
+            f"y must have the shape of the mean, {tuple(mean.shape)}, got {tuple(values.shape)}. Give one value for "
+            "each value of the prediction."
+        )
     return values
 
 
 def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
-    """Return numbers strictly between 0 and 1, () or (q,).
+    """Return probabilities, () or (q,).
 
     Raises:
-        InvalidArgumentError: other numbers, or no numbers.
+        InvalidArgumentError: If they are not numbers strictly between 0 and 1.
     """
     p = read_real(name, values).to(like)
     if p.ndim > 1 or not bool(((p > 0) & (p < 1)).all()):
@@ -56,9 +59,9 @@ def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
 
 
 def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | None) -> tuple[int, torch.Generator]:
-    """Return a number of draws and their generator, the given one or that of a seed.
+    """Return the number of draws and their generator, the given one or one with the seed.
 
     Raises:
-        InvalidArgumentError: the number is negative, or both a seed and a generator are given.
+        InvalidArgumentError: If the number is negative, or both a seed and a generator are given.
     """
     return check_count("num_samples", num_samples, least=0), random.chosen(seed, generator, random.Role.FUNCTIONS)

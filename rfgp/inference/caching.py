@@ -1,4 +1,4 @@
-"""Results that are computed once, with a rule for gradients."""
+"""A cache of results that is safe with gradients."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
@@ -10,14 +10,14 @@ T = TypeVar("T")
 
 
 class ResultCache:
-    """Results by name. A call that wants gradients never gets a result without them.
+    """A cache of results by name that is safe with gradients.
 
-    - A result that requires a gradient is not kept: its graph may be freed by a backward pass.
-    - A result that was computed while gradients were disabled is returned only while they are disabled.
-    - A tensor that was made in inference mode is not kept.
+    - A result that requires a gradient is not kept, because a backward pass may free its graph.
+    - A result computed with gradients disabled is returned only while they are disabled.
+    - A tensor made in inference mode is not kept.
 
-    No lock is held while a result is computed. Threads may compute the same result twice; all get the same one. A copy
-    or a pickle of a cache is empty.
+    No lock is held during a computation. Threads may compute the same result twice, but all get the same one. A copy or
+    a pickle of a cache is empty.
 
     Examples:
         >>> import torch
@@ -33,12 +33,12 @@ class ResultCache:
         self._results: dict[tuple[str, bool], Any] = {}
 
     def get(self, name: str, compute: Callable[[], T], *, keep: bool = True) -> T:
-        """Return the result of this name. If there is none that may be returned here, compute it.
+        """Return the result of a name, and compute it if necessary.
 
         Args:
             name: The name.
             compute: Returns the result.
-            keep: Whether to keep it. If not, it is computed at every call.
+            keep: Whether to keep the result. If False, it is computed at every call.
         """
         if not keep:
             return compute()
@@ -50,7 +50,7 @@ class ResultCache:
         return self.put(name, compute())
 
     def put(self, name: str, result: T) -> T:
-        """Keep a result that may be kept. Return the one that is kept now, or else the result itself."""
+        """Keep a result if that is safe. Return the kept one, or else the result itself."""
         if any(tensor.requires_grad or tensor.is_inference() for tensor in _tensors_in(result)):
             return result
         kept: T = self._results.setdefault((name, torch.is_grad_enabled()), result)

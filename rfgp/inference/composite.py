@@ -1,4 +1,4 @@
-"""Posteriors that are made of the posteriors of several functions."""
+"""Posteriors composed of the posteriors of several functions."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +20,7 @@ NOISE_PREFIX = "noise"
 
 @dataclass(frozen=True, eq=False)
 class IndependentFunctions(Posterior):
-    """The posterior of C functions that are independent of each other.
+    """The posterior of C independent functions.
 
     Attributes:
         functions: The posterior of each function, with one output.
@@ -67,7 +67,7 @@ class IndependentFunctions(Posterior):
         return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all functions. The number of its function precedes a name: "0.weights"."""
+        """Return the tensors (...) of all functions, with names such as "0.weights"."""
         return numbered(function.tensors() for function in self.functions)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -79,14 +79,14 @@ class IndependentFunctions(Posterior):
         return IndependentFunctions(tuple(function.of(names) for function in self.functions))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs."""
+        """Return the posterior covariances (n, n, C) between two sums of terms."""
         parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
         return torch.stack(parts, dim=2)
 
 
 @dataclass(frozen=True, eq=False)
 class HeteroscedasticPosterior(Posterior):
-    """The posterior of a function f and of the logarithm g of its noise, which are independent of each other.
+    """The posterior of a function f and, independently, of its log noise g.
 
     Predictions are those of f. `LatentDistribution.noise` is the distribution of g.
 
@@ -133,7 +133,7 @@ class HeteroscedasticPosterior(Posterior):
         return self.function.moments(inputs, projected)
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return self.function.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -141,7 +141,7 @@ class HeteroscedasticPosterior(Posterior):
         return self.function.sample_functions(count, generator)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of both. "noise." precedes the names of those of g."""
+        """Return the tensors (...) of both. Those of g have names such as "noise.weights"."""
         return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -153,25 +153,25 @@ class HeteroscedasticPosterior(Posterior):
         return replace(self, function=self.function.of(names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms of f and of others, at n inputs."""
+        """Return the posterior covariance (n, n) between two sums of terms of f."""
         return self.function.cross_covariance(inputs, first, second)
 
 
 def block_diagonal(
     blocks: Iterable[Tensor],  # (n, r) each
 ) -> Tensor:  # (C n, C r)
-    """Return the matrix with these blocks along its diagonal."""
+    """Return the block-diagonal matrix of some blocks."""
     out: Tensor = torch.block_diag(*blocks)
     return out
 
 
 def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
-    """Return values, such as tensors (...), with a prefix and a dot before their names."""
+    """Return values by name, such as tensors (...), with a prefix and a dot before the names."""
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
 def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Return the values, such as tensors (...), of several posteriors, with the number of each before the names."""
+    """Return values (...) by name of several posteriors, with the number as a prefix."""
     found: dict[str, T] = {}
     for number, own in enumerate(values):
         found |= prefixed(str(number), own)
@@ -179,7 +179,7 @@ def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
 
 
 def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Return tensors (...) by what stands before the last dot of their names, "" if there is none.
+    """Return tensors (...) grouped by the part of their names before the last dot, or "".
 
     Examples:
         >>> from rfgp.inference.composite import tensors_by_prefix

@@ -1,4 +1,4 @@
-"""A Gaussian process given data: distributions at any points, of all terms or of some."""
+"""A Gaussian process given data, of all terms or of some terms."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -22,8 +22,8 @@ class ConditionedGP:
 
     Attributes:
         posterior: The posterior.
-        names: The names of the terms whose sum the process is. If None, all.
-        place: The place of the column in which the function is differentiated. If None, it is not.
+        names: The names of the terms of the sum. If None, all terms.
+        place: The index of the column in which the function is differentiated. If None, it is not differentiated.
     """
 
     posterior: Posterior
@@ -52,16 +52,16 @@ class ConditionedGP:
         """Return the process of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         names = self._checked(terms)
         return replace(self, posterior=self.posterior.of(names), names=tuple(names))
 
     def differentiated(self, place: int) -> "ConditionedGP":
-        """Return the process of the derivative of the function in the column at a place.
+        """Return the process of the derivative of the function in the column with index `place`.
 
         Raises:
-            InvalidArgumentError: a term has no derivative, or the posterior is not one of features.
+            InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
         """
         return replace(self, posterior=self.posterior.differentiated(place), place=place)
 
@@ -69,23 +69,25 @@ class ConditionedGP:
         """Return the process of the sum of all other terms.
 
         Raises:
-            InvalidArgumentError: an unknown term, or no term is left; or the posterior is not divided into terms.
+            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
+                terms.
         """
         left_out = self._checked(terms)
         return self.of(*(name for name in self.terms if name not in left_out))
 
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the posterior covariance (n, n) between the sums of some terms and of others, at n inputs.
-
-        For C functions that do not share it, it is (n, n, C).
+        """Return the posterior covariance between two sums of terms at n inputs.
 
         Args:
             inputs: The points, (n, d) or (n,).
-            first: The name of a term, or several, whose values are the rows.
-            second: The name of a term, or several, whose values are the columns.
+            first: The names of the terms of the rows, or one name.
+            second: The names of the terms of the columns, or one name.
+
+        Returns:
+            The covariance (n, n), or (n, n, C) for C functions that do not share it.
 
         Raises:
-            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
         both = [name for name in names[0] if name in names[1]]
@@ -105,12 +107,12 @@ class ConditionedGP:
             A map of the inputs of n points to (count, n, k).
 
         Raises:
-            InvalidArgumentError: the model is known at given points only.
+            InvalidArgumentError: If the posterior is known at given points only.
         """
         return self.posterior.sample_functions(count, generator)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return by name the tensors (...) that a file keeps."""
+        """Return the tensors (...) that a file keeps, by name."""
         return self.posterior.tensors()
 
     def _checked(self, terms: Sequence[str]) -> list[str]:

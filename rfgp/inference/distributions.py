@@ -1,4 +1,4 @@
-"""Joint Gaussian distributions of latent values at some points, standardized and computed when asked for."""
+"""Joint Gaussian distributions of standardized latent values, computed lazily."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
@@ -16,11 +16,11 @@ from rfgp.solvers.operators import LatentOperator
 T = TypeVar("T")
 
 ENTRIES = 2**22
-"""The number of entries of the projection of a chunk of points."""
+"""The most entries of the projection of a chunk of points."""
 
 
 class InputBlocks(Protocol):
-    """The role: standardized inputs that are not in memory at once."""
+    """The role: standardized inputs that are read in blocks."""
 
     def blocks(self, size: int) -> Iterator[Tensor]:
         """Yield the inputs in blocks (b, d) of about `size` rows."""
@@ -30,11 +30,11 @@ class InputBlocks(Protocol):
 class Distribution(ABC):
     """The joint Gaussian distribution of latent values at n points, standardized, float64.
 
-    k outputs share one covariance. C functions that do not share it have variances (n, C), covariances (n, n, C) and a
-    root (C n, r), function by function.
+    The k outputs of a function share one covariance. C functions that do not share it have variances (n, C),
+    covariances (n, n, C) and a root (C n, r), function by function.
 
-    Mean, variance, covariance and root are computed when they are asked for and kept, unless they may have to be
-    differentiated (`requires_grad`). They must not be changed in place.
+    Mean, variance, covariance and root are computed at the first call. They are kept unless gradients may be needed
+    (`requires_grad`). They must not be changed in place.
     """
 
     _cache: ResultCache = field(default_factory=ResultCache, init=False, repr=False)
@@ -42,16 +42,16 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def num_points(self) -> int | None:
-        """The number n of points. None if it is not known before they are read."""
+        """The number n of points, or None if it is not known before they are read."""
 
     @property
     @abstractmethod
     def requires_grad(self) -> bool:
-        """Whether something that the distribution was built from requires a gradient."""
+        """Whether an input of the distribution requires a gradient."""
 
     @property
     def noise(self) -> "Distribution | None":
-        """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
+        """The distribution of the log noise at the points, or None for constant noise."""
         return None
 
     def mean(self) -> Tensor:
@@ -75,13 +75,13 @@ class Distribution(ABC):
         return torch.diag_embed(self.variance())
 
     def operator(self) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return None
 
     def centered(self) -> "LinearFunctionals":
         """Return the distribution of the values (n,) minus their mean over the points.
 
-        A constant that several terms share cancels, so that it does not widen the intervals of each of them.
+        A constant that several terms share cancels, so it does not widen their intervals.
         """
         mean = self.mean()
         weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
@@ -105,10 +105,10 @@ class Distribution(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LatentDistribution(Distribution):
-    """The distribution of the latent function that a posterior gives at some points.
+    """The posterior distribution of the latent function at some points.
 
-    Points are read in chunks, so that memory does not grow with their number. If one chunk holds all of them, its
-    projection is kept. If not, the pass over the chunks that finds the variances finds the mean too.
+    Points are read in chunks to bound the memory. If one chunk holds all points, its projection is kept. Otherwise the
+    pass over the chunks that computes the variances also computes the mean.
 
     Attributes:
         posterior: The posterior.
@@ -120,7 +120,7 @@ class LatentDistribution(Distribution):
 
     @property
     def num_points(self) -> int | None:
-        """The number n of points. None if they are read in blocks."""
+        """The number n of points, or None if they are read in blocks."""
         return len(self.inputs) if isinstance(self.inputs, Tensor) else None
 
     @property
@@ -131,7 +131,7 @@ class LatentDistribution(Distribution):
 
     @property
     def noise(self) -> "LatentDistribution | None":
-        """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
+        """The distribution of the log noise at the points, or None for constant noise."""
         posterior = self.posterior.noise_process
         return None if posterior is None else self._kept("noise", lambda: LatentDistribution(posterior, self.inputs))
 
@@ -140,7 +140,7 @@ class LatentDistribution(Distribution):
         return joined(self._over_chunks(self.posterior.function_covariance))
 
     def operator(self) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves. None if it has to be formed."""
+        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return self.posterior.operator(in_memory(self.inputs))
 
     def _mean(self) -> Tensor:
@@ -172,7 +172,7 @@ class LatentDistribution(Distribution):
         return isinstance(self.inputs, Tensor) and len(self.inputs) <= self._chunk_size
 
     def _over_chunks(self, read: Callable[[Tensor, Any], T]) -> Iterator[T]:
-        """Yield read(inputs, projection) of each chunk. One projection is held at a time."""
+        """Yield read(inputs, projection) of each chunk. One projection is in memory at a time."""
         if self._is_one_chunk:
             yield read(*self._joint())
             return
@@ -189,11 +189,11 @@ class LatentDistribution(Distribution):
 
 @dataclass(frozen=True, eq=False)
 class LinearFunctionals(Distribution):
-    """The distribution of linear functionals of latent values, such as differences and averages.
+    """The distribution of linear functionals of latent values, such as differences.
 
     Attributes:
         latent: The distribution of the values at n points.
-        weights: One functional a row, (m, n).
+        weights: The weights (m, n), one functional a row.
         shift: A constant that is added to the mean at every point, (k,) or ().
     """
 
@@ -238,12 +238,12 @@ class LinearFunctionals(Distribution):
 
 @dataclass(frozen=True, eq=False)
 class MarginalDistribution(Distribution):
-    """The distributions of the values at single points. Their joint distribution is not known.
+    """The marginal distributions of values at n points, without their joint distribution.
 
     Attributes:
-        means: (n, 1), or (n, C) of C functions.
-        variances: (n,), or the covariances (n, C, C) of C functions.
-        noise: The distribution of the logarithm of the noise, if that is a function of the inputs.
+        means: The means (n, 1), or (n, C) of C functions.
+        variances: The variances (n,), or the covariances (n, C, C) of C functions.
+        noise: The distribution of the log noise. If None, the noise is not a function of the inputs.
 
     Examples:
         >>> import torch
@@ -277,20 +277,20 @@ class MarginalDistribution(Distribution):
         return self.variances if self.variances.ndim == 1 else self.variances.diagonal(dim1=1, dim2=2)
 
     def _covariance(self) -> Tensor:
-        raise InvalidArgumentError("Only the marginal distributions of these values are known, not their covariance.")
+        raise InvalidArgumentError("A marginal distribution has no covariance. Use its mean and variance.")
 
     def _root(self) -> Tensor:
         return self._covariance()
 
 
 class _Joined:
-    """Tensors (b, ...) one after the other. Few parts are kept, since many between large arrays fragment the memory."""
+    """Concatenates tensors (b, ...). It keeps few parts, because many small parts fragment the memory."""
 
     def __init__(self) -> None:
         self._parts: list[Tensor] = []
 
     def add(self, part: Tensor) -> None:
-        """Add a tensor (b, ...), and join the last parts if they are of about one length."""
+        """Add a tensor (b, ...), and concatenate the last parts if they have similar lengths."""
         self._parts.append(part)
         while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
             self._parts[-2:] = [torch.cat(self._parts[-2:])]
@@ -301,7 +301,7 @@ class _Joined:
 
 
 def joined(parts: Iterable[Tensor]) -> Tensor:
-    """Return tensors (b, ...) one after the other, (n, ...), and keep few of them on the way."""
+    """Return the concatenation (n, ...) of tensors (b, ...), with few parts in memory at a time."""
     found = _Joined()
     for part in parts:
         found.add(part)
@@ -312,18 +312,18 @@ def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
     """Return the inputs (n, ...) of a joint distribution.
 
     Raises:
-        InvalidArgumentError: they are read in blocks.
+        InvalidArgumentError: If they are read in blocks.
     """
     if isinstance(inputs, Tensor):
         return inputs
     raise InvalidArgumentError(
-        "The joint distribution of rows that are read in blocks would not fit in memory. Ask for mean and variance, or "
+        "A joint distribution requires rows in memory, got rows that are read in blocks. Use the mean and variance, or "
         "predict at an array of some of the rows."
     )
 
 
 def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
-    """Return inputs (n, ...) in chunks of at most `size` points, all of about the same length if n is known."""
+    """Return inputs (n, ...) in chunks of at most `size` points, of similar lengths if n is known."""
     if isinstance(inputs, Tensor):
         return torch.tensor_split(inputs, max(1, -(-len(inputs) // size)))
     return inputs.blocks(size)
@@ -335,12 +335,12 @@ def sample_functions_jointly(
     mean: Tensor,  # (n, C)
     generator: torch.Generator,
 ) -> Tensor:  # (count, n, C)
-    """Return draws of C functions with mean 0, by a root of their joint covariance.
+    """Return draws of C functions with mean 0 from a root of their joint covariance.
 
     Args:
         root: The root, function by function.
         count: The number of draws.
-        mean: A tensor of the shape of one draw.
+        mean: A tensor with the shape of one draw.
         generator: A generator on the CPU.
     """
     standard = torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype).to(root.device)
@@ -348,5 +348,10 @@ def sample_functions_jointly(
 
 
 def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density of each value (...) under Gaussian distributions of these means and variances."""
+    """Return the log density of each value (...) under Gaussian distributions.
+
+    Examples:
+        >>> round(float(normal_log_density(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
+        -0.9189
+    """
     return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())

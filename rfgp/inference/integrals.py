@@ -1,8 +1,8 @@
-"""Integrals of the latent function over boxes, by Gauss-Legendre quadrature of its joint distribution.
+"""Integrals of the latent function over boxes, by Gauss-Legendre quadrature.
 
-The integral over a box is sum_q v_q f(x_q) over nodes x_q. It is Gaussian with the mean sum_q v_q m(x_q) and the
-variance v^T C v, C the covariance of the nodes. The variance that features leave out is independent between points. It
-has no part in an integral, because sum_q v_q^2 vanishes as the nodes become dense.
+The integral over a box is the sum over nodes x_q of v_q f(x_q). It is Gaussian with the mean sum_q v_q m(x_q) and the
+variance v^T C v, with C the covariance of the nodes. The residual variance of features is independent between points.
+It does not contribute to an integral, because sum_q v_q^2 vanishes as the nodes become dense.
 """
 
 import math
@@ -24,21 +24,28 @@ from rfgp.inference.new_levels import LevelBlock, blocks_with_new_levels, with_n
 from rfgp.solvers import Posterior
 
 MOST_JOINT = 2**13
-"""The most nodes of all boxes together whose joint covariance is formed."""
+"""The most nodes of all boxes in total for which a joint covariance is formed."""
 PANEL = 16
-"""The most nodes of one Gauss-Legendre rule. More nodes are panels of so many."""
+"""The most nodes of one Gauss-Legendre rule. More nodes form panels of this size."""
 
 
 @dataclass(frozen=True, eq=False)
 class BoxRule:
     """A product of Gauss-Legendre rules in the columns in which boxes extend.
 
-    A box is given by its corners, two points (2, D) that agree in all other columns.
+    Two corners (2, D) define a box. They agree in all other columns.
 
     Attributes:
-        places: The places of the columns.
-        counts: The number of nodes in each of them: at most `PANEL`, or a multiple of it.
-        unit: The volume in the user's units of a box whose standardized volume is 1.
+        places: The indices of the columns.
+        counts: The number of nodes in each of them, at most `PANEL` or a multiple of it.
+        unit: The volume, in the user's units, of a box with standardized volume 1.
+
+    Examples:
+        >>> rule = BoxRule((0,), (4,))
+        >>> box = torch.tensor([[[0.0], [2.0]]])
+        >>> nodes, weights = rule.nodes(box), rule.weights(box)
+        >>> round(float((weights * nodes[..., 0] ** 2).sum()), 4)  # the integral of x^2 over [0, 2]
+        2.6667
     """
 
     places: tuple[int, ...]
@@ -67,13 +74,13 @@ class BoxRule:
         return self.unit * sides.prod(1)[:, None] * shares
 
     def matrix(self, corners: Tensor) -> Tensor:
-        """Return the weights of all nodes of all boxes with corners (m, 2, D), (m, m Q), float64."""
+        """Return the weights (m, m Q), float64, of all nodes of boxes with corners (m, 2, D)."""
         weights = self.weights(corners)
         own = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
         return (own[:, :, None] * weights).flatten(1)
 
     def functionals(self, at: Callable[[Tensor], Distribution], corners: Tensor, shift: Tensor) -> LinearFunctionals:
-        """Return the joint distribution of the integrals over boxes, by that of all their nodes.
+        """Return the joint distribution of the integrals over boxes from that of all their nodes.
 
         Args:
             at: Returns the distribution of the latent values at points (n, D).
@@ -85,7 +92,7 @@ class BoxRule:
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return nodes and weights (count,) on [0, 1], in panels of at most `PANEL` nodes."""
+    """Return the nodes and weights (count,) on [0, 1], in panels of at most `PANEL` nodes."""
     panels = max(1, count // PANEL)
     points, weights = np.polynomial.legendre.leggauss(count // panels)
     starts = np.arange(panels)[:, None]
@@ -94,14 +101,14 @@ def gauss_legendre(count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, An
 
 @dataclass(frozen=True, eq=False)
 class BoxIntegrals(Distribution):
-    """The joint distribution of the integrals over m boxes of what rows determine of the latent function.
+    """The joint distribution of integrals over m boxes, without new levels.
 
     Attributes:
         posterior: The posterior.
         rule: The quadrature.
         corners: The corners of the boxes, standardized, (m, 2, D).
         shift: A constant that is added to the function, (k,) or ().
-        names: The names of the terms whose sum the function is. If None, all.
+        names: The names of the terms of the sum. If None, all terms.
     """
 
     posterior: Posterior
@@ -149,7 +156,7 @@ class BoxIntegrals(Distribution):
 
     @property
     def _feature_root(self) -> Tensor | None:
-        """A matrix R (m, r) with R R^T the covariance, if integrals of features determine it."""
+        """A matrix R (m, r) with R R^T the covariance, from integrals of features, or None."""
         return self._kept("features", lambda: self.posterior.root_of_sums(*self._nodes(self.corners)))
 
     def _nodes(self, corners: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,13 +173,13 @@ class BoxIntegrals(Distribution):
         """Return the functionals of all nodes.
 
         Raises:
-            InvalidArgumentError: there are too many of them.
+            InvalidArgumentError: If there are too many nodes.
         """
         check_joint(self.num_points, self.rule)
         return self._functionals(self.corners)
 
     def _left_out(self, corners: Tensor) -> Tensor:
-        """Return the variances (m,) of sums over nodes of what is independent between points."""
+        """Return the variances (m,) of sums over nodes of independent residuals."""
         blocks = [b for b in self.posterior.prior.weights if b.residual is not None and b.residual.is_noise]
         blocks = [b for b in blocks if self.names is None or b.name in self.names]
         nodes, weights = self._nodes(corners)
@@ -183,16 +190,16 @@ class BoxIntegrals(Distribution):
 
 
 def check_joint(num_boxes: int, rule: BoxRule) -> None:
-    """Refuse the joint distribution of boxes with too many nodes.
+    """Raise if a joint distribution of boxes has too many nodes.
 
     Raises:
-        InvalidArgumentError: with the number of nodes.
+        InvalidArgumentError: If the boxes have more than `MOST_JOINT` nodes in total.
     """
     if num_boxes * rule.size > MOST_JOINT:
         raise InvalidArgumentError(
-            f"The covariance of integrals must be of boxes with at most {MOST_JOINT:,} nodes together, got "
-            f"{num_boxes:,} boxes with {rule.size:,} each. Ask for mean and std, for fewer boxes, or for a model of "
-            "features, such as gp.with_approximation(rfgp.EquispacedFourier())."
+            f"The boxes of a covariance of integrals must have at most {MOST_JOINT:,} nodes in total, got "
+            f"{num_boxes:,} boxes with {rule.size:,} each. Use mean and std, fewer boxes, or a model of features, such "
+            "as gp.with_approximation(rfgp.EquispacedFourier())."
         )
 
 
@@ -257,16 +264,16 @@ class IntegratedGP(ConditionedGP):
         """Return the process of the sum of some terms, without the constant.
 
         Raises:
-            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         names = self._checked(terms)
         return replace(self, posterior=self.posterior.of(names), names=tuple(names), shift=0 * self.shift)
 
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the posterior covariance between the sums of some terms and of others over boxes, (m, m) or (m, m, C).
+        """Return the covariance (m, m) or (m, m, C) between integrated sums of terms.
 
         Raises:
-            InvalidArgumentError: no term, or an unknown one; or too many boxes.
+            InvalidArgumentError: If no term or an unknown term is named, or the boxes have too many nodes.
         """
         check_joint(len(inputs), self.rule)
         known = super().cross_covariance(self.rule.nodes(inputs).flatten(0, 1), first, second)
@@ -286,25 +293,25 @@ class IntegratedGP(ConditionedGP):
 COUNTS = (4, 6, 8, 12, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 """The numbers of nodes in a column that are tried."""
 LEAST_ERROR = 1e-7
-"""The share of the prior variance of an integral below which its error is not reduced further."""
+"""The smallest error that is aimed at, as a share of the prior variance of an integral."""
 GOALS = ((LEAST_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (LEAST_ERROR, 2**12), (1e-5, 2**12), (1e-3, 2**12))
-"""Errors, as shares of the prior variance, each with the most nodes for it. The first that can be reached is taken."""
+"""Errors, as shares of the prior variance, with the most nodes for each. The first attainable one is taken."""
 
 
 def rule_for(priors: Sequence[Prior], corners: Tensor, places: tuple[int, ...], unit: float) -> BoxRule:
     """Return the quadrature for boxes.
 
     The number of nodes in a column is increased until the prior variance of the integral of each term over the widest
-    box changes little. It depends on the prior alone, and not on the targets.
+    box changes little. It depends on the prior only, not on the targets.
 
     Args:
-        priors: The priors of the members of a mixture, or one.
+        priors: The priors of the members of a mixture, or one prior.
         corners: The corners of the boxes, (m, 2, D), standardized.
-        places: The places of the columns in which boxes extend.
-        unit: The volume in the user's units of a box whose standardized volume is 1.
+        places: The indices of the columns in which boxes extend.
+        unit: The volume, in the user's units, of a box with standardized volume 1.
 
     Raises:
-        InvalidArgumentError: a box needs too many nodes.
+        InvalidArgumentError: If a box needs too many nodes.
     """
     if not places or not len(corners):
         return BoxRule(places, (1,) * len(places), unit)
@@ -321,7 +328,7 @@ def rule_for(priors: Sequence[Prior], corners: Tensor, places: tuple[int, ...], 
 
 
 def _slice(corners: Tensor, places: tuple[int, ...], place: int) -> Tensor:
-    """Return the line (1, 2, D) through the middle of the box that is widest in a column, along it."""
+    """Return the line (1, 2, D) along a column through the box that is widest in it."""
     widest = corners[int((corners[:, 1, place] - corners[:, 0, place]).argmax())]
     line = widest.clone()
     line[:, list(places)] = widest.mean(0)[list(places)]
@@ -330,9 +337,9 @@ def _slice(corners: Tensor, places: tuple[int, ...], place: int) -> Tensor:
 
 
 def _errors(priors: Sequence[Prior], line: Tensor, place: int) -> Iterator[float]:
-    """Yield the largest change, over terms, of the variance of an integral from each number of nodes to the next.
+    """Yield the largest relative change of a term's variance for each number of nodes.
 
-    It ends after the least error that is asked for.
+    It ends once an error is at most `LEAST_ERROR`.
     """
     parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
     before: Tensor | None = None
@@ -351,12 +358,12 @@ def _errors(priors: Sequence[Prior], line: Tensor, place: int) -> Iterator[float
 
 
 NEGLIGIBLE = 1e-6
-"""The variance of an integral, as a share of its largest possible value, whose relative error does not count."""
+"""The variance of an integral, as a share of its upper bound, below which errors are relative to that bound."""
 
 
 def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> Tensor:
-    """Return the prior variance of an integral, and the most that the variances of the nodes allow, (2,)."""
-    again = nodes.clone()  # what is independent between points has no part in it
+    """Return the prior variance of an integral and its upper bound, (2,)."""
+    again = nodes.clone()  # a copy: residuals that are independent between points do not contribute
     new = (block.new_covariance(nodes, again) for block in blocks_with_new_levels(prior, None))
     kernel = sum(new, start=prior.kernel(nodes, again).double())
     return torch.stack([weights @ kernel @ weights, (weights @ kernel.diagonal().clamp_min(0).sqrt()).square()])

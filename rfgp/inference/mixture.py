@@ -1,4 +1,4 @@
-"""Weighted mixtures of Gaussian processes of one output: posteriors given rows, distributions and predictions."""
+"""Weighted mixtures of Gaussian processes with one output."""
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -8,7 +8,6 @@ from typing import Any, NoReturn, cast
 import torch
 from torch import Tensor
 
-from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
@@ -18,9 +17,10 @@ from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
+from rfgp.torch_context import default_settings
 
-NO_FUNCTIONS = "An average of exact processes has no functions to draw. Use predict(X).sample() instead."
-NO_TERMS = "An average of models is not divided into terms. Use the largest alone: gp.members[0][1].predict(X).terms."
+NO_FUNCTIONS = "An average of models cannot draw functions. Use predict(X).sample() instead."
+NO_TERMS = "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class MixtureMember:
     """A Gaussian process of a mixture.
 
     Attributes:
-        weight: Its weight. The weights of all members sum to one.
-        prior: The prior of its latent function.
-        mean: Its mean, (1,).
+        weight: The weight. The weights of all members sum to one.
+        prior: The prior of the latent function.
+        mean: The mean, (1,).
         noise: The variance of one observation, 0-d.
     """
 
@@ -41,11 +41,11 @@ class MixtureMember:
 
 
 class MixtureInference(Inference):
-    """What is known of rows under each member of a mixture.
+    """The inference from rows under each member of a mixture.
 
     Args:
-        members: The members. The hyperparameters of the first are those that are learned.
-        infer: Returns what is known of the rows under one member, such as a `DenseSolver`.
+        members: The members. The hyperparameters of the first are learned.
+        infer: Returns the inference from the rows under one member, such as a `DenseSolver`.
     """
 
     def __init__(self, members: Sequence[MixtureMember], infer: Callable[[MixtureMember], Inference]) -> None:
@@ -75,7 +75,7 @@ class MixtureInference(Inference):
 
 @dataclass(frozen=True, eq=False)
 class MixturePosterior(Posterior):
-    """The posteriors of the members of a mixture. As a Gaussian posterior it has the moments of the mixture.
+    """The posteriors of the members of a mixture, with the moments of the mixture.
 
     Attributes:
         members: The posterior of each member.
@@ -100,7 +100,7 @@ class MixturePosterior(Posterior):
 
         Args:
             members: The members.
-            posteriors: The posterior of each.
+            posteriors: The posterior of each member.
         """
         return cls(
             tuple(posteriors),
@@ -136,15 +136,15 @@ class MixturePosterior(Posterior):
         return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Refuse: the functions (count, n, 1) of exact members on tables are known at given points only.
+        """Raise: exact members cannot draw functions (count, n, 1).
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(NO_FUNCTIONS)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of all members. The number of its member precedes a name: "0.factor"."""
+        """Return the tensors (...) of all members, with names such as "0.factor"."""
         return numbered(member.tensors() for member in self.members)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
@@ -159,8 +159,8 @@ class MixtureDistribution(Distribution):
     Attributes:
         members: The distribution of each member, at the same points.
         weights: The weights of the members, which sum to one.
-        shifts: What is added to the mean of each member, (1,).
-        noises: The noise variance of an observation under each member, 0-d. For functionals covariances (m, m).
+        shifts: The shift that is added to the mean of each member, (1,).
+        noises: The noise variance of an observation under each member, 0-d. For functionals, covariances (m, m).
 
     Examples:
         >>> import torch
@@ -180,12 +180,12 @@ class MixtureDistribution(Distribution):
 
     @property
     def num_points(self) -> int | None:
-        """The number n of points. None if it is not known before they are read."""
+        """The number n of points, or None if it is not known before they are read."""
         return self.members[0].num_points
 
     @property
     def requires_grad(self) -> bool:
-        """Whether something that a member was built from requires a gradient."""
+        """Whether an input of a member requires a gradient."""
         return any(member.requires_grad for member in self.members)
 
     def _mean(self) -> Tensor:
@@ -241,19 +241,28 @@ Part = tuple[float, Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MixturePrediction(Prediction):
-    """The joint distribution at n points of a mixture of Gaussian processes, of one output.
+    """The joint distribution at n points of a mixture of Gaussian processes with one output.
 
-    Means, variances and covariances are those of the mixture, and so are densities, probabilities, quantiles and draws:
-    their tails are longer than those of the Gaussian distribution with these moments. `exp()` and divergences use that
-    Gaussian distribution. `latent` is a `MixtureDistribution`.
+    Moments, densities, probabilities, quantiles and draws are those of the mixture. Its tails are longer than those of
+    the Gaussian distribution with the same moments. `exp()` and divergences use that Gaussian distribution. `latent` is
+    a `MixtureDistribution`.
+
+    Examples:
+        >>> from rfgp.inference.distributions import MarginalDistribution
+        >>> low, high = (MarginalDistribution(torch.tensor([[m]]), torch.tensor([1.0])) for m in (-2.0, 2.0))
+        >>> zero, one = torch.zeros(()), torch.ones(())
+        >>> latent = MixtureDistribution((low, high), (0.5, 0.5), (zero[None], zero[None]), (zero, zero))
+        >>> prediction = MixturePrediction(latent, zero, one, zero, torch.empty(0), as_numpy=True)
+        >>> prediction.quantile([0.25, 0.75])[:, 0].round(1)
+        array([-2.,  2.], dtype=float32)
     """
 
     def cdf(self, y: Any) -> Any:
-        """Return the probabilities that values are at most y, one number or (n,): (n,)."""
+        """Return the probabilities (n,) that values are at most y, one number or (n,)."""
         parts = list(self.parts())
         return self._out(_mixture_cdf(parts, check_values(y, self.mean_tensor(), may_be_one=True)))
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
@@ -266,9 +275,9 @@ class MixturePrediction(Prediction):
         parts = list(self.parts())
         return self._out(_mixture_log_density(parts, check_values(y, self.mean_tensor())))
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution, (s, n): each draw is a draw of one member."""
+        """Draw from the joint distribution, (s, n). Each draw is from one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
         weights, like = torch.tensor(self._mixture.weights, dtype=torch.float64), self.latent.mean()
         members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
@@ -279,31 +288,31 @@ class MixturePrediction(Prediction):
                 draws[rows] = member.sample(len(rows), generator=generator)
         return self._out(draws)
 
-    @plain()
+    @default_settings()
     def linear(self, weights: Any) -> "MixturePrediction":
-        """Return the joint distribution of linear functionals of the values (m, n), or of one, (n,)."""
-        whole, members = super().linear(weights), [member.linear(weights) for member in self._members(self.template)]
+        """Return the joint distribution of linear functionals of the values, (m, n) or (n,)."""
+        found, members = super().linear(weights), [member.linear(weights) for member in self._members(self.template)]
         shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
         latent = MixtureDistribution(
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
-        return replace(self, latent=latent, location=whole.location, noise=whole.noise)
+        return replace(self, latent=latent, location=found.location, noise=found.noise)
 
     @property
     def terms(self) -> NoReturn:
-        """Refuse: the models of an average have terms of their own.
+        """Raise: an average of models is not divided into terms.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
         raise InvalidArgumentError(NO_TERMS)
 
     def of(self, *terms: str) -> NoReturn:
-        """Refuse as `terms`."""
+        """Raise like `terms`."""
         raise InvalidArgumentError(NO_TERMS)
 
     def without(self, *terms: str) -> NoReturn:
-        """Refuse as `terms`."""
+        """Raise like `terms`."""
         raise InvalidArgumentError(NO_TERMS)
 
     def parts(self) -> Iterator[Part]:
@@ -313,7 +322,7 @@ class MixturePrediction(Prediction):
             yield weight, member.mean_tensor(), variance
 
     def exp(self) -> LogNormal:
-        """Return the log-normal distribution of the exponentials of Gaussian values with these moments."""
+        """Return the log-normal distribution with these moments of the logarithm."""
         parts = (self.latent, self.location, self.scale, self.noise, self.template, self.as_numpy, self.has_noise)
         return LogNormal(Prediction(*parts))
 
@@ -324,7 +333,7 @@ class MixturePrediction(Prediction):
         return cast(MixtureDistribution, self.latent)
 
     def _members(self, template: Tensor) -> Iterator[Prediction]:
-        """Yield the predictions of the members. Their results are tensors like a template, (0,)."""
+        """Yield the predictions of the members, with tensors like a template, (0,)."""
         mixture = self._mixture
         for member, shift, noise in zip(mixture.members, mixture.shifts, mixture.noises, strict=True):
             location = self.location + self.scale * shift[0]
@@ -337,7 +346,7 @@ def _mixture_log_density(parts: Iterable[Part], y: Tensor) -> Tensor:
 
 
 def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
-    """Return the probabilities of at most y, () or (n,)."""
+    """Return the probabilities (n,) of at most y, () or (n,)."""
     total = torch.zeros((), dtype=torch.float64, device=y.device)
     for weight, mean, variance in parts:
         deviation = variance.sqrt()
@@ -348,9 +357,9 @@ def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
 
 
 def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
-    """Return the quantiles (n,) of probabilities (n,), by bisection between those of the members.
+    """Return the quantiles (n,) at probabilities (n,), by bisection between those of the members.
 
-    Bisection has no gradient. One Newton step after it has.
+    Bisection has no gradient, so a Newton step follows it if a gradient is required.
     """
     with torch.no_grad():
         ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in parts])

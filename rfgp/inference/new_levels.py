@@ -1,4 +1,4 @@
-"""Distributions at inputs whose levels no row has: the prior of these levels is added."""
+"""Distributions at inputs with new levels, which no training row has."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -12,13 +12,13 @@ from rfgp.inference.distributions import Distribution, InputBlocks, joined
 from rfgp.linalg import covariance_root
 
 LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
-"""A block to which levels without rows can add."""
+"""A block that may have new levels."""
 CHUNK = 2**14
-"""The number of rows of a stream that are looked at together."""
+"""The number of rows of a block of inputs."""
 
 
 class LevelEffects(Protocol):
-    """The role: the effects that inputs with levels without rows have."""
+    """The role: the effects of new levels."""
 
     def new_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n,) at n inputs."""
@@ -28,36 +28,36 @@ class LevelEffects(Protocol):
 
 
 def with_new_levels(known: Distribution, effects: Sequence[LevelEffects], inputs: Tensor | InputBlocks) -> Distribution:
-    """Return a distribution at n inputs that includes the effects of levels that no row has.
+    """Return a distribution at n inputs that includes the effects of new levels.
 
     Args:
-        known: The distribution of what the rows determine.
-        effects: The effects of each term. If there are none, the distribution is as it was.
+        known: The posterior distribution without new levels.
+        effects: The effects of each term. If there are none, the distribution is unchanged.
         inputs: The inputs, (n, D), or blocks of them.
     """
     return WithNewLevels(known, tuple(effects), inputs) if effects else known
 
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
-    """Return the blocks of a prior to which new levels can add, of these names or of all if None."""
+    """Return the blocks of a prior that may have new levels, with some names or, if None, all."""
     products = [block for block in prior.walks if isinstance(block, SparseProductBlock)]
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
 def prior_kernel(prior: Prior, inputs: Tensor) -> Tensor:
-    """Return the prior covariance (n, n) at n inputs, with the effects of levels that no row has, float64."""
+    """Return the prior covariance (n, n) at n inputs, including new levels, float64."""
     new = (block.new_covariance(inputs, inputs) for block in prior.weights)
     return sum(new, start=prior.kernel(inputs, inputs))
 
 
 @dataclass(frozen=True, eq=False)
 class WithNewLevels(Distribution):
-    """The sum of what the rows determine and of independent effects of new levels, which have mean 0.
+    """The sum of a posterior distribution and independent effects of new levels.
 
     Attributes:
-        known: The distribution of what the rows determine.
-        blocks: The blocks whose levels may be new, or what else has such effects.
+        known: The posterior distribution without new levels.
+        blocks: The effects of new levels, such as blocks.
         inputs: The points, (n, D), or blocks of them.
     """
 
@@ -67,17 +67,17 @@ class WithNewLevels(Distribution):
 
     @property
     def num_points(self) -> int | None:
-        """The number n of points. None if it is not known before they are read."""
+        """The number n of points, or None if it is not known before they are read."""
         return self.known.num_points
 
     @property
     def requires_grad(self) -> bool:
-        """Whether something that the distribution was built from requires a gradient."""
+        """Whether an input of the distribution requires a gradient."""
         return self.known.requires_grad
 
     @property
     def noise(self) -> Distribution | None:
-        """The distribution of the logarithm of the noise at the points, if that is a function of the inputs."""
+        """The distribution of the log noise at the points, or None for constant noise."""
         return self.known.noise
 
     def function_covariance(self) -> Tensor:

@@ -1,4 +1,4 @@
-"""Predictive distributions of observations and labels, of left-out ones too, under any likelihood, in user units."""
+"""Predictive and leave-one-out distributions of observations, in the user's units."""
 
 import math
 from dataclasses import dataclass, field, replace
@@ -9,7 +9,6 @@ import torch
 from scipy.stats import qmc
 from torch import Tensor
 
-from rfgp.ambient import plain
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
@@ -19,17 +18,18 @@ from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictiv
 from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.scaling import Affine
+from rfgp.torch_context import default_settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
-    """The distribution of each of n observations given all others, in the user's units; arrays or tensors.
+    """The distribution of each of n observations given all others, in the user's units.
 
     Attributes:
-        mean: The means, (n,) or (n, k).
+        mean: The means, (n,) or (n, k), as an array or tensor.
         variance: The variances of the observations, noise included, (n,) or (n, k).
         log_prob: The log densities of the observed values, (n,) or (n, k). Their mean is the leave-one-out log
-            predictive density of a value.
+            predictive density.
 
     Examples:
         >>> import numpy as np
@@ -67,17 +67,17 @@ class LeaveOneOut:
 
 
 _SOBOL_DRAWS = 512
-"""The number of draws of a Sobol sequence, over which softmaxes are averaged."""
+"""The number of draws of a Sobol sequence for the mean of a softmax."""
 _CHUNK = 2**14
 """The number of points times classes that are averaged at once."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ObservedClasses(Prediction):
-    """The distribution of labels at n points: probabilities of the classes.
+    """The distribution of labels at n points, with a probability of each class.
 
-    They are means of softmaxes over the joint Gaussian distribution of the C functions at a point, by 512 draws of a
-    Sobol sequence. Their error is about 0.002 for wide distributions.
+    The probabilities are means of softmaxes over the joint Gaussian distribution of the C functions at a point. They
+    use 512 draws of a Sobol sequence. Their error is about 0.002 for wide distributions.
 
     Attributes:
         likelihood: The likelihood, with the number C of classes.
@@ -95,7 +95,7 @@ class ObservedClasses(Prediction):
     _has_closed_form = False
 
     def observed(self, exposure: Any = None) -> "ObservedClasses":
-        """Return the distribution itself; labels have no exposure."""
+        """Return the distribution itself. Labels have no exposure."""
         if exposure is not None:
             raise InvalidArgumentError(NO_EXPOSURE)
         return self
@@ -110,12 +110,12 @@ class ObservedClasses(Prediction):
         """The most probable classes, (n,)."""
         return self._out(self._probabilities().argmax(-1))
 
-    @plain()
+    @default_settings()
     def mean_tensor(self) -> Tensor:
         """Return the probabilities (n, C), float64 tensor."""
         return self._probabilities().clone()
 
-    @plain()
+    @default_settings()
     def variance_tensor(self) -> Tensor:
         """Return the variances of the classes' indicators, (n, C), float64 tensor."""
         p = self._probabilities()
@@ -126,7 +126,7 @@ class ObservedClasses(Prediction):
         p = self._probabilities()
         values = check_values(y, p[:, 0])
         if (wrong := self.likelihood.check(values)) is not None:
-            raise InvalidArgumentError(f"y is no observation: {wrong}.")
+            raise InvalidArgumentError(f"y must be labels: {wrong}.")
         return self._out(p.gather(1, values.long()[:, None])[:, 0].log())
 
     def cdf(self, y: Any) -> Any:
@@ -136,16 +136,19 @@ class ObservedClasses(Prediction):
         labels = torch.arange(p.shape[1], dtype=values.dtype)
         return self._out((p * (labels <= values[:, None])).sum(1))
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
-        """Return the smallest label with cdf(label) at least a probability, (n,), or (q, n) for q probabilities."""
+        """Return the quantiles of labels: (n,), or (q, n) for q probabilities.
+
+        A quantile is the smallest label with a cdf of at least the probability.
+        """
         found = self._probabilities()
         p = check_probabilities("probability", probability, found)
         cumulative = found.cumsum(1).clamp_max(1.0)
         cumulative[:, -1] = 1.0
         return self._out((cumulative < p[..., None, None]).sum(-1))
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw labels from their joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -157,7 +160,7 @@ class ObservedClasses(Prediction):
         return f"ObservedClasses({self.likelihood!r})"
 
     def _probabilities(self) -> Tensor:
-        """Return the probabilities (n, C), which are kept."""
+        """Return the probabilities (n, C), and keep them."""
         with torch.no_grad():
             return self._cache.get("probabilities", self._averaged_softmax, keep=not self.latent.requires_grad)
 
@@ -183,20 +186,20 @@ def averaged_softmax(
 _HALVINGS = 60
 """The number of halvings of the interval of a quantile."""
 _MAX_DOUBLINGS = 200
-"""The largest number of doublings of the step that looks for such an interval."""
+"""The most doublings of the step that brackets a quantile."""
 _ROUNDING = 2.0**-50
 """The relative precision of a quantile of counts."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ObservedPrediction(Prediction):
-    """The distribution of observations at n points under a likelihood that is not Gaussian, in the user's units.
+    """The distribution of observations under a likelihood that is not Gaussian.
 
     Marginal distributions are integrals over the latent function. Draws are joint.
 
     Attributes:
         likelihood: The likelihood of standardized observations, with all its parameters.
-        offset: The logarithms of exposures, which are added to the latent function, (n,). If None, 0.
+        offset: The log exposures, (n,), which are added to the latent function. If None, 0.
 
     Examples:
         >>> import numpy as np
@@ -216,25 +219,25 @@ class ObservedPrediction(Prediction):
         """Return the distribution itself, or that at other exposures, (n,) or one number."""
         return self if exposure is None else replace(self, offset=log_exposure(self, exposure))
 
-    @plain()
+    @default_settings()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,), float64 tensor."""
         return self._unit * self._moments()[0]
 
-    @plain()
+    @default_settings()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
 
     def log_prob(self, y: Any) -> Any:
-        """Return the log density of each observation (n,), or the log probability of counts and labels.
+        """Return the log density, or log probability, of each observation (n,).
 
         Raises:
-            InvalidArgumentError: y has another shape than the mean, or is no observation under the likelihood.
+            InvalidArgumentError: If y has another shape than the mean, or is impossible under the likelihood.
         """
         values = check_values(y, self._moments()[0]) / self._unit
         if (wrong := self.likelihood.check(values)) is not None:
-            raise InvalidArgumentError(f"y is no observation: {wrong}.")
+            raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
         found = self._predictive.log_prob(values)
         return self._out(found - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
@@ -244,17 +247,20 @@ class ObservedPrediction(Prediction):
         values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
         return self._out(self._predictive.cdf(values))
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
-        """Return the smallest y with cdf(y) at least a probability: (n,), or (q, n) for q probabilities."""
+        """Return the quantiles of observations: (n,), or (q, n) for q probabilities.
+
+        A quantile is the smallest y with a cdf of at least the probability.
+        """
         mean, predictive = self._moments()[0], self._predictive
         p = check_probabilities("probability", probability, mean)
         found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
         return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution, (s, n): functions, and an observation of each value."""
+        """Draw observations from the joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
         return self._out(self._unit * self._predictive.sample(num_samples, generator))
 
@@ -277,7 +283,7 @@ class ObservedPrediction(Prediction):
         return HeteroscedasticPredictive(level, self.latent, location)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
-        """Return means and variances (n,), which are kept."""
+        """Return the means and variances (n,), and keep them."""
         return self._cache.get("moments", self._predictive.moments, keep=not self.latent.requires_grad)
 
 
@@ -286,7 +292,7 @@ def quantile_of(
     likelihood: Likelihood,
     p: Tensor,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the smallest values with at least the probabilities p of at most that value, by bisection."""
+    """Return the smallest values with a cdf of at least p, by bisection."""
     center, step = predictive.bracket()
     is_bounded = math.isfinite(likelihood.lowest)
     low = torch.full_like(center, likelihood.lowest) if is_bounded else center - step
@@ -307,7 +313,7 @@ def quantile_of(
 
 
 def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tensor:
-    """Return the smallest whole numbers (n,) from 0 to `high` with at least the probabilities p of at most that."""
+    """Return the smallest integers (n,) from 0 to `high` with a cdf of at least p."""
     low = torch.full_like(high, -1.0)
     while bool((high - low > (_ROUNDING * high).clamp_min(1)).any()):
         middle = ((low + high) / 2).floor()
@@ -317,10 +323,10 @@ def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tens
 
 
 def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
-    """Return the logarithms (n,) of the exposures of points.
+    """Return the log exposures (n,) of points.
 
     Raises:
-        InvalidArgumentError: they are not positive, not as many as the points, or the likelihood has no exposures.
+        InvalidArgumentError: If they are not positive, not one for each point, or the likelihood has no exposures.
     """
     likelihood = getattr(prediction, "likelihood", None)
     if likelihood is None or not likelihood.takes_exposure:
@@ -333,12 +339,12 @@ def check_exposure(exposure: Any) -> Any:
     """Return exposures, (n,) or one number.
 
     Raises:
-        InvalidArgumentError: they are not positive and finite numbers.
+        InvalidArgumentError: If they are not positive and finite numbers.
     """
     try:
         values = torch.as_tensor(exposure, dtype=torch.float64)
     except (TypeError, ValueError, RuntimeError) as error:
-        raise InvalidArgumentError(f"exposure is not an array of numbers: {str(error)[:100]}.") from error
+        raise InvalidArgumentError(f"exposure must be an array of numbers: {str(error)[:100]}.") from error
     if not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InvalidArgumentError("exposure must be positive and finite.")
     return exposure
@@ -352,7 +358,7 @@ def observations(
     Args:
         prediction: The prediction.
         likelihood: The likelihood, with all its parameters.
-        offset: The logarithms of exposures, which are added to the latent function, (n,). If None, 0.
+        offset: The log exposures, (n,), which are added to the latent function. If None, 0.
     """
     p = prediction
     common = (p.latent, p.location, p.scale, p.noise, p.template, p.as_numpy)

@@ -1,4 +1,4 @@
-"""Covariances of predictions that are never formed: products, solves and draws."""
+"""Implicit covariances of predictions, with products, solves and draws."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""Predictions in the user's units: the joint distribution at some points, and that of the exponentials."""
+"""Joint Gaussian and log-normal predictions at some points, in the user's units."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rfgp.ambient import hides, plain
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference import refusals
@@ -16,27 +15,28 @@ from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
 from rfgp.linalg import covariance_root
+from rfgp.torch_context import default_settings, unlisted
 
 
-@hides("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
+@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class Prediction:
-    """The joint Gaussian distribution at n points, in the user's units. k independent outputs have an axis more.
+    """The joint Gaussian distribution at n points, in the user's units. k independent outputs add an axis.
 
-    Moments are computed when they are asked for, and kept. Results are numpy arrays if the inputs of `predict` were,
-    else tensors of the inputs' dtype and device. Without noise this is the distribution of the latent function;
-    `observed()` adds the noise, and shares what is computed.
+    Moments are computed at the first access, and kept. Results are numpy arrays if the inputs of `predict` were, and
+    otherwise tensors of the inputs' dtype and device. The distribution is that of the latent function. `observed()`
+    adds the noise, and shares the computed moments.
 
     Attributes:
         latent: The standardized distribution of the latent function.
-        location: A value in the user's units is location + scale * standardized value; () or (k,).
+        location: The location, () or (k,). A value in the user's units is location + scale * standardized value.
         scale: The scale, () or (k,).
         noise: The standardized noise variance, () or (n,). For linear functionals it is the covariance (m, m).
         template: An empty tensor with the dtype and device of the results.
         as_numpy: Whether results are numpy arrays.
         has_noise: Whether the distribution includes the noise.
-        of_observations: Returns the distribution of observations for a prediction of the latent function, if the
-            likelihood is not Gaussian. If None, it is Gaussian.
+        of_observations: Returns the distribution of observations for a prediction of the latent function. If None, the
+            likelihood is Gaussian.
 
     Examples:
         >>> import numpy as np
@@ -66,7 +66,7 @@ class Prediction:
             exposure: For counts, the factor of their means, (n,) or one number. If None, 1.
 
         Raises:
-            InvalidArgumentError: exposures that are not positive, or a likelihood that has none.
+            InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
         """
         if (of_observations := self.of_observations) is not None:
             observed = self._cache.get("observed", lambda: of_observations(self))
@@ -95,7 +95,7 @@ class Prediction:
         """The covariance matrix, (n, n) or (n, n, k)."""
         return self._out(self.covariance_tensor())
 
-    @plain()
+    @default_settings()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal distributions.
 
@@ -103,10 +103,10 @@ class Prediction:
             probability: One number strictly between 0 and 1, or several, (q,).
 
         Returns:
-            (n,) or (n, k). For several probabilities (q, n) or (q, n, k).
+            (n,) or (n, k). For several probabilities, (q, n) or (q, n, k).
 
         Raises:
-            InvalidArgumentError: a probability is not strictly between 0 and 1.
+            InvalidArgumentError: If a probability is not strictly between 0 and 1.
         """
         return self._out(_quantile(self, probability))
 
@@ -114,10 +114,10 @@ class Prediction:
         """Return the lower and upper ends of central intervals, each (n,) or (n, k).
 
         Args:
-            level: The probability of a value inside its interval.
+            level: The probability that a value is inside its interval.
 
         Raises:
-            InvalidArgumentError: the level is not strictly between 0 and 1.
+            InvalidArgumentError: If the level is not strictly between 0 and 1.
         """
         return _interval(self, level)
 
@@ -131,7 +131,7 @@ class Prediction:
             (n,) or (n, k).
 
         Raises:
-            InvalidArgumentError: y has another shape.
+            InvalidArgumentError: If y has another shape.
         """
         deviation, mean = _deviation(self), self.mean_tensor()
         distance = check_values(y, mean, may_be_one=True) - mean
@@ -139,32 +139,32 @@ class Prediction:
         share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small probabilities
         return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
 
-    @plain()
+    @default_settings()
     def linear(
         self,
         weights: Any,  # (n,) or (m, n)
     ) -> "Prediction":
-        """Return the joint distribution of linear functionals of the values, such as sums, means and differences.
+        """Return the joint distribution of linear functionals, such as sums.
 
         `p.linear([1, -1])` is the distribution of f(a) - f(b), and `1 - p.linear([1, -1]).cdf(0)` the probability that
-        f(a) > f(b). `observed()` has the noise of the observations, if that is Gaussian. The covariance of all points
-        is computed.
+        f(a) > f(b). `observed()` adds the noise of the observations, if it is Gaussian. The covariance of all points is
+        computed.
 
         Args:
             weights: One functional a row, (m, n), or one functional, (n,).
 
         Returns:
-            The distribution at m "points", the functionals.
+            The distribution of the functionals, as m points.
 
         Raises:
-            InvalidArgumentError: weights of another shape, or that are not finite; or there is no closed form.
+            InvalidArgumentError: If the weights have another shape or are not finite, or there is no closed form.
         """
         refusals.check_closed_form(self._has_closed_form, refusals.NO_SUMS)
         mean = self.latent.mean()
         w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
         if w.ndim != 2 or w.shape[1] != len(mean) or not bool(torch.isfinite(w).all()):
-            found = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with values that are not'}"
+            found = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with NaN or infinity'}"
             raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {found}.")
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
@@ -173,24 +173,24 @@ class Prediction:
         return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
 
     def exp(self) -> "LogNormal":
-        """Return the distribution of the exponentials, for a process that was fitted to logarithms."""
+        """Return the log-normal distribution of the exponentials."""
         refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
         return LogNormal(self)
 
-    @plain()
+    @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution.
 
         Args:
             num_samples: The number s of draws.
-            seed: An integer. If None, one from the system.
-            generator: A generator on the CPU, in place of a seed.
+            seed: An integer. If None, the system's entropy is used.
+            generator: A generator on the CPU, instead of a seed. If None, the seed determines the draws.
 
         Returns:
             (s, n) or (s, n, k).
 
         Raises:
-            InvalidArgumentError: s is not a natural number, or both a seed and a generator are given.
+            InvalidArgumentError: If s is not a natural number, or both a seed and a generator are given.
         """
         num_samples, generator = read_draws(num_samples, seed, generator)
         root, mean = self.latent.root(), self.latent.mean()
@@ -215,36 +215,36 @@ class Prediction:
             (n,) or (n, k).
 
         Raises:
-            InvalidArgumentError: y has another shape than the mean.
+            InvalidArgumentError: If y has another shape than the mean.
         """
         variance, mean = self.variance_tensor(), self.mean_tensor()
         return self._out(normal_log_density(check_values(y, mean), mean, variance))
 
-    @plain()
+    @default_settings()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
         return self._to_units(self.latent.mean())
 
-    @plain()
+    @default_settings()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         variance, noise = self.latent.variance(), _noise(self)
-        if variance.ndim == 2:  # functions that do not share it
+        if variance.ndim == 2:  # functions with variances of their own
             return self.scale**2 * variance
         return _per_output(self, variance + (noise.diagonal() if noise.ndim == 2 else noise))
 
-    @plain()
+    @default_settings()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         refusals.check_closed_form(self._has_closed_form, refusals.NO_COVARIANCE)
         covariance, noise = self.latent.covariance(), _noise(self)
-        if covariance.ndim == 3:  # functions that do not share it
+        if covariance.ndim == 3:  # functions with covariances of their own
             return self.scale**2 * covariance
         noise = noise if noise.ndim == 2 else torch.diag(noise.expand(len(covariance)))
         return _per_output(self, covariance + noise)
 
     def operator(self) -> ObservedOperator | None:
-        """Return the covariance (n, n) in the user's units as products and solves. None if it has to be formed."""
+        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         noise = _noise(self)
         if not self._has_closed_form or self.scale.ndim or noise.ndim == 2 or not bool((noise > 0).all()):
             return None
@@ -258,7 +258,7 @@ class Prediction:
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
-        """Return standardized values (..., k) in the user's units, without the last axis if there is one output."""
+        """Return standardized values (..., k) in the user's units. One output drops the last axis."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
 
@@ -268,11 +268,11 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogNormal:
-    """The joint log-normal distribution of exp(value), with the Gaussian distribution `log` of the values.
+    """The joint log-normal distribution of exp(value) for Gaussian values.
 
-    It suits positive targets that spread over orders of magnitude: fit `gp.fit(X, np.log(y))`. Then
-    `gp.predict(X_new).exp()` is the distribution of the latent function and `gp.predict(X_new).observed().exp()` that
-    of an observation, in the units of y. The mean is larger than the median. Results have the shapes of those of `log`.
+    It suits positive targets that span orders of magnitude. After `gp.fit(X, np.log(y))`, `gp.predict(X_new).exp()` is
+    the distribution of the latent function and `gp.predict(X_new).observed().exp()` that of an observation, in the
+    units of y. The mean is larger than the median. Results have the shapes of those of `log`.
 
     Attributes:
         log: The distribution of the logarithm.
@@ -289,10 +289,10 @@ class LogNormal:
     log: Prediction
 
     def observed(self) -> "LogNormal":
-        """Return the distribution of observations. The noise of the logarithm is a factor here.
+        """Return the distribution of observations, with multiplicative noise.
 
         Raises:
-            InvalidArgumentError: the likelihood is not Gaussian.
+            InvalidArgumentError: If the likelihood is not Gaussian.
         """
         refusals.check_closed_form(self.log.of_observations is None, refusals.NO_LOGARITHM)
         return LogNormal(self.log.observed())
@@ -328,7 +328,7 @@ class LogNormal:
         return self._as_log(_quantile(self.log, probability).exp())
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the lower and upper ends of central intervals of a level, each (n,) or (n, k)."""
+        """Return the lower and upper ends of central intervals with a level, each (n,) or (n, k)."""
         return _interval(self, level)
 
     def cdf(self, y: Any) -> Any:
@@ -336,7 +336,7 @@ class LogNormal:
         return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
 
     def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value (n,) under its marginal distribution, -inf if it is not positive."""
+        """Return the log density of each value (n,), -inf unless it is positive."""
         variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
         values = check_values(y, mean)
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
@@ -344,7 +344,7 @@ class LogNormal:
         return self._as_log(torch.where(values > 0, density, -torch.inf))
 
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution, as `Prediction.sample` does: (s, n) or (s, n, k)."""
+        """Draw from the joint distribution like `Prediction.sample`: (s, n) or (s, n, k)."""
         return self._as_log(torch.as_tensor(self.log.sample(num_samples, seed=seed, generator=generator)).exp())
 
     def mean_tensor(self) -> Tensor:
@@ -360,12 +360,12 @@ class LogNormal:
 
 
 def _per_output(prediction: Prediction, variance: Tensor) -> Tensor:
-    """Return standardized variances in the user's units, with an axis more if there are several outputs."""
+    """Return standardized variances in the user's units. Several outputs add an axis."""
     return prediction.scale**2 * (variance[..., None] if prediction.scale.ndim else variance)
 
 
 def _noise(prediction: Prediction) -> Tensor:
-    """Return the standardized noise that a distribution includes, (), (n,) or (n, n)."""
+    """Return the standardized noise of a distribution, (), (n,) or (n, n)."""
     noise = prediction.noise
     return noise.double() if prediction.has_noise else torch.zeros_like(noise, dtype=torch.float64)
 
@@ -385,7 +385,7 @@ def _deviation(prediction: Prediction) -> Tensor:
 
 
 def _quantile(prediction: Prediction, probability: Any) -> Tensor:
-    """Return the marginal quantiles (n,) or (n, k), float64. For q probabilities (q, n) or (q, n, k)."""
+    """Return the marginal quantiles (n,), (n, k), (q, n) or (q, n, k), float64."""
     deviation, mean = _deviation(prediction), prediction.mean_tensor()
     p = check_probabilities("probability", probability, mean)
     standard: Tensor = torch.special.ndtri(p.reshape(*p.shape, *(1 for _ in mean.shape)))
@@ -393,7 +393,7 @@ def _quantile(prediction: Prediction, probability: Any) -> Tensor:
 
 
 def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
-    """Return the quantiles between which a value lies with a probability `level`, each (n,) or (n, k)."""
+    """Return the ends of central intervals with probability `level`, each (n,) or (n, k)."""
     p = float(check_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
     low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
     return low, high

@@ -1,9 +1,9 @@
-"""Posterior predictive distributions of observations: integrals over Gaussian distributions of the latent function.
+"""Posterior predictive distributions, by integrals over the latent function.
 
-Means and variances without a closed form, and probabilities of at most y, are integrals of smooth functions against
-N(mean, variance). They are computed by the trapezoidal rule, which is exact to rounding for analytic functions. Its
-error is at most 0.03 if the distribution of y given f is far narrower than that of f. The integrand of a density has a
-peak, over which a Gauss-Hermite rule is laid (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
+Moments without a closed form and cumulative probabilities are integrals of smooth functions against N(mean, variance).
+They use the trapezoidal rule, which is exact to rounding for analytic functions. Its error is at most 0.03 if the
+distribution of y given f is far narrower than that of f. The integrand of a density has a peak. A Gauss-Hermite rule is
+centered at it (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
 """
 
 import math
@@ -23,7 +23,7 @@ _HERMITE = 40
 _CHUNK = 2**14
 """The number of points that are integrated at once."""
 _MAX_NEWTON_STEPS = 50
-"""The largest number of Newton steps to the peak of an integrand."""
+"""The most Newton steps to the peak of an integrand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class LatentPredictive:
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return means and variances, (n,) each."""
         likelihood = self.likelihood
-        if (closed := likelihood.moments(*self.latent_moments)) is not None:
-            return closed
+        if (found := likelihood.moments(*self.latent_moments)) is not None:
+            return found
         integrands = (likelihood.variance, lambda f: likelihood.mean(f).square(), likelihood.mean)
         within, squares, mean = (self._expectation(function) for function in integrands)
         return mean, within + (squares - mean.square()).clamp_min(0)
@@ -63,14 +63,14 @@ class LatentPredictive:
         return torch.cat(found).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw from the joint distribution, (count, n): functions, and an observation of each value."""
+        """Draw observations from the joint distribution, (count, n)."""
         f = draw_values(self.latent_moments[0], self.latent, count, generator)
         return self.likelihood.sample(f, generator)
 
     def bracket(self) -> tuple[Tensor, Tensor]:
-        """Return where a search for quantiles begins, and its step, (n,) each.
+        """Return the start and the step of a search for quantiles, (n,) each.
 
-        The start is the mean of y at the mean of f, the step the sum of the scales of both distributions.
+        The start is the mean of y at the mean of f. The step is the sum of the scales of both distributions.
         """
         mean, variance = self.latent_moments
         return self.likelihood.mean(mean), 1 + variance.sqrt() + self.likelihood.variance(mean).clamp_max(1e300).sqrt()
@@ -87,11 +87,11 @@ class LatentPredictive:
 
 @dataclass(frozen=True, eq=False)
 class HeteroscedasticPredictive:
-    """Observations that are Gaussian with the noise e^g, integrated over the Gaussian distribution of g.
+    """Gaussian observations with the noise variance e^g and Gaussian g.
 
     Attributes:
         level: The noise variance at g = 0, 0-d.
-        latent: The distribution of f, without its mean; its `noise` is the distribution of g.
+        latent: The distribution of f, without its mean. Its `noise` is the distribution of g.
         location: The mean of f, 0-d.
     """
 
@@ -113,13 +113,13 @@ class HeteroscedasticPredictive:
         return torch.cat([_scale_mixture_cdf(*part) for part in self._given_noise(y)]).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw from the joint distribution, (count, n): both functions, and an observation of each value."""
+        """Draw observations from the joint distribution, (count, n)."""
         f = draw_values(self._function_moments[0], self.latent, count, generator)
         g = draw_values(self._noise_moments[0], self._noise, count, generator)
         return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.level * g.exp()).sqrt()
 
     def bracket(self) -> tuple[Tensor, Tensor]:
-        """Return where a search for quantiles begins, and its step: means and standard deviations, (n,) each."""
+        """Return the start and the step of a search for quantiles: means and standard deviations, (n,) each."""
         mean, variance = self.moments()
         return mean, variance.sqrt()
 
@@ -137,7 +137,7 @@ class HeteroscedasticPredictive:
         return latent_moments(self._noise, torch.zeros_like(self.location))
 
     def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield y - E f (b, 1), and the variances (b, q) of observations at values of g, for some points at a time."""
+        """Yield y - E f (b, 1) and the variances (b, q) of observations, in chunks."""
         mean, variance = self._function_moments
         for residual, own, m, v in chunks(y - mean, variance, *self._noise_moments):
             noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
@@ -149,8 +149,8 @@ Predictive = LatentPredictive | HeteroscedasticPredictive
 
 
 def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the variance (n,) of the first function of a distribution, with its mean added."""
-    variance = latent.variance().clamp_min(0).double().cpu()  # the same pass over the points finds the mean
+    """Return the mean and variance (n,) of the first function of a distribution."""
+    variance = latent.variance().clamp_min(0).double().cpu()  # first: its pass over the points finds the mean too
     return (location + latent.mean()[:, 0]).double().cpu(), variance
 
 
@@ -160,7 +160,7 @@ def draw_values(
     count: int,
     generator: torch.Generator,
 ) -> Tensor:  # (count, n)
-    """Draw from the joint distribution of values around means."""
+    """Draw values around their means from the joint distribution."""
     root = latent.root().cpu()
     return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
 
@@ -171,7 +171,12 @@ def expectation(
     variance: Tensor,  # (n,)
     argument: Tensor | None = None,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule."""
+    """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule.
+
+    Examples:
+        >>> round(float(expectation(lambda f, _: f**2, torch.zeros(1), torch.full((1,), 2.0))), 3)
+        2.0
+    """
     f = mean[:, None] + variance.sqrt()[:, None] * PLACES
     return function(f, mean if argument is None else argument) @ WEIGHTS
 
@@ -182,10 +187,9 @@ def log_predictive_density(
     mean: Tensor,  # (n,)
     variance: Tensor,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return log of the integral of p(y | f) N(f; mean, variance), by a Gauss-Hermite rule over its peak.
+    """Return the log of the integral of p(y | f) N(f; mean, variance).
 
-    The peak is found by Newton's method, for concave log densities. Others have a form of their own
-    (`Likelihood.mixture`).
+    Newton's method finds the peak of concave log densities. Other likelihoods implement `Likelihood.mixture`.
     """
     variance = variance.clamp_min(1e-300)
     if (found := likelihood.mixture(y, mean, variance)) is not None:
@@ -194,7 +198,7 @@ def log_predictive_density(
     for _ in range(_MAX_NEWTON_STEPS):
         slopes = likelihood.slopes(y, f)
         step = (slopes.first - (f - mean) / variance) / (1 / variance - slopes.second)
-        f = f + step.clamp(-2.0, 2.0)  # e^f changes by a factor of 7 at most, so that no step overflows
+        f = f + step.clamp(-2.0, 2.0)  # e^f changes by a factor of at most 7, so no step overflows
         if bool((step.abs() < 1e-8 * (1 + f.abs())).all()):
             break
     width = (1 / variance - likelihood.slopes(y, f).second).rsqrt()
@@ -208,17 +212,17 @@ def log_predictive_density(
 
 
 def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield some rows of columns (n,) at a time, at least once."""
+    """Yield columns (n,) in chunks of rows, at least one chunk."""
     return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
 
 
 def _scale_mixture_log_density(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density (n,) of a mixture over variances (n, q) of Gaussians, at y - mean (n, 1)."""
+    """Return the log density (n,) of a scale mixture at y - mean (n, 1)."""
     inside = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
     return torch.logsumexp(inside + WEIGHTS.log(), dim=1)
 
 
 def _scale_mixture_cdf(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the probability (n,) of at most y under such a mixture."""
+    """Return the cumulative probability (n,) of a scale mixture at y - mean (n, 1)."""
     out: Tensor = torch.special.ndtr(residual / variance.sqrt()) @ WEIGHTS
     return out

@@ -1,4 +1,4 @@
-"""Predictions of a sum of terms, and of each term by itself."""
+"""Predictions of a sum of terms, and of each term."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -6,23 +6,23 @@ from typing import Any
 
 import torch
 
-from rfgp.ambient import hides
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import in_caller_form
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.distributions import in_memory
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.refusals import refuse_terms
+from rfgp.torch_context import unlisted
 
 
-@hides("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
+@unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class TermPrediction(Prediction):
     """The joint Gaussian distribution at n points of a sum of terms, in the user's units.
 
     Attributes:
-        process: The standardised process of the sum.
-        inputs: The points, standardised, (n, D), or blocks of them.
+        process: The standardized process of the sum.
+        inputs: The points, standardized, (n, D), or blocks of them.
 
     Examples:
         >>> import numpy as np
@@ -39,14 +39,14 @@ class TermPrediction(Prediction):
 
     @property
     def terms(self) -> "Terms":
-        """The terms by name, each as a prediction of its own, without the mean of the model."""
+        """The prediction of each term by name, without the mean of the model."""
         return Terms(self)
 
     def of(self, *terms: str) -> "TermPrediction":
         """Return the prediction of the sum of some terms, without the mean of the model.
 
         Raises:
-            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         return self._restricted(self._process.of(*terms))
 
@@ -54,34 +54,36 @@ class TermPrediction(Prediction):
         """Return the prediction of the sum of all other terms, without the mean of the model.
 
         Raises:
-            InvalidArgumentError: an unknown term, or no term is left; or the posterior is not divided into terms.
+            InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
+                terms.
         """
         return self._restricted(self._process.without(*terms))
 
     def centered(self) -> "TermPrediction":
         """Return the prediction of the values minus their mean over the points.
 
-        A constant that several terms share cancels, so that it does not widen their intervals.
+        A constant that several terms share cancels, so it does not widen their intervals.
         """
         zero, _ = torch.zeros_like(self.location), in_memory(self.inputs)
         return replace(self, latent=self.latent.centered(), location=zero, process=None)
 
     def linear(self, weights: Any) -> Prediction:
-        """Return the joint distribution of linear functionals (m,) of the values; see `Prediction.linear`."""
+        """Return the joint distribution of linear functionals (m,) of the values."""
         found = super().linear(weights)
         return replace(found, process=None) if isinstance(found, TermPrediction) else found
 
     def cross_covariance(self, first: Any, second: Any) -> Any:
-        """Return the posterior covariance between the sums of some terms and of others at the points, (n, n).
-
-        For k outputs it is (n, n, k).
+        """Return the posterior covariance between two sums of terms at the points.
 
         Args:
-            first: The name of a term, or several, whose values are the rows.
-            second: The name of a term, or several, whose values are the columns.
+            first: The names of the terms of the rows, or one name.
+            second: The names of the terms of the columns, or one name.
+
+        Returns:
+            The covariance (n, n), or (n, n, k) for k outputs.
 
         Raises:
-            InvalidArgumentError: no term, or an unknown one; or the posterior is not divided into terms.
+            InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         found = self._process.cross_covariance(in_memory(self.inputs), first, second)
         scaled = self.scale**2 * (found[..., None] if self.scale.ndim else found)
@@ -104,22 +106,22 @@ class TermPrediction(Prediction):
 
 @dataclass(frozen=True)
 class Terms(Mapping[str, TermPrediction]):
-    """The terms of a prediction by name.
+    """The predictions of the terms by name.
 
     Attributes:
-        whole: The prediction of their sum.
+        total: The prediction of their sum.
     """
 
-    whole: TermPrediction
+    total: TermPrediction
 
     def __getitem__(self, name: str) -> TermPrediction:
-        return self.whole.of(name)
+        return self.total.of(name)
 
     def __contains__(self, name: object) -> bool:
         return name in list(self)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.whole._process.terms)
+        return iter(self.total._process.terms)
 
     def __len__(self) -> int:
-        return len(self.whole._process.terms)
+        return len(self.total._process.terms)

@@ -15,10 +15,10 @@ from rfgp.kernels.role import Values
 from rfgp.kernels.stationary import RBF
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import Term, label_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 NODES = 64
-"""The number of quantiles that stand for the distribution of a column."""
+"""The number of quantiles that represent the distribution of a column."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -68,19 +68,20 @@ class Centered(Kernel):
         means, total = self._means(a, values["points"].to(a)[:, None], values)
         return self.base.variances(a, values) - means.square() / total
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the base kernel."""
         return self.base.hyperparameters(columns)
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the points in standardised units, (NODES,), and the constants of the base kernel.
+        """Return the points in standardized units, (NODES,), and the constants of the base kernel.
 
         Raises:
-            InvalidArgumentError: there are no points and no rows.
+            InvalidArgumentError: There are no points and no rows.
         """
         if self.points is None:
             raise InvalidArgumentError(
-                f"{label_of(self)} has no distribution of its column yet. Give points=, or use gp.kernel after a fit."
+                f"{label_of(self)} must know the distribution of its column, got no points. Give points=, or use "
+                "gp.kernel after a fit."
             )
         points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
         own = (points - columns.location[0]) / columns.scale[0]
@@ -117,7 +118,7 @@ class Additive(Kernel):
         name: A prefix of the names of the terms. If None, "additive".
 
     Raises:
-        InvalidArgumentError: the order is neither 1 nor 2, or the base does not return a kernel.
+        InvalidArgumentError: The order is neither 1 nor 2, or the base does not return a kernel.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -140,7 +141,7 @@ class Additive(Kernel):
             raise InvalidArgumentError(f"order must be 1 or 2, got {order!r}.")
         if not callable(base):
             raise InvalidArgumentError(
-                f"base must make a kernel from the key of a column, such as k.RBF, got {base!r}."
+                f"base must map the key of a column to a kernel, such as k.RBF does, got {base!r}."
             )
         for key, value in (("columns", columns), ("name", name), ("base", base), ("order", order)):
             object.__setattr__(self, key, value)
@@ -148,7 +149,7 @@ class Additive(Kernel):
 
     @property
     def summands(self) -> tuple[Term, ...]:
-        """The terms, if the columns are known. Otherwise the kernel stands for all of them."""
+        """The terms, or the kernel itself if its columns are not known yet."""
         if self.columns is None:
             return (Term((self,), self.name),)
         factors = {key: Centered(key, self._base_of(key)) for key in self.columns}
@@ -168,12 +169,14 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Fail, whatever the rows a (n, c) and b (m, c): the kernel stands for terms whose columns are not known yet.
+        """Raise an error for rows a (n, c) and b (m, c), because the columns of the terms are not known yet.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
-        raise InvalidArgumentError("Additive has no columns yet. Give columns=, or use gp.kernel after a fit.")
+        raise InvalidArgumentError(
+            "Additive must know its columns, got None. Give columns=, or use gp.kernel after a fit."
+        )
 
     def _base_of(self, key: Key) -> Kernel:
         found = self.base(key)

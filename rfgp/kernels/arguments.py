@@ -17,7 +17,7 @@ def read_columns(columns: Any) -> tuple[Key, ...] | None:
     """Return the keys of columns as a tuple. None stays None.
 
     Raises:
-        InvalidArgumentError: a key is no text and no integer, a key occurs twice, or there is none.
+        InvalidArgumentError: A key is no text and no integer, a key occurs twice, or there is none.
     """
     if columns is None:
         return None
@@ -28,15 +28,15 @@ def read_columns(columns: Any) -> tuple[Key, ...] | None:
         if isinstance(key, bool) or not isinstance(key, str | int):
             raise InvalidArgumentError(f"A column must be a name or a number, got {key!r}.")
     if len(set(keys)) < len(keys) or not keys:
-        raise InvalidArgumentError(f"columns must be different and at least one, got {columns!r}.")
+        raise InvalidArgumentError(f"columns must be at least one and distinct, got {columns!r}.")
     return tuple(keys)
 
 
 def check_name(name: Any) -> None:
-    """Refuse a name that is not None or a text.
+    """Check that a name is None or a text.
 
     Raises:
-        InvalidArgumentError: the name is of another type, or empty.
+        InvalidArgumentError: The name has another type, or is empty.
     """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgumentError(f"The name of a term must be a text that is not empty, got {name!r}.")
@@ -46,7 +46,7 @@ def read_positive(name: str, value: Any) -> float:
     """Return a positive finite number as a float.
 
     Raises:
-        InvalidArgumentError: it is no such number.
+        InvalidArgumentError: The value is not positive and finite.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not (0 < value < math.inf):
@@ -55,10 +55,10 @@ def read_positive(name: str, value: Any) -> float:
 
 
 def read_positives(name: str, value: Any) -> Any:
-    """Return a number or one number for each column as a float or a tuple of floats. None stays None.
+    """Return one positive number, or one for each column, as a float or a tuple. None stays None.
 
     Raises:
-        InvalidArgumentError: it is not positive, or no number or sequence of numbers.
+        InvalidArgumentError: A number is not positive, or the value is not numeric.
     """
     if value is None:
         return None
@@ -75,7 +75,7 @@ def per_column(name: str, value: Any, like: Tensor) -> Tensor:
     """Return one number, or one for each of c columns, as a tensor (c,).
 
     Raises:
-        InvalidArgumentError: there is another number of them.
+        InvalidArgumentError: The number of values differs from c.
     """
     numbers = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     if numbers.ndim and numbers.shape != like.shape:

@@ -27,12 +27,12 @@ _RECENT = 4
 class ColumnField:
     """A Matern process of one column, at the distinct values of rows.
 
-    Where values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
-    between knots, see `graphs.precisions.chains.knots`. Knots follow the lengthscale by powers of 2.
+    If values are closer than about 0.007 lengthscales (nu = 3/2), or 0.05 (nu = 5/2), the process is interpolated
+    between knots, see `graphs.precisions.chains.knots`. The knot spacing follows the lengthscale by powers of 2.
 
     Attributes:
         order: The number of latent values at a knot, nu + 1/2.
-        spacing: The least distance of knots. If None, `at` chooses it.
+        spacing: The smallest distance of knots. If None, `at` selects it.
     """
 
     order: int
@@ -45,7 +45,7 @@ class ColumnField:
         return _unplaced(self.order)
 
     def at(self, values: Values) -> LatentField:
-        """Return the field whose knots suit a lengthscale."""
+        """Return the field with the knots for a lengthscale."""
         kappa = math.sqrt(2 * self.order - 1) / float(values["lengthscale"].detach())
         return replace(self, spacing=2.0 ** math.floor(math.log2(SPACING[self.order] / kappa)))
 
@@ -54,23 +54,23 @@ class ColumnField:
         return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
 
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Refuse rows a (n, 1): the field has values at knots only."""
-        raise InvalidArgumentError("A process of a column has values at knots only. Use `refine` for rows.")
+        """Raise an error for rows a (n, 1), because the field has values only at knots."""
+        raise InvalidArgumentError("Rows must be knots of the process of a column, got others. Use `refine` first.")
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with rows a (n, 1) between its knots, and its projector."""
         if self.spacing is None:
-            raise InvalidArgumentError("The knots of a process of a column depend on its lengthscale. Use `at` first.")
+            raise InvalidArgumentError("A process of a column must have a lengthscale, got none. Use `at` first.")
         chain = _chain(np.unique(_values(a)).tobytes(), self.order, self.spacing)
         return chain, partial(_read, chain)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return how rows a (n, 1) read a refined field, each by itself: A (n, N) and variances (n,)."""
+        """Return the matrix A (n, N) that reads a refined field at rows a (n, 1), and variances (n,)."""
         reads, left = field.conditional(values, _values(a))
         return reads, left
 
     def slopes(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the derivatives of what `between` returns in rows a (n, 1)."""
+        """Return the derivatives of the results of `between` in rows a (n, 1)."""
         reads, left = field.conditional_slopes(values, _values(a))
         return reads, left
 

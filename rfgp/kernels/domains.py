@@ -1,4 +1,4 @@
-"""The domain of a field: the points of a surface or the positions on roads, and the matrices that read the field."""
+"""Domains of fields, surfaces or roads, and the matrices that read a field at inputs."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -27,20 +27,17 @@ Projector = Callable[[Array], sp.csr_array]
 T = TypeVar("T")
 
 _STEPS = 2.0**40
-"""Distinct positions on a road: standardising and back changes a fraction by less than one step."""
+"""The number of distinct positions on a road. Rounding in standardization moves a position by less than one step."""
 
 
 class _Recent(Generic[T]):
-    """A cache of the results for the last two arrays of inputs (n, d), those of rows and of new points.
-
-    Threads may share it.
-    """
+    """A thread-safe cache of the results for the last two arrays of inputs (n, d), such as rows and new points."""
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[bytes, T], ...] = ()
 
     def find(self, points: Array, compute: Callable[[], T]) -> T:
-        """Return the result for inputs (n, d), and compute it if it is not kept."""
+        """Return the result for inputs (n, d), computed if it is not in the cache."""
         key = points.tobytes()
         for other, kept in self._kept:
             if other == key:
@@ -58,9 +55,9 @@ class Domain(ABC):
     falls: str
     """The first words of a message about its connected parts."""
     joining: str
-    """A sentence for messages that says how parts may be joined."""
+    """A sentence for messages about how to join parts."""
     is_refined = False
-    """Whether the field has values at some places only, so that inputs need `refine`."""
+    """Whether the field has values only at some places, so that inputs need `refine`."""
 
     @property
     @abstractmethod
@@ -79,10 +76,10 @@ class Domain(ABC):
 
     @abstractmethod
     def check(self, points: Array) -> None:
-        """Refuse inputs (n, d) that lie outside the domain.
+        """Check that inputs (n, d) lie in the domain.
 
         Raises:
-            DataError: the first of them, and why.
+            DataError: An input lies outside. The message names the first and the reason.
         """
 
     @abstractmethod
@@ -90,7 +87,7 @@ class Domain(ABC):
         """Return A (n, N) of inputs (n, d), for `field`.
 
         Raises:
-            InvalidArgumentError: the field has values at some places only; see `refine`.
+            InvalidArgumentError: The field has values only at some places. See `refine`.
         """
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -98,7 +95,7 @@ class Domain(ABC):
         return self.field, self.projector
 
     def between(self, field: Any, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return how inputs read a field, each by itself.
+        """Return the matrix that reads a field at inputs, and their conditional variances.
 
         Args:
             field: A field from `refine`.
@@ -121,7 +118,7 @@ class Domain(ABC):
 
 @dataclass(frozen=True, eq=False)
 class MeshDomain(Domain):
-    """Points near a surface (n, 3), or in a plane (n, 2). The field there is that at the nearest point of the mesh.
+    """Points near a surface (n, 3), or in a plane (n, 2), projected to the nearest point of the mesh.
 
     Attributes:
         mesh: The field.
@@ -129,7 +126,7 @@ class MeshDomain(Domain):
             of its box.
 
     Raises:
-        InvalidArgumentError: within is not a positive number.
+        InvalidArgumentError: `within` is not a positive number.
     """
 
     mesh: graphs.MeshField
@@ -165,9 +162,9 @@ class MeshDomain(Domain):
         return self.mesh.max_distance if self.within is None else float(self.within)
 
     def check(self, points: Array) -> None:
-        """Refuse points (n, d) that are not finite, or too far from the surface.
+        """Check that points (n, d) are finite and close to the surface.
 
-        A vertex nearby shows that a point is near enough; the others are located, the farthest one first.
+        Points close to a vertex pass. The others are projected, the farthest first.
         """
         _named(lambda: self.mesh.read_points(points))
         distances, _ = self._vertices.query(points, distance_upper_bound=self.limit)
@@ -242,19 +239,19 @@ class RoadDomain(Domain):
         return self.roads
 
     def check(self, points: Array) -> None:
-        """Refuse positions (n, 2) that are not on the roads."""
+        """Check that positions (n, 2) are on the roads."""
         _named(lambda: self.roads.roads.read_positions(points))
 
     def projector(self, points: Array) -> sp.csr_array:
-        """Refuse positions (n, 2): the field has values at vertices only."""
-        raise InvalidArgumentError("A field on roads has values at vertices only. Use `refine` for other positions.")
+        """Raise an error for positions (n, 2), because the field has values only at vertices."""
+        raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
         """Return the field with positions (n, 2) among its values, and its projector at these."""
         return self._recent.find(points, lambda: self._refined(points))
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return how positions (n, 2) read the values at the ends of their pieces of road, and their variances (n,)."""
+        """Return the matrix that reads the ends of pieces of road at positions (n, 2), and variances (n,)."""
         return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -262,7 +259,7 @@ class RoadDomain(Domain):
         return self._recent_positions.find(distinct, lambda: self._at_positions(distinct))
 
     def _at_positions(self, distinct: Array) -> tuple[MarkovField, Projector]:
-        """Return the field with distinct positions (p, 2) among its values. The same positions share its analysis."""
+        """Return the field with distinct positions (p, 2) among its values, cached for the same positions."""
         field, index = self.roads.refine(distinct)
         return field, _Selection(distinct, index, len(field.coordinates))
 
@@ -318,7 +315,7 @@ class _Selection:
 
 
 def _rounded(points: Array) -> Array:
-    """Return positions (n, 2) as they were before they were standardised."""
+    """Return positions (n, 2) as they were before they were standardized."""
     road, fraction = np.round(points[:, 0]), np.round(points[:, 1] * _STEPS) / _STEPS
     return np.stack([road, np.clip(fraction, 0.0, 1.0)], axis=1)
 

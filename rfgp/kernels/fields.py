@@ -19,7 +19,7 @@ from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 START, BOUNDS = 0.05, (1e-4, 1e2)
 """The start and the bounds of the lengthscale, in extents of the roads or the surface."""
@@ -78,12 +78,12 @@ def _read(projector: Any, a: Tensor) -> sp.csr_array:
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
     """Return A Q^-1 B^T times the factor of a field, (n, m), for points a (n, d) and b (m, d).
 
-    With Z = Q^-1 A^T and a gradient G in the covariance, that in the entries of Q is -Z_a G Z_b^T, because
+    Let Z = Q^-1 A^T and G be the gradient in the covariance. The gradient in the entries of Q is -Z_a G Z_b^T, since
     d Q^-1 = -Q^-1 dQ Q^-1.
 
     Args:
         latent: The field.
-        values: The hyperparameters by name, in which the covariance is differentiable.
+        values: The hyperparameters by name. The covariance is differentiable in them.
         a: Points.
         b: Points.
     """
@@ -155,11 +155,13 @@ class _OnDomain(Kernel):
         found = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
         return torch.cat(found) if found else a.new_zeros(0)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale, in the domain's units."""
         one, extent = torch.ones((), dtype=torch.float64), self.domain.extent
         return {
-            "lengthscale": Quantity(START * extent * one, one, (BOUNDS[0] * extent * one, BOUNDS[1] * extent * one))
+            "lengthscale": Hyperparameter(
+                START * extent * one, one, (BOUNDS[0] * extent * one, BOUNDS[1] * extent * one)
+            )
         }
 
 
@@ -173,8 +175,8 @@ def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key
     """Return the columns of these names, or the leading ones of an array.
 
     Raises:
-        DataError: an array has fewer columns.
-        InvalidArgumentError: the table has other names.
+        DataError: An array has fewer columns.
+        InvalidArgumentError: The table has other names.
     """
     if all(name in keys for name in names):
         return names
@@ -203,7 +205,7 @@ class Roads(_OnDomain):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: there are no roads, or alpha, the boundary or a number is invalid.
+        InvalidArgumentError: There are no roads, or alpha, the boundary or a number is invalid.
 
     Examples:
         >>> import graphs
@@ -266,7 +268,7 @@ class Mesh(_OnDomain):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: there is no mesh, or alpha or a number is invalid.
+        InvalidArgumentError: There is no mesh, or alpha or a number is invalid.
 
     Examples:
         >>> import trimesh

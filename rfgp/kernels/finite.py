@@ -14,12 +14,12 @@ from rfgp.kernels.arguments import per_column, read_positives
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 VARIANCE_BOUNDS = (1e-10, 1e8)
 """The bounds of the variance of a slope, in variances of the target over those of the column."""
 OFFSET_BOUNDS = (1e-3, 1e3)
-"""The bounds of the offset of a polynomial kernel, in standardised columns."""
+"""The bounds of the offset of a polynomial kernel, in standardized columns."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +36,7 @@ class Linear(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: a variance is not positive.
+        InvalidArgumentError: A variance is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -59,7 +59,7 @@ class Linear(Kernel):
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
-        """Return rows a (n, c) in prior standard deviations of slopes, whose distances are those of the kernel."""
+        """Return rows a (n, c) scaled by the prior standard deviations of slopes, as `Kernel.embedding` defines."""
         return a * values["variance"].sqrt()
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
@@ -78,12 +78,12 @@ class Linear(Kernel):
         """Return the c deviations from the origin, in prior standard deviations of slopes."""
         return Functions(columns.num_columns, self._features, self._centered, _slopes)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the variances, which together start at the variance of the target."""
         size = columns.spread.square()
         bounds = (VARIANCE_BOUNDS[0] / size, VARIANCE_BOUNDS[1] / size)
         start = 1 / (columns.num_columns * size)
-        return {"variance": Quantity(start, columns.scale**-2, bounds, is_variance=True)}
+        return {"variance": Hyperparameter(start, columns.scale**-2, bounds, is_variance=True)}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin, (c,)."""
@@ -111,7 +111,7 @@ class Polynomial(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: the degree is not a positive integer.
+        InvalidArgumentError: The degree is not a positive integer.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -137,9 +137,9 @@ class Polynomial(Kernel):
         return (values["offset"] + self._scaled(a, values).square().sum(1)) ** self.degree
 
     def _features(self, a: Tensor, values: Values) -> Tensor:
-        """Return the monomials phi (n, binom(c + degree, degree)) of rows (n, c): phi phi^T is the kernel.
+        """Return the monomials phi (n, binom(c + degree, degree)) of rows (n, c) with phi phi^T the kernel.
 
-        By the multinomial theorem the factor of x^p with p_0 + |p| = degree is degree! / (p_0! p!) offset^p_0.
+        By the multinomial theorem, the squared factor of x^p is degree! / (p_0! p!) offset^p_0, p_0 = degree - |p|.
         """
         z = self._scaled(a, values)
         extended = torch.cat([values["offset"].to(z).sqrt().expand(len(z), 1), z], dim=1)
@@ -154,13 +154,13 @@ class Polynomial(Kernel):
         """Return the binom(c + degree, degree) monomials."""
         return Functions(math.comb(columns.num_columns + self.degree, self.degree), self._features)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the offset."""
         one = torch.ones_like(columns.scale[0])
-        return {"offset": Quantity(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
+        return {"offset": Hyperparameter(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the origin and the scale in standardised units, (c,) each."""
+        """Return the origin and the scale in standardized units, (c,) each."""
         scale = per_column("scale", 1.0 if self.scale is None else self.scale, columns.scale)
         return {"origin": columns.standardized(_origin(self.origin, columns)), "scale": scale / columns.scale}
 

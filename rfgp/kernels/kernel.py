@@ -19,7 +19,7 @@ from rfgp.kernels.matrix import covariance_matrix
 from rfgp.kernels.role import Functions, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, constants_of, hyperparameters_of, requests_of, with_names
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 from rfgp.values import brief_repr, changed_arguments
 
@@ -56,11 +56,11 @@ class Kernel(ABC):
     domain: ClassVar[Any] = None
     """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for Kind.COORDINATE."""
     embedding: ClassVar[Any] = None
-    """Maps the columns (n, c) and the values to places (n, e), by whose distances `Vecchia` finds neighbours.
+    """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
 
-    The squared distance of two near rows is about 2 - 2 k. If None, the columns in lengthscales are the places."""
+    The squared distance of close rows is about 2 - 2 k. If None, positions are the columns in lengthscales."""
     has_own_variance: ClassVar[bool] = False
-    """Whether a hyperparameter of the kernel takes the place of the output scale of its term."""
+    """Whether a hyperparameter of the kernel replaces the output scale of its term."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", read_columns(self.columns))
@@ -70,11 +70,11 @@ class Kernel(ABC):
 
     @abstractmethod
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, c) and b (m, c), differentiable in them and in the values.
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c), differentiable in all arguments.
 
         Args:
-            a: The kernel's columns, in standardised units.
-            b: The same of other rows.
+            a: The kernel's columns, in standardized units.
+            b: The kernel's columns of other rows.
             values: The kernel's hyperparameters and constants by name.
         """
 
@@ -83,8 +83,8 @@ class Kernel(ABC):
         found = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
         return torch.stack(found) if found else a.new_zeros(0)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
-        """Return the hyperparameters by name, with starts that the data decide unless the user gave them."""
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters by name, with starting values of the user or from the data."""
         return {}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
@@ -92,32 +92,32 @@ class Kernel(ABC):
         return {}
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the field with a sparse precision that rows read. None if there is none."""
+        """Return the latent field with a sparse precision. None if the kernel has no such field."""
         return None
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure of a stationary kernel of x / lengthscale. None if there is none."""
+        """The spectral measure of a stationary kernel of x / lengthscale. None for other kernels."""
         return None
 
     def functions(self, columns: ColumnSummary) -> Functions | None:
-        """Return the functions phi with phi phi^T the covariance. None if there are infinitely many."""
+        """Return functions phi such that phi phi^T is the covariance. None if there are infinitely many."""
         return None
 
     def series(self, values: Values) -> "Kernel | None":
-        """Return a kernel of finitely many functions that is nearly this one at some hyperparameters.
+        """Return an accurate kernel of finitely many functions at some hyperparameters, or None.
 
-        It has the same columns and hyperparameters. None if there is none.
+        It has the same columns and hyperparameters.
         """
         return None
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting values that the user gave, by name, in the user's units. None for one that is missing."""
+        """The user's starting values by name, in the user's units, or None for a missing one."""
         return {}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> "Kernel":
-        """Return the kernel with the options that the data decide, such as an origin, and with starting values.
+        """Return the kernel with starting values and with options from the data, such as an origin.
 
         Args:
             columns: The rows.
@@ -147,8 +147,8 @@ class Kernel(ABC):
             The matrix (n, m).
 
         Raises:
-            DataError: a column is missing or of another kind.
-            InvalidArgumentError: a hyperparameter has no value, or there is none of a name.
+            DataError: A column is missing or of another kind.
+            InvalidArgumentError: A hyperparameter has no value, or a name is unknown.
         """
         left = Table.of(A)
         kernel = transformed(self, lambda factor: factor.expanded(left.keys))
@@ -158,22 +158,22 @@ class Kernel(ABC):
 
     @property
     def summands(self) -> tuple[Term, ...]:
-        """The terms in the order in which they were added, with the names that were given."""
+        """The terms in the order of addition, with the names from the user."""
         return (Term((self,), self.name),)
 
     def terms(self) -> tuple[Term, ...]:
-        """Return the terms, each under a name of its own. Default names that clash are numbered.
+        """Return the terms with unique names. Equal default names are numbered.
 
         Raises:
-            InvalidArgumentError: two terms were given one name.
+            InvalidArgumentError: The user gave two terms the same name.
         """
         return with_names(self.summands)
 
     def named(self, name: str) -> "Kernel":
-        """Return the kernel under a name. The name of a sum is a prefix of the names of its terms.
+        """Return the kernel with a name. The name of a sum prefixes the names of its terms.
 
         Raises:
-            InvalidArgumentError: the name is not a text, or empty.
+            InvalidArgumentError: The name is not a text, or empty.
         """
         check_name(name)
         if len(self.summands) == 1:
@@ -181,7 +181,7 @@ class Kernel(ABC):
         return Sum(tuple(replace(term, name=f"{name}.{term.name}") for term in self.terms()))
 
     def __add__(self, other: Any) -> "Kernel":
-        if isinstance(other, int) and other == 0:  # with which sum() starts
+        if isinstance(other, int) and other == 0:  # sum() starts with 0
             return self
         return Sum((*self.summands, *other.summands)) if isinstance(other, Kernel) else NotImplemented
 
@@ -204,7 +204,7 @@ class Kernel(ABC):
 
 
 def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
-    """Return a kernel with each factor changed. A factor that is shared is changed once, terms keep their names.
+    """Return a kernel with each factor changed. Shared factors are changed once, and terms keep their names.
 
     Args:
         kernel: The kernel.
@@ -221,7 +221,7 @@ def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
 
 
 def _product(term: Term, name: str | None, factors: list[Kernel]) -> Kernel:
-    """Return a term, which was given a name or None, as a kernel with these factors in place of its own."""
+    """Return a term as a kernel with other factors, and the name that the user gave it, if any."""
     given = term.given or (None,) * len(factors)
     named = [f if known is None else f.named(known) for f, known in zip(factors, given, strict=True)]
     product = reduce(mul, named)
@@ -233,7 +233,7 @@ def _product(term: Term, name: str | None, factors: list[Kernel]) -> Kernel:
 
 
 def _arguments(kernel: Kernel) -> Iterator[str]:
-    """Yield the arguments of a kernel that are not their defaults, the columns without their name."""
+    """Yield the arguments of a kernel that differ from the defaults. Columns are positional."""
     for name, value in changed_arguments(kernel):
         yield brief_repr(value) if name == "columns" else f"{name}={brief_repr(value)}"
 
@@ -263,7 +263,7 @@ class Sum(Kernel):
         """Return the variances (n,) of rows a (n, D), at values by path."""
         return sum((term.variances(a, values) for term in self._bound), start=torch.zeros((), dtype=torch.float64))
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of all factors by path, without output scales."""
         return hyperparameters_of(self._bound, columns)
 

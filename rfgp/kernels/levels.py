@@ -1,4 +1,4 @@
-"""Kernels of levels: groups, categories and coregionalisation."""
+"""Kernels of levels: groups, categories and coregionalization."""
 
 import math
 from collections.abc import Sequence
@@ -20,14 +20,14 @@ from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.linalg import cholesky
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 CORRELATION_BOUNDS = (1e-4, 1 - 1e-4)
 """The bounds of a correlation that is learned."""
 LOADING_START = 0.5
 """The start of the loadings. With a diagonal of 1 two levels begin with a correlation of 0.2."""
 DIAGONAL_BOUNDS = (1e-4, 1e4)
-"""The bounds of the variances of levels by themselves, in squared loadings."""
+"""The bounds of the diagonal d of a coregionalization, in squared loadings."""
 
 
 def are_equal(a: Tensor, b: Tensor) -> Tensor:
@@ -39,11 +39,11 @@ def are_equal(a: Tensor, b: Tensor) -> Tensor:
 
 
 def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
-    """Return the number of the combination of levels in each row, (n,).
+    """Return the index of the combination of levels in each row, (n,).
 
     Args:
         a: Levels (n, c).
-        num_levels: The number of levels of each column. A row with another level has the number -1.
+        num_levels: The number of levels of each column. A row with another level has the index -1.
     """
     codes = torch.zeros(len(a), dtype=torch.int64, device=a.device)
     known = torch.ones(len(a), dtype=torch.bool, device=a.device)
@@ -54,7 +54,7 @@ def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
 
 
 def one_hot(a: Tensor, values: Values) -> Tensor:
-    """Return the indicators (n, L) of the combinations of levels of rows a (n, c). New levels have none."""
+    """Return the indicators (n, L) of the combinations of levels of rows a (n, c), zeros for new levels."""
     num_levels = [int(size) for size in values["num_levels"].tolist()]
     codes, size = codes_of(a, num_levels), math.prod(num_levels)
     out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
@@ -92,7 +92,7 @@ class LevelField:
         return torch.zeros(0, dtype=torch.float64), torch.ones((), dtype=torch.float64)
 
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Return the matrix (n, L) that selects the values of the levels a (n, c). New levels have none."""
+        """Return the matrix (n, L) that selects the values of levels a (n, c), with empty rows for new levels."""
         codes = codes_of(a, self.num_levels).numpy()
         known = codes >= 0
         starts = np.concatenate([[0], np.cumsum(known)])
@@ -165,7 +165,7 @@ class Categorical(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: the correlation is not in its range.
+        InvalidArgumentError: The correlation is not in its range.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -192,12 +192,14 @@ class Categorical(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the correlation, unless it was given."""
         if self.correlation is not None:
             return {}
         one = torch.ones_like(columns.scale[0])
-        return {"correlation": Quantity(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))}
+        return {
+            "correlation": Hyperparameter(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))
+        }
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the numbers of levels, (c,), and the correlation, 0-d, if it was given."""
@@ -233,7 +235,7 @@ class Coregionalization(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: there are several columns, or the rank is not a positive integer.
+        InvalidArgumentError: There are several columns, or the rank is not a positive integer.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -271,7 +273,7 @@ class Coregionalization(Kernel):
         found = loadings @ loadings.mT + values["diagonal"].double().diag()
         return found / found.diagonal().mean()
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the loadings W (L, rank) and the diagonal (L,)."""
         size = columns.num_levels[0]
         ones = torch.ones(size, dtype=torch.float64, device=columns.scale.device)
@@ -280,8 +282,8 @@ class Coregionalization(Kernel):
         loadings = (LOADING_START * signs).to(ones)
         one = torch.ones_like(loadings)
         return {
-            "loadings": Quantity(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
-            "diagonal": Quantity(ones, ones, bounds),
+            "loadings": Hyperparameter(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
+            "diagonal": Hyperparameter(ones, ones, bounds),
         }
 
     def functions(self, columns: ColumnSummary) -> Functions:

@@ -10,7 +10,7 @@ from rfgp.columns import Schema, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, bind, check_points, constants_of, hyperparameters_of, requests_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.paths import find_path
 
 
@@ -25,7 +25,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
             them.
 
     Raises:
-        InvalidArgumentError: a value has the name of no hyperparameter, or one is missing.
+        InvalidArgumentError: A value has the name of no hyperparameter, or one is missing.
     """
     schema = Schema.learn(requests_of(terms), A)
     bound = bind(terms, schema.column_of)
@@ -40,9 +40,9 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
 
 
 def _known_values(
-    terms: Sequence[BoundTerm], quantities: Mapping[str, Quantity], values: Mapping[str, Any], like: Tensor
+    terms: Sequence[BoundTerm], quantities: Mapping[str, Hyperparameter], values: Mapping[str, Any], like: Tensor
 ) -> dict[str, Tensor]:
-    """Return all hyperparameters (...) by path: those given, then starting values, and 1 for variances."""
+    """Return all hyperparameters (...) by path, from the given values, starting values, or 1 for variances."""
     scales = [term.outputscale for term in terms if term.outputscale is not None]
     paths = [*quantities, *scales]
     given = {find_path(name, paths): value for name, value in values.items()}
@@ -65,17 +65,18 @@ def _known_values(
     missing = [path for path in paths if path not in known]
     if missing:
         raise InvalidArgumentError(
-            f"The kernel has no value of {', '.join(missing)}. Give starting values, such as lengthscale=1.0, or "
+            f"The kernel must have values of {', '.join(missing)}, got none. Give starting values, such as "
+            "lengthscale=1.0, or "
             f"values={{{missing[0]!r}: 1.0}}."
         )
     return {path: _as_tensor(path, known[path], quantities.get(path), like) for path in paths}
 
 
-def _as_tensor(path: str, value: Any, quantity: Quantity | None, like: Tensor) -> Tensor:
+def _as_tensor(path: str, value: Any, quantity: Hyperparameter | None, like: Tensor) -> Tensor:
     """Return a value in the shape of its hyperparameter, (...), float64.
 
     Raises:
-        InvalidArgumentError: it has another shape.
+        InvalidArgumentError: The shape is wrong.
     """
     number = torch.as_tensor(value, dtype=torch.float64, device=like.device)
     shape = torch.Size([]) if quantity is None else quantity.start.shape

@@ -21,7 +21,7 @@ from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 NODE = "node"
 """The column of labels, unless it is named."""
@@ -35,14 +35,14 @@ class Nodes(Kernel):
 
     Attributes:
         graph: The graph, a `graphs.Graph`.
-        kernel: A kernel of `graphs.kernels`, whose parameters are the starting values; or the name of one, for which a
-            fit compares several starting values.
+        kernel: A kernel of `graphs.kernels` with its starting values, or the name of one. For a name, fits compare
+            several starting values.
         column: The key of the node labels. If None, "node", or the first column of an array. Inputs may also be
             labels (n,).
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: there is no graph, or no such kernel.
+        InvalidArgumentError: There is no graph, or no such kernel.
 
     Examples:
         >>> import graphs
@@ -69,14 +69,14 @@ class Nodes(Kernel):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The parameters of the graph kernel. They are None if it was given by name, so that a fit compares several."""
+        """The starting parameters of the graph kernel. None if the kernel was given by name."""
         kernel = self.graph_kernel
         is_named = not isinstance(self.kernel, GraphKernel)
         values = [None] * len(kernel.parameters) if is_named else kernel.values.tolist()
         return dict(zip(kernel.parameters, values, strict=True))
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the values at all nodes, if the kernel has a sparse precision, whatever the columns."""
+        """Return the values at all nodes as a field, if the kernel has a sparse precision."""
         try:
             return NodeField(self.graph, self.graph_kernel, precision_order(self.graph_kernel))
         except graphs.GraphError:
@@ -92,12 +92,12 @@ class Nodes(Kernel):
         vectors, size = self._spectrum(values)
         return vectors[a[:, 0].long()].square() @ size
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the parameters of the graph kernel."""
         one = torch.ones((), dtype=torch.float64)
         bounds = (PARAMETER_BOUNDS[0] * one, PARAMETER_BOUNDS[1] * one)
         pairs = zip(self.graph_kernel.parameters, self.graph_kernel.values, strict=True)
-        return {name: Quantity(one * value, one, bounds) for name, value in pairs}
+        return {name: Hyperparameter(one * value, one, bounds) for name, value in pairs}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with starting values."""
@@ -114,13 +114,15 @@ class Nodes(Kernel):
             keys: All columns but the target.
 
         Raises:
-            InvalidArgumentError: there is no column "node", and the table is no array.
+            InvalidArgumentError: The table is not an array and has no column "node".
         """
         if self.column is not None:
             return self
         if NODE in keys or 0 in keys:
             return replace(self, column=NODE if NODE in keys else 0)
-        raise InvalidArgumentError(f"Nodes reads the column {NODE!r}, which X does not have. Give column=.")
+        raise InvalidArgumentError(
+            f"X must have the column {NODE!r} that Nodes reads, got a table without it. Give column=."
+        )
 
     def _spectrum(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""

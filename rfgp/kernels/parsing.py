@@ -1,4 +1,4 @@
-"""Kernels from text, such as "RBF(t) + Periodic(t, period=7) + Group(store)", without running code."""
+"""Kernels from texts such as "RBF(t) + Group(store)", without running code."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -32,35 +32,35 @@ KERNELS: dict[str, type[Kernel]] = {
         Additive,
     )
 }
-"""The kernels that a text may name. Those of graphs, roads and meshes need objects that a text cannot hold."""
+"""The kernels that a text may name. Kernels on graphs, roads and meshes need Python objects."""
 MOST_TERMS = 256
 """The largest number of terms of a kernel from a text, after products are expanded."""
 MOST_COUNT = 1000
 """The largest degree, rank or number of harmonics of a kernel from a text."""
 _EXAMPLE = '"RBF(t) + Group(store)"'
 _TEXTS = ("name", "spectrum")
-"""The arguments that may be texts, besides columns."""
+"""The arguments, other than columns, that may be texts."""
 _BASES = ("RBF", "Matern", "RationalQuadratic", "Stationary")
 """The kernels that `Additive` may repeat."""
 _OBJECTS = ("Nodes", "Roads", "Mesh")
 
 
 def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
-    """Return the kernel that a text describes, as one writes it in Python. No code is run.
+    """Return the kernel of a Python-like text. No code is run.
 
-    Kernels are called by their names, and `+`, `*` and `.named("...")` compose them. Names of columns stand bare or in
-    quotes. Texts of other arguments are in quotes. Kernels on graphs, roads and meshes are built in Python.
+    Kernels are called by their names, and `+`, `*` and `.named("...")` compose them. Quotes are optional for names of
+    columns and required for other texts. Kernels on graphs, roads and meshes are built in Python.
 
     Args:
         text: The kernel, of at most 10,000 characters and 256 terms.
-        columns: The names of the columns of the table. If given, a number of a column is its place in the table, and
-            other names are errors. If None, any column is allowed.
+        columns: The names of the columns of the table. If given, a number is the index of a column, and other names
+            are errors. If None, any column is allowed.
 
     Returns:
         The kernel.
 
     Raises:
-        InvalidArgumentError: there is no such kernel, argument or column, or the text holds anything else.
+        InvalidArgumentError: A kernel, argument or column is unknown, or the text contains other syntax.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -69,7 +69,7 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
         ['rbf(t)', 'week', 'group(store no)']
         >>> k.parse("RBF(t)", columns=("time", "store"))
         Traceback (most recent call last):
-        rfgp.errors.InvalidArgumentError: There is no column 't'. The columns are time, store.
+        rfgp.errors.InvalidArgumentError: A column must be one of time, store, got 't'.
     """
     tree = Reader("kernel", _EXAMPLE).read(text)
     return _kernel(tree, None if columns is None else tuple(columns))
@@ -151,9 +151,7 @@ def _column(call: Call, value: Any, known: tuple[str, ...] | None) -> Key:
         return key
     if isinstance(key, int) and 0 <= key < len(known):
         return known[key]
-    raise InvalidArgumentError(
-        f"There is no column {shown(key)}. The columns are {listed(known, 20)}.{like(str(key), known)}"
-    )
+    raise InvalidArgumentError(f"A column must be one of {listed(known, 20)}, got {shown(key)}.{like(str(key), known)}")
 
 
 def _argument(name: str, value: Any) -> Any:

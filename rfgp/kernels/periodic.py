@@ -14,11 +14,11 @@ from rfgp.kernels.arguments import read_positive
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
 
 LENGTHSCALE_BOUNDS = (0.05, 50.0)
-"""The bounds of the lengthscale. At 0.05 the Fourier series needs some 70 harmonics, at 50 the variance is 4e-4."""
+"""The bounds of the lengthscale: 0.05 needs about 70 harmonics, and 50 gives a variance of 4e-4."""
 PERIOD_BOUNDS = (0.5, 2.0)
 """The bounds of a period that is learned, in starting periods."""
 TAIL = 1e-6
@@ -26,7 +26,7 @@ TAIL = 1e-6
 LEAST_HARMONICS = 4
 """The least number of harmonics, so that a fit can shorten the lengthscale."""
 MOST_HARMONICS = 128
-"""The most harmonics of the Fourier series; enough for `TAIL` at the least lengthscale."""
+"""The largest number of harmonics of the Fourier series, sufficient for `TAIL` at the smallest lengthscale."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -37,13 +37,13 @@ class Periodic(Kernel):
 
     Attributes:
         columns: The key of its column.
-        period: The period, in the column's units. Of dates it is in days.
-        learn_period: Whether a fit changes the period, to at most twice and at least half of it.
+        period: The period, in the column's units. For dates it is in days.
+        learn_period: Whether a fit changes the period, by at most a factor of 2.
         lengthscale: The starting lengthscale, in units of the sine. If None, 1.
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: there are several columns, or a number is not positive.
+        InvalidArgumentError: There are several columns, or a number is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -67,7 +67,7 @@ class Periodic(Kernel):
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
-        """Return places (n, 2) on a circle of rows a (n, 1), between which k is exp(-r^2 / 2)."""
+        """Return positions (n, 2) on a circle, for rows a (n, 1), such that k is exp(-r^2 / 2)."""
         angles = 2 * math.pi * a / values["period"]
         return torch.cat([angles.cos(), angles.sin()], dim=1) / values["lengthscale"]
 
@@ -85,18 +85,18 @@ class Periodic(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""
         one, unit = torch.ones_like(columns.scale[0]), columns.scale[0]
         period = self.period / unit
         bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
         return {
-            "lengthscale": Quantity(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
-            "period": Quantity(period, unit, bounds, is_fixed=not self.learn_period),
+            "lengthscale": Hyperparameter(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
+            "period": Hyperparameter(period, unit, bounds, is_fixed=not self.learn_period),
         }
 
     def series(self, values: Values) -> "Harmonics":
-        """Return the first harmonics of the kernel, which miss at most `TAIL` of its variance at a lengthscale."""
+        """Return the kernel of the first harmonics, whose variance is too small by at most `TAIL`."""
         size = scaled_bessel(MOST_HARMONICS, values["lengthscale"].detach().double() ** -2)
         missing = 1 - (2 * size.cumsum(0) - size[0])
         count = min(int((missing > TAIL).sum()), MOST_HARMONICS)
@@ -114,8 +114,8 @@ class Periodic(Kernel):
 class Harmonics(Periodic):
     """The first J harmonics of the periodic kernel: a sum of 2 J + 1 functions.
 
-    k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s), s = lengthscale^-2, because
-    exp(-2 s sin^2(t / 2)) = exp(-s) exp(s cos t) and exp(s cos t) = I_0(s) + 2 sum_j I_j(s) cos(j t).
+    k = sum_j c_j cos(2 pi j d / period) with c_j = (2 - [j = 0]) exp(-s) I_j(s) and s = lengthscale^-2. This follows
+    from exp(-2 s sin^2(t / 2)) = exp(-s) exp(s cos t) and exp(s cos t) = I_0(s) + 2 sum_j I_j(s) cos(j t).
 
     Source: Solin and Sarkka (2014), Explicit link between periodic covariance functions and state space models,
     Section 3.2.

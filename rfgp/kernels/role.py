@@ -11,11 +11,11 @@ from rfgp.autograd import Array
 from rfgp.columns import Kind
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 
 Values = Mapping[str, Tensor]
-"""Hyperparameters and constants in standardised units, by name."""
+"""Hyperparameters and constants in standardized units, by name."""
 
 
 class FourierFunctions(NamedTuple):
@@ -28,16 +28,15 @@ class FourierFunctions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Functions:
-    """Finitely many functions phi of rows, with phi phi^T the covariance.
+    """Finitely many functions phi of rows such that phi phi^T is the covariance.
 
     Attributes:
         size: The number F of functions.
         features: Maps rows a (n, c), and values by name, to phi (n, F).
-        design: Maps rows and values to phi without the factors that depend on hyperparameters, (n, F). If None, there
-            is none.
+        design: Maps rows and values to phi (n, F) without the factors that depend on hyperparameters, or None.
         scale: Maps values to these factors, (F,).
         reads: The names of the values that the design depends on.
-        fourier: Maps values to the frequencies of functions that are cosines and sines. If None, they are not.
+        fourier: Maps values to frequencies, for cosines and sines. None for other functions.
     """
 
     size: int
@@ -49,7 +48,7 @@ class Functions:
 
 
 Projector = Callable[[Tensor], sp.csr_array]
-"""Maps rows (n, c) to the sparse matrix A (n, N) by which they read the latent values of a field."""
+"""Maps rows (n, c) to the sparse matrix A (n, N) that reads the latent values of a field."""
 
 
 class LatentField(Protocol):
@@ -64,14 +63,14 @@ class LatentField(Protocol):
         """Whether the field has values at some places only, so that rows need `refine`."""
 
     def at(self, values: Values) -> "LatentField":
-        """Return the field to be used at some hyperparameters, if its latent values depend on them.
+        """Return the field for some hyperparameters, if its latent values depend on them.
 
         Args:
             values: The hyperparameters and constants by name.
         """
 
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the parameters (p,) of Q, and the factor, 0-d, by which the covariance is larger than A Q^-1 A^T.
+        """Return the parameters (p,) of Q, and the ratio of the covariance to A Q^-1 A^T, 0-d.
 
         Args:
             values: The hyperparameters and constants by name.
@@ -84,7 +83,7 @@ class LatentField(Protocol):
         """Return the field with rows a (n, c) among its values, and its projector."""
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return how rows read a field, each by itself.
+        """Return the matrix that reads a field at rows, and their conditional variances.
 
         Args:
             field: A field from `refine`.
@@ -92,19 +91,19 @@ class LatentField(Protocol):
             a: Rows, (n, c), which need not be among its values.
 
         Returns:
-            A (n, N), and the variances (n,) given the field's values of the field at rows, in units of its variance.
+            A (n, N), and the variances (n,) of f at rows given the field's values, in units of its variance.
         """
 
     @property
     def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
-        """Maps the arguments of `between` to the derivatives, in the one column of rows, of what it returns.
+        """Maps the arguments of `between` to derivatives of its results in the one column of rows.
 
-        None if what it returns is taken as constant in the columns. A field with slopes has the variance 1 everywhere.
+        None if the results are treated as constant in the columns. A field with slopes has variance 1 everywhere.
         """
 
 
 class Factor(Protocol):
-    """The role: a kernel on columns of its own; see `rfgp.kernels.Kernel`."""
+    """The interface of a kernel on its columns. See `rfgp.kernels.Kernel`."""
 
     @property
     def columns(self) -> tuple[Key, ...] | None:
@@ -132,11 +131,11 @@ class Factor(Protocol):
 
     @property
     def embedding(self) -> Any:
-        """Maps the columns (n, c) and the values to places (n, e) whose distances are those of the kernel, or None."""
+        """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search, or None."""
 
     @property
     def has_own_variance(self) -> bool:
-        """Whether a hyperparameter takes the place of the output scale."""
+        """Whether a hyperparameter replaces the output scale."""
 
     @property
     def measure(self) -> Spectrum | None:
@@ -150,10 +149,10 @@ class Factor(Protocol):
         """Return the field with a sparse precision that rows read, or None."""
 
     def functions(self, columns: ColumnSummary) -> "Functions | None":
-        """Return the functions phi with phi phi^T the covariance, if there are finitely many, or None."""
+        """Return functions phi such that phi phi^T is the covariance, or None."""
 
     def series(self, values: Values) -> "Factor | None":
-        """Return a factor of finitely many functions that is nearly this one at some hyperparameters, or None."""
+        """Return an accurate factor of finitely many functions at some hyperparameters, or None."""
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
@@ -161,7 +160,7 @@ class Factor(Protocol):
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, c)."""
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters by name."""
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:

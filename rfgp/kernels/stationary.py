@@ -15,7 +15,7 @@ from rfgp.kernels.chains import ORDERS, ColumnField
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 
 LENGTHSCALE_BOUNDS = (1e-3, 1e4)
@@ -31,13 +31,13 @@ class Stationary(Kernel):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         spectrum: The spectrum, or its name.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units, one number or one for each column. If None, the
             data decide.
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: there is no such spectrum, or a lengthscale is not positive.
+        InvalidArgumentError: There is no such spectrum, or a lengthscale is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -77,13 +77,13 @@ class Stationary(Kernel):
         """Return ones (n,)."""
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Quantity]:
-        """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, the distance of two rows."""
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, a typical distance."""
         spread, unit = columns.spread, columns.scale
         if not self.ard:
             spread = spread.mean()
         bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
-        return {"lengthscale": Quantity(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
+        return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -92,7 +92,7 @@ class RBF(Stationary):
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
@@ -114,7 +114,7 @@ class Matern(Stationary):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         nu: The smoothness, positive.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
@@ -144,7 +144,7 @@ class RationalQuadratic(Stationary):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         alpha: The exponent, positive.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 

@@ -5,25 +5,25 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.scaling import moments
+from rfgp.torch_context import Cached
 
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """The training rows in the c columns of a kernel, in standardised units unless it says otherwise.
+    """The training rows in the c columns of a kernel, in standardized units unless it says otherwise.
 
-    A value in the user's units is location + scale * standardised value.
+    A value in the user's units is location + scale * standardized value.
 
     Attributes:
         sample: Rows, all or a sample of them, (r, c).
-        location: The location of the map to standardised units, (c,).
+        location: The location of the map to standardized units, (c,).
         scale: Its scale, (c,).
-        spread: The standard deviations of the columns, (c,). Of a constant column it is 1.
+        spread: The standard deviations of the columns, (c,), 1 for constant columns.
         num_levels: The number of levels of each column, c of them. 0 for numbers.
         low: The smallest values of all rows, (c,). If None, those of the sample.
         high: The largest values of all rows, (c,). If None, those of the sample.
-        row_noise: A typical variance of the noise that rows have of their own, standardised: the harmonic mean.
+        row_noise: The harmonic mean of known noise variances of rows, standardized.
     """
 
     sample: Tensor
@@ -37,12 +37,12 @@ class ColumnSummary:
 
     @classmethod
     def of(cls, sample: Tensor, num_levels: tuple[int, ...] = (), weight: Tensor | None = None) -> "ColumnSummary":
-        """Return the summary of rows (r, c) whose units are the user's.
+        """Return the summary of rows (r, c) in the user's units.
 
         Args:
             sample: The rows.
             num_levels: The number of levels of each column. If empty, all columns are numbers.
-            weight: The number of times that each row counts, (r,). If None, once.
+            weight: The weight of each row, (r,). If None, 1.
         """
         has_spread = len(sample) > 1 and sample.shape[1]
         spread = moments(sample, weight)[1] if has_spread else torch.zeros_like(sample[0])
@@ -79,11 +79,11 @@ class ColumnSummary:
         return replace(self, low=low, high=high)
 
     def standardized(self, values: Tensor) -> Tensor:
-        """Return values (..., c) in the user's units as standardised ones."""
+        """Return values (..., c) in the user's units as standardized ones."""
         return (values - self.location) / self.scale
 
     def select(self, places: list[int]) -> "ColumnSummary":
-        """Return the summary of some of the columns, by their places. It is kept: a fit asks for it at each step."""
+        """Return the summary of some columns by index. It is cached, because fits need it at each step."""
         key = tuple(places)
         if key not in self._selected:
             self._selected[key] = self._select(places)

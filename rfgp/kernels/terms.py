@@ -15,7 +15,7 @@ from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.role import Factor, Values
 from rfgp.kernels.summary import ColumnSummary
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
 from rfgp.values import brief_repr
 
@@ -43,7 +43,7 @@ class Term:
         factors: The kernels that are multiplied. None of them is a sum.
         name: The name of the term. If None, it has the default name.
         variance: The starting variance, in the user's units. If None, the data decide.
-        given: The names that factors were given before they were multiplied, None for one without.
+        given: The names that the user gave to factors before their multiplication, or None for each.
     """
 
     factors: tuple[Any, ...]
@@ -59,7 +59,7 @@ class Term:
 
     @property
     def has_outputscale(self) -> bool:
-        """Whether the term has an output scale. Otherwise a factor has a variance of its own."""
+        """Whether the term has an output scale. Otherwise a factor has a variance."""
         return not any(factor.has_own_variance for factor in self.factors)
 
     @property
@@ -72,7 +72,7 @@ class Term:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The beginnings of the paths of each factor's hyperparameters: the term, and in a product the factor."""
+        """The path prefixes of each factor's hyperparameters: the term, and in a product the factor."""
         if len(self.factors) == 1:
             return (f"{self.name}.",)
         return tuple(f"{self.name}.{name}." for name in self.factor_names)
@@ -102,15 +102,15 @@ class Term:
 
 
 def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
-    """Return terms each of which has a name of its own. Default names that clash are numbered.
+    """Return terms with unique names. Equal default names are numbered.
 
     Raises:
-        InvalidArgumentError: two terms were given one name.
+        InvalidArgumentError: The user gave two terms the same name.
     """
     given = [term.name for term in terms if term.name is not None]
     twice = sorted({name for name in given if given.count(name) > 1})
     if twice:
-        raise InvalidArgumentError(f"Several terms are named {twice[0]!r}. Give each term a name of its own.")
+        raise InvalidArgumentError(f"Terms must have unique names, got {twice[0]!r} twice. Rename one.")
     taken, named = set(given), []
     for term in terms:
         name = unused(term.label, taken) if term.name is None else term.name
@@ -131,13 +131,13 @@ def requests_of(terms: Sequence[Term]) -> list[Request]:
 
 @dataclass(frozen=True, eq=False)
 class BoundTerm:
-    """A term whose factors know their places among the columns of rows (n, D) and the paths of their hyperparameters.
+    """A term with the column indices of its factors in rows (n, D), and the paths of their hyperparameters.
 
     Attributes:
         term: The term, with a name.
-        places: The places of the columns of each factor.
-        prefixes: The beginnings of the paths of the hyperparameters of each factor. A factor that is shared has the
-            prefix of its first use.
+        places: The indices of the columns of each factor.
+        prefixes: The path prefixes of the hyperparameters of each factor. A shared factor has the prefix of its first
+            use.
     """
 
     term: Term
@@ -151,7 +151,7 @@ class BoundTerm:
 
     @property
     def outputscale(self) -> str | None:
-        """The path of the output scale. None if the term has none."""
+        """The path of the output scale, or None."""
         return f"{self.name}.{OUTPUTSCALE}" if self.term.has_outputscale else None
 
     @property
@@ -160,7 +160,7 @@ class BoundTerm:
         return self.term.factors[0].measure if len(self.places) == 1 else None
 
     def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
-        """Yield each factor with the places of its columns and the prefix of its hyperparameters."""
+        """Yield each factor with the indices of its columns and the prefix of its hyperparameters."""
         return iter(zip(self.term.factors, self.places, self.prefixes, strict=True))
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
@@ -193,17 +193,17 @@ class BoundTerm:
 
 
 def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
-    """Return the values (...) whose paths begin with a prefix and have one name more, by that name."""
+    """Return the values (...) with paths of the form prefix.name, by name."""
     size = len(prefix)
     return {path[size:]: v for path, v in values.items() if path.startswith(prefix) and "." not in path[size:]}
 
 
 def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple[BoundTerm, ...]:
-    """Return terms that know the places of their columns.
+    """Return terms with the indices of their columns.
 
     Args:
         terms: Terms with explicit columns and names.
-        place: Returns the place of a column, from its key, its kind and its nodes or None.
+        place: Returns the index of a column from its key, its kind, and its nodes or None.
     """
     first: dict[int, str] = {}
     bound = []
@@ -217,10 +217,10 @@ def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple
 
 
 def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
-    """Refuse rows (n, D) whose points lie outside the domain of a term.
+    """Check that rows (n, D) lie in the domains of all terms.
 
     Raises:
-        DataError: with the first of them, and why.
+        DataError: A row lies outside. The message names the first and the reason.
     """
     for term in terms:
         for factor, places, _ in term.parts():
@@ -228,9 +228,9 @@ def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
                 factor.domain.check(x[:, places].detach().double().cpu().numpy())
 
 
-def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Quantity]:
+def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Hyperparameter]:
     """Return the hyperparameters of the factors of terms by path, without output scales."""
-    found: dict[str, Quantity] = {}
+    found: dict[str, Hyperparameter] = {}
     for term in terms:
         for factor, places, prefix in term.parts():
             for name, quantity in factor.hyperparameters(columns.select(places)).items():

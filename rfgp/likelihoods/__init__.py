@@ -45,7 +45,7 @@ def by_name(likelihood: "str | Likelihood") -> Likelihood:
     """Return a likelihood by its name. A likelihood is returned unchanged.
 
     Raises:
-        InvalidArgumentError: the name is unknown.
+        InvalidArgumentError: The name is unknown.
 
     Examples:
         >>> import rfgp

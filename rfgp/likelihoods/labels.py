@@ -29,7 +29,7 @@ class Bernoulli(Likelihood):
         link: "logit" or "probit".
 
     Raises:
-        InvalidArgumentError: the link is unknown.
+        InvalidArgumentError: The link is unknown.
 
     Examples:
         >>> import numpy as np
@@ -128,7 +128,7 @@ class Categorical(Likelihood):
         num_classes: C. If None, one more than the largest label in the data.
 
     Raises:
-        InvalidArgumentError: there are fewer than two classes, or more than 1,000.
+        InvalidArgumentError: There are fewer than two classes, or more than 1,000.
 
     Examples:
         >>> import rfgp
@@ -150,7 +150,7 @@ class Categorical(Likelihood):
         """The number C of latent functions. It is 2 until the data are known."""
         return self.num_classes or 2
 
-    def seeing(self, y: Tensor) -> Self:
+    def with_targets(self, y: Tensor) -> Self:
         """Return the likelihood with the number of classes of its data (n,)."""
         if self.num_classes is not None or self.check(y) is not None:
             return self

@@ -73,7 +73,7 @@ class Likelihood(ABC):
 
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     is_standardized: ClassVar[bool] = False
-    """Whether targets are standardised, which needs a likelihood that is shifted and scaled with f."""
+    """Whether targets are standardized, which needs a likelihood that is shifted and scaled with f."""
     is_concave: ClassVar[bool] = True
     """Whether the log density is concave in f."""
     approximations: ClassVar[tuple[str, ...]] = APPROXIMATIONS
@@ -98,7 +98,7 @@ class Likelihood(ABC):
     """The least possible observation."""
 
     def __post_init__(self) -> None:
-        for name, value in given(self).items():
+        for name, value in given_parameters(self).items():
             number = torch.as_tensor(value)
             if number.ndim or not bool(torch.isfinite(number) & (number > 0)):
                 raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {number}.")
@@ -112,7 +112,7 @@ class Likelihood(ABC):
         """The number of latent functions of a row."""
         return 1
 
-    def seeing(self, y: Tensor) -> Self:
+    def with_targets(self, y: Tensor) -> Self:
         """Return the likelihood with attributes that depend on its data (n,), such as a number of classes."""
         return self
 
@@ -121,7 +121,7 @@ class Likelihood(ABC):
         return None
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from standardised targets (n,) with weights (n,).
+        """Return moments of f from standardized targets (n,) with weights (n,).
 
         Here they are the median of y and the variance that its median absolute deviation implies.
         """
@@ -196,20 +196,20 @@ class Likelihood(ABC):
         return f"{type(self).__name__}({shown})"
 
 
-def given(likelihood: Likelihood) -> dict[str, Any]:
+def given_parameters(likelihood: Likelihood) -> dict[str, Any]:
     """Return the values of the parameters that are given, by name."""
     values = {parameter.name: getattr(likelihood, parameter.name) for parameter in likelihood.parameters}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def learned(likelihood: Likelihood) -> tuple[Parameter, ...]:
+def learned_parameters(likelihood: Likelihood) -> tuple[Parameter, ...]:
     """Return the parameters that are learned."""
     return tuple(parameter for parameter in likelihood.parameters if getattr(likelihood, parameter.name) is None)
 
 
 def standardized(likelihood: L, unit: float) -> L:
     """Return the likelihood of targets divided by a unit, by which given scales are divided too."""
-    held = given(likelihood)
+    held = given_parameters(likelihood)
     units = {p.name: unit**p.power for p in likelihood.parameters if p.name in held}
     return replace(likelihood, **{name: held[name] / units[name] for name in units})
 
@@ -229,7 +229,7 @@ def refuse(likelihood: Likelihood, y: Tensor) -> None:
     """Refuse targets (n,) that cannot be observations of a likelihood.
 
     Raises:
-        DataError: a target is invalid; the message names the first.
+        DataError: A target is invalid; the message names the first.
     """
     if (wrong := likelihood.check(y)) is not None:
         raise DataError(f"{wrong} (likelihood {type(likelihood).__name__}).")

@@ -5,12 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 import graphs
-from rfgp.ambient import plain
 from rfgp.kernels import Mesh, Roads
 from rfgp.kernels.domains import MeshDomain
 from rfgp.likelihoods import Likelihood
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
+from rfgp.torch_context import default_settings
 
 
 class RoadGP(GP):
@@ -57,7 +57,7 @@ class RoadGP(GP):
 
     leaf = Roads
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         roads: graphs.RoadNetwork,
@@ -78,7 +78,7 @@ class RoadGP(GP):
         first = next(iter(kernels.values()))
         super().__init__(first, likelihood, inference=inference, start=start, priors=priors, seed=seed)
         if len(kernels) > 1:
-            self._family = replace(self.family, options=self.family.options.changed(alternatives=kernels))
+            self._spec = replace(self.spec, options=self.spec.options.changed(alternatives=kernels))
 
 
 class MeshGP(GP):
@@ -123,7 +123,7 @@ class MeshGP(GP):
 
     leaf = Mesh
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         field: Any,

@@ -8,7 +8,7 @@ from typing import Any
 from rfgp.counts import counted
 from rfgp.errors import BaselineNotBeatenWarning, ConvergenceWarning, OverfittingWarning, arguments
 from rfgp.hyperparameters import Hyperparameters
-from rfgp.regression import FitReport, Regression
+from rfgp.regression import FitReport, GPState
 
 _SHOWN = 60
 """The most characters of one argument in the repr of a model."""
@@ -24,25 +24,25 @@ class Fitted:
         report: The report of the fit. If None, there was no fit.
     """
 
-    regression: Regression
+    regression: GPState
     live: Hyperparameters
     report: FitReport | None = None
 
-    def now(self) -> Regression:
+    def now(self) -> GPState:
         """Return the regression at the live hyperparameters. The last result is cached."""
-        recent: Regression = vars(self).get("_recent", self.regression)
+        recent: GPState = vars(self).get("_recent", self.regression)
         now = recent.at(self.live.values)
         if now is not recent and now.rows is not None:
             object.__setattr__(self, "_recent", now)
         return now
 
     @classmethod
-    def of(cls, regression: Regression, report: FitReport | None = None) -> "Fitted":
+    def of(cls, regression: GPState, report: FitReport | None = None) -> "Fitted":
         """Return the fitted state of a regression, with live hyperparameters of its own."""
         return cls(regression, Hyperparameters(regression.hyperparameters), report)
 
 
-def fit_warnings(regression: Regression, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
+def fit_warnings(regression: GPState, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
     """Yield warnings about a fit: its selection, its convergence and its number of hyperparameters."""
     yield from selection_warnings(report)
     yield from convergence_warnings(report)
@@ -69,7 +69,7 @@ def convergence_warnings(report: FitReport) -> Iterator[Warning]:
         )
 
 
-def overfitting_warnings(regression: Regression, fixed: tuple[str, ...]) -> Iterator[Warning]:
+def overfitting_warnings(regression: GPState, fixed: tuple[str, ...]) -> Iterator[Warning]:
     """Yield a warning if there are as many free hyperparameters without a prior as rows."""
     values, count = regression.hyperparameters, regression.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]

@@ -7,7 +7,6 @@ from typing import Any, ClassVar, Self, cast
 
 import torch
 
-from rfgp.ambient import plain
 from rfgp.approximations import Approximation, Exact
 from rfgp.approximations.planning import AUTO, read_approximation
 from rfgp.counts import counted, read_bytes
@@ -16,11 +15,11 @@ from rfgp.fitting import Plan, Progress, Reporter
 from rfgp.kernels import RBF, Kernel
 from rfgp.likelihoods import Likelihood
 from rfgp.models.fitted import Fitted
-from rfgp.models.given import given
 from rfgp.models.process import Process
 from rfgp.models.terms import TermReport, term_reports
+from rfgp.models.validation import validate_inputs
 from rfgp.parameters import Hyperprior
-from rfgp.regression import FitReport, Limits, Regression, SelectionReport, begin, solved_if_read
+from rfgp.regression import FitReport, GPState, Limits, SelectionReport, begin, solved_if_read
 from rfgp.regression.spec import (
     ModelOptions,
     ModelSpec,
@@ -34,6 +33,7 @@ from rfgp.regression.spec import (
 from rfgp.saving.gp import MODELS, row_terms
 from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
+from rfgp.torch_context import default_settings
 
 
 class GP(Process[ModelSpec]):
@@ -95,7 +95,7 @@ class GP(Process[ModelSpec]):
     """The class of the approximation of the first term. Presets fix it."""
     strategy = staticmethod(fit_model)
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         kernel: Kernel | str = "auto",
@@ -146,7 +146,7 @@ class GP(Process[ModelSpec]):
 
         Options that depend on the data, such as columns, origins and levels, are then resolved.
         """
-        spec = self.family
+        spec = self.spec
         return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.regression.hyperparameters)
 
     @property
@@ -168,12 +168,12 @@ class GP(Process[ModelSpec]):
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
         """The averaged models, each with its share, in decreasing order. Empty if there is one model."""
-        if not self.family.others:
+        if not self.spec.others:
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
         return tuple((share, self._with(one)) for share, one in parts)
 
-    @plain()
+    @default_settings()
     def select(
         self,
         X: Any,
@@ -209,13 +209,13 @@ class GP(Process[ModelSpec]):
             >>> report.num_validation
             60
         """
-        if self._family.options.search_space is None:
+        if self._spec.options.search_space is None:
             raise InvalidArgumentError('There is nothing to select, since the kernel is given. Use kernel="auto".')
-        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         with Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter))
 
-    @plain()
+    @default_settings()
     def with_approximation(self, approximation: Any) -> Self:
         """Return a copy of the model with other approximations and the same data and hyperparameters.
 
@@ -239,7 +239,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(approximated(self.regression, read_approximation(approximation)))
 
-    @plain()
+    @default_settings()
     def exact(self) -> Self:
         """Return a copy of the model without approximations, with the same data and hyperparameters.
 
@@ -256,7 +256,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(each_changed(self.regression, lambda one: approximated(one, Exact())))
 
-    @plain()
+    @default_settings()
     def evidence_bounds(self) -> EvidenceBounds:
         """Return bounds of the exact log marginal likelihood at the current hyperparameters.
 
@@ -312,10 +312,10 @@ class GP(Process[ModelSpec]):
             >>> np.array_equal(rfgp.load(file).predict(X).mean, gp.predict(X).mean)
             True
         """
-        needed = data is None and self._fitted is not None and self.codec.needs_data(self.family)
+        needed = data is None and self._fitted is not None and self.codec.needs_data(self.spec)
         super().save(path, needed if data is None else data)
         if needed:
-            names = ", ".join(repr(name) for name in row_terms(self.family))
+            names = ", ".join(repr(name) for name in row_terms(self.spec))
             message = (
                 f"The file holds the training rows, from which the terms {names} predict. Use data=True to save them "
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."
@@ -330,7 +330,7 @@ class GP(Process[ModelSpec]):
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known."""
-        options = self._family.options
+        options = self._spec.options
         if name == "approximation":
             return options.approximations
         space = options.search_space
@@ -339,14 +339,14 @@ class GP(Process[ModelSpec]):
         return super().argument(name, default)
 
     def __repr__(self) -> str:
-        text, others = super().__repr__(), len(self.family.others)
+        text, others = super().__repr__(), len(self.spec.others)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
-    def _with(self, regression: Regression) -> Self:
+    def _with(self, regression: GPState) -> Self:
         """Return a model that holds another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
-        found: Self = kind.of(regression.family, Fitted.of(regression))
+        found: Self = kind.of(regression.spec, Fitted.of(regression))
         return found
 
 

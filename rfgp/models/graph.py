@@ -9,7 +9,6 @@ from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.approximations import (
     Approximation,
     Chebyshev,
@@ -33,6 +32,7 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
 from rfgp.regression.graph import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.rows import gathered
+from rfgp.torch_context import default_settings
 
 
 class GraphGP(GP):
@@ -100,7 +100,7 @@ class GraphGP(GP):
 
     leaf = Nodes
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         graph: graphs.Graph,
@@ -143,12 +143,12 @@ class GraphGP(GP):
     @property
     def features(self) -> str:
         """The name of the features in use. It is "auto" until data have determined them."""
-        if not self.family.priors:
+        if not self.spec.priors:
             given = self._used
             if isinstance(given, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
                 return "exact"
             return next(name for name, kind in _KINDS.items() if type(given) is kind)
-        found = features_of(self.family.priors[0])
+        found = features_of(self.spec.priors[0])
         return "precision" if found is None else found.name
 
     @property
@@ -160,7 +160,7 @@ class GraphGP(GP):
     def approximation(self) -> Approximation:
         """The approximation in use. After the first data it is the one that "auto" selected."""
         given = self._used
-        if not isinstance(given, MeasuredFeatures) or not self.family.priors:
+        if not isinstance(given, MeasuredFeatures) or not self.spec.priors:
             return given
         walks = replace(given.walks, seed=given.seed)
         return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
@@ -168,30 +168,30 @@ class GraphGP(GP):
     @property
     def _used(self) -> Approximation:
         """The approximation of the term. Before the first data it is the given one."""
-        spec = self.family
+        spec = self.spec
         return next(iter(spec.approximations.values()), spec.options.approximations)
 
     @property
     def advice(self) -> graphs.Advice | None:
         """The measured errors of the candidates of "auto". None if nothing was measured."""
-        terms = self.family.priors
+        terms = self.spec.priors
         return terms[0].advice if terms and isinstance(terms[0], NodeTerm) else None
 
     @property
     def selection(self) -> SelectionReport | None:
         """The features that "auto" compared, with their errors. None without "auto"."""
-        return selection_of_features(self.family) or super().selection
+        return selection_of_features(self.spec) or super().selection
 
     @property
     def walks(self) -> graphs.Walks | None:
         """The random walks, without their nodes. None if the features are of another kind."""
-        found = features_of(self.family.priors[0]) if self.family.priors else None
+        found = features_of(self.spec.priors[0]) if self.spec.priors else None
         return None if found is None else found.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
-        found = features_of(self.family.priors[0]) if self.family.priors else None
+        found = features_of(self.spec.priors[0]) if self.spec.priors else None
         return {} if found is None else found.size
 
     @property
@@ -204,11 +204,11 @@ class GraphGP(GP):
     @property
     def fitted_kernel(self) -> GraphKernel:
         """The graph kernel at the current hyperparameters, without the output scale."""
-        (data,) = self.family.term_data(self.regression.hyperparameters, self.num_observations)
+        (data,) = self.spec.term_data(self.regression.hyperparameters, self.num_observations)
         kernel: GraphKernel = nodes_of(data)[1]
         return kernel
 
-    @plain()
+    @default_settings()
     def exact(self) -> Self:
         """Return a copy of the model without approximations, with the same data and hyperparameters.
 
@@ -218,7 +218,7 @@ class GraphGP(GP):
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
         return self.with_approximation(SparsePrecision() if is_sparse else Exact())
 
-    @plain()
+    @default_settings()
     def diagnose(self, *, seed: int = 0) -> FeatureCheck:
         """Estimate the error of the features without the exact process.
 
@@ -233,12 +233,12 @@ class GraphGP(GP):
         """
         now = self.regression
         rows = gathered(now.needed_rows("a diagnosis"))
-        return check_features(self.family, now.hyperparameters, rows, now.scaling, seed)
+        return check_features(self.spec, now.hyperparameters, rows, now.scaling, seed)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model, its rows and poor features."""
         yield from super().diagnosed(report)
-        features = features_of(self.family.priors[0])
+        features = features_of(self.spec.priors[0])
         if features is None:
             return
         features.check(self.fitted_kernel)
@@ -256,7 +256,7 @@ class GraphGP(GP):
 
 def nodes_kernel(model: GP) -> Nodes:
     """Return the kernel on nodes of a model."""
-    kernel = model.family.options.kernel
+    kernel = model.spec.options.kernel
     assert isinstance(kernel, Nodes)
     return kernel
 

@@ -6,7 +6,6 @@ from typing import Any
 import torch
 
 from rfgp import couplings, random, spectra
-from rfgp.ambient import plain
 from rfgp.approximations import Exact, RandomFeatures, Vecchia
 from rfgp.approximations.parts import FeatureMap, SpectralPart
 from rfgp.approximations.weights import WeightTerm
@@ -17,6 +16,7 @@ from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.stationary import stationary_model
+from rfgp.torch_context import default_settings
 
 _SHARED = (
     "ard",
@@ -36,7 +36,7 @@ _SHARED = (
 
 def _argument(model: GP, name: str, default: Any) -> Any:
     """Return an argument of a constructor, from the kernel and approximations."""
-    options = model.family.options
+    options = model.spec.options
     first, *others = options.kernel.terms()
     factor, used = first.factors[0], options.approximations
     known = {
@@ -95,7 +95,7 @@ class SparseSpectrumGP(GP):
 
     approximation_class = RandomFeatures
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         spectrum: str | spectra.Spectrum = "gaussian",
@@ -141,7 +141,7 @@ class SparseSpectrumGP(GP):
             NotFittedError: there are no data yet.
         """
         self._needed()
-        term = self.family.priors[0]
+        term = self.spec.priors[0]
         assert isinstance(term, WeightTerm)
         part = term.parts[0]
         assert isinstance(part, SpectralPart)
@@ -183,7 +183,7 @@ class ExactGP(GP):
 
     approximation_class = Exact
 
-    @plain()
+    @default_settings()
     def __init__(
         self,
         spectrum: str | spectra.Spectrum = "gaussian",

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
-from rfgp.ambient import hides, plain
 from rfgp.counts import counted
 from rfgp.errors import NotFittedError
 from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
@@ -17,11 +16,11 @@ from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
 from rfgp.models.fitted import Fitted, fit_warnings, shown_arguments
-from rfgp.models.given import given, warn_of_targets
+from rfgp.models.validation import validate_inputs, warn_of_targets
 from rfgp.regression import (
-    Family,
+    BaseSpec,
     FitReport,
-    Regression,
+    GPState,
     begin,
     conditioned,
     extended,
@@ -30,11 +29,12 @@ from rfgp.regression import (
     solved_if_read,
 )
 from rfgp.saving import Codec, Saved, write
+from rfgp.torch_context import default_settings, unlisted
 
-F = TypeVar("F", bound=Family)
+F = TypeVar("F", bound=BaseSpec)
 
 
-@hides("codec", "strategy", "of", "family", "regression", "diagnosed")
+@unlisted("codec", "strategy", "of", "spec", "regression", "diagnosed")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 
@@ -50,32 +50,32 @@ class Process(ABC, Generic[F]):
     """
 
     codec: ClassVar[Codec]
-    strategy: "ClassVar[staticmethod[[Regression, Plan], tuple[Regression, FitReport]]]"
+    strategy: "ClassVar[staticmethod[[GPState, Plan], tuple[GPState, FitReport]]]"
 
-    def __init__(self, family: F) -> None:
-        self._family = family
+    def __init__(self, spec: F) -> None:
+        self._spec = spec
         self._fitted: Fitted | None = None
         self.metadata: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, family: F, fitted: Fitted | None = None) -> Self:
-        """Return a model of a family, without calling `__init__`."""
+    def of(cls, spec: F, fitted: Fitted | None = None) -> Self:
+        """Return a model of a specification, without calling `__init__`."""
         model = cls.__new__(cls)
-        Process.__init__(model, family)
+        Process.__init__(model, spec)
         model._fitted = fitted
         return model
 
     # --- properties -------------------------------------------------------------------------------
 
     @property
-    def family(self) -> F:
+    def spec(self) -> F:
         """The options of the model and, after the first data, its random draws."""
-        return self._family if self._fitted is None else cast(F, self._fitted.regression.family)
+        return self._spec if self._fitted is None else cast(F, self._fitted.regression.spec)
 
     @property
     def seed(self) -> int:
         """The seed of all random numbers. It is 0 if the model uses none."""
-        return int(self.family.options.seed)
+        return int(self.spec.options.seed)
 
     @property
     def fit_report(self) -> FitReport | None:
@@ -101,8 +101,8 @@ class Process(ABC, Generic[F]):
         return self._needed().regression.num_observations
 
     @property
-    @plain()
-    def regression(self) -> Regression:
+    @default_settings()
+    def regression(self) -> GPState:
         """The immutable regression that computes all results, at the current hyperparameters.
 
         Raises:
@@ -112,7 +112,7 @@ class Process(ABC, Generic[F]):
 
     # --- training --------------------------------------------------------------------------------
 
-    @plain()
+    @default_settings()
     def fit(
         self,
         X: Any,
@@ -172,8 +172,8 @@ class Process(ABC, Generic[F]):
             True
         """
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
-        warn_of_targets(self._family, y)
-        begun = begin(self._family, given(self._family, X, y, noise, sample_weight, exposure))
+        warn_of_targets(self._spec, y)
+        begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with journaled as journal, Reporter(callback, progress) as reporter:
             regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
@@ -182,7 +182,7 @@ class Process(ABC, Generic[F]):
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @plain()
+    @default_settings()
     def condition(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -200,17 +200,17 @@ class Process(ABC, Generic[F]):
         Raises:
             DataError: the data cannot be used; the message names the place.
         """
-        warn_of_targets(self._family, y)
-        data, fitted = given(self._family, X, y, noise, sample_weight, exposure), self._fitted
+        warn_of_targets(self._spec, y)
+        data, fitted = validate_inputs(self._spec, X, y, noise, sample_weight, exposure), self._fitted
         if fitted is None:
-            self._fitted = Fitted.of(solved_if_read(begin(self._family, data)))
+            self._fitted = Fitted.of(solved_if_read(begin(self._spec, data)))
         else:
             self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
         for warning in self.diagnosed():
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @plain()
+    @default_settings()
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -223,7 +223,7 @@ class Process(ABC, Generic[F]):
             DataError: the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = self._needed()
-        more = given(self._family, X, y, noise, sample_weight, exposure)
+        more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, regression=extended(fitted.now(), more))
         return self
 
@@ -238,13 +238,13 @@ class Process(ABC, Generic[F]):
             DataError: the data cannot be used, or no row would remain.
         """
         fitted = self._needed()
-        data = given(self._family, X, y, noise, sample_weight, exposure)
+        data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
         self._fitted = replace(fitted, regression=reduced(fitted.now(), data))
         return self
 
     # --- results ---------------------------------------------------------------------------------
 
-    @plain()
+    @default_settings()
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood of the targets in the user's units, 0-d, with all constants.
 
@@ -253,7 +253,7 @@ class Process(ABC, Generic[F]):
         fitted = self._needed()
         return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
-    @plain()
+    @default_settings()
     def leave_one_out(self) -> LeaveOneOut:
         """Return the predictive distribution of each training observation given all others, in closed form.
 
@@ -264,7 +264,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.leave_one_out()
 
-    @plain()
+    @default_settings()
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
         """Return the posterior distribution of the latent function at new inputs, in the user's units.
 
@@ -292,7 +292,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.predict(X, derivative)
 
-    @plain()
+    @default_settings()
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
         """Return the joint posterior distribution of integrals of the latent function over boxes.
 
@@ -325,7 +325,7 @@ class Process(ABC, Generic[F]):
         """
         return integrated(self.regression, low, high, columns)
 
-    @plain()
+    @default_settings()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior, which can be evaluated at any inputs.
 
@@ -347,7 +347,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.sample_functions(num_samples, seed)
 
-    @plain()
+    @default_settings()
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function at inputs, in the user's units.
 
@@ -361,7 +361,7 @@ class Process(ABC, Generic[F]):
         """
         return self.regression.prior_covariance(X)
 
-    @plain()
+    @default_settings()
     def save(self, path: str | Path, data: bool = False) -> None:
         """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
 
@@ -384,13 +384,13 @@ class Process(ABC, Generic[F]):
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model and its rows, given the report of a fit or None."""
         now = self.regression
-        yield from now.family.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
+        yield from now.spec.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
     # --- for models ------------------------------------------------------------------------------
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known."""
-        return getattr(self._family.options, name, default)
+        return getattr(self._spec.options, name, default)
 
     def _needed(self) -> Fitted:
         if self._fitted is None:

@@ -11,7 +11,7 @@ from rfgp import random
 from rfgp.approximations import Approximation, Cost
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
 from rfgp.rows import Rows, pool_of
 
@@ -49,9 +49,9 @@ class TermReport:
     degrees_of_freedom: float | None
 
 
-def term_reports(regression: Regression) -> dict[str, TermReport]:
+def term_reports(regression: GPState) -> dict[str, TermReport]:
     """Return the terms of a regression by name, and those of the noise if it has a kernel of its own."""
-    spec = regression.family
+    spec = regression.spec
     assert isinstance(spec, ModelSpec)
     shares, freedom = dict[str, float](), dict[str, float]()
     if regression.rows is not None:
@@ -66,7 +66,7 @@ def term_reports(regression: Regression) -> dict[str, TermReport]:
     return found
 
 
-def _parts(spec: ModelSpec, regression: Regression) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
+def _parts(spec: ModelSpec, regression: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
     """Yield the name of each term, its kernel, its approximation, and the cost of that."""
     values = regression.hyperparameters
     data, kernel = spec.term_data(values, regression.num_observations), spec.fitted_kernel(values)
@@ -82,7 +82,7 @@ def _some_points(rows: Rows, seed: int) -> Tensor:
     return pool.take(order[:MOST_POINTS]).inputs.detach()
 
 
-def _shares(regression: Regression, points: Tensor) -> dict[str, float]:
+def _shares(regression: GPState, points: Tensor) -> dict[str, float]:
     """Return the variance of each term's mean over some rows (n, D), as a share of their sum."""
     process = regression.process
     with torch.no_grad():

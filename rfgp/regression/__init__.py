@@ -1,18 +1,18 @@
-"""Regressions as values: rows under a prior at given hyperparameters, and specifications of models."""
+"""Immutable states of models: rows under a prior at given hyperparameters, and specifications."""
 
-from rfgp.regression.family import Family as Family
-from rfgp.regression.family import Member as Member
-from rfgp.regression.family import mean_and_noise as mean_and_noise
+from rfgp.regression.base_spec import BaseSpec as BaseSpec
+from rfgp.regression.base_spec import Member as Member
+from rfgp.regression.base_spec import mean_and_noise as mean_and_noise
 from rfgp.regression.integrals import integrated as integrated
-from rfgp.regression.regression import Regression as Regression
-from rfgp.regression.regression import begin as begin
-from rfgp.regression.regression import started as started
 from rfgp.regression.report import FitReport as FitReport
 from rfgp.regression.report import Stage as Stage
 from rfgp.regression.selection_report import Limits as Limits
 from rfgp.regression.selection_report import Score as Score
 from rfgp.regression.selection_report import SelectionReport as SelectionReport
 from rfgp.regression.selection_report import Trial as Trial
+from rfgp.regression.state import GPState as GPState
+from rfgp.regression.state import begin as begin
+from rfgp.regression.state import started as started
 from rfgp.regression.updating import conditioned as conditioned
 from rfgp.regression.updating import extended as extended
 from rfgp.regression.updating import reduced as reduced

@@ -1,4 +1,4 @@
-"""Integrals of the latent function of a regression over boxes, in the user's units."""
+"""Integrals of the latent function over boxes, in the user's units."""
 
 import dataclasses
 from typing import Any
@@ -11,32 +11,33 @@ from rfgp.inference import refusals
 from rfgp.inference.integrals import IntegratedGP, rule_for
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
-from rfgp.regression.family import Inputs
-from rfgp.regression.regression import Regression, predicted
+from rfgp.regression.base_spec import Inputs
+from rfgp.regression.state import GPState, predicted
 
 
-def integrated(regression: Regression, low: Any, high: Any, columns: Any = None) -> Prediction:
+def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
     """Return the joint distribution of the integrals of the latent function over m boxes.
 
     Args:
-        regression: The regression.
+        regression: The state of the model.
         low: The lower corners, (m, d).
         high: The upper corners, (m, d).
-        columns: The key of a column, or several, in which boxes extend. If None, those in which some corners differ.
+        columns: The keys of the columns to integrate over. If None, those in which some corners differ.
 
     Raises:
-        DataError: the corners do not fit the data, or each other.
-        InvalidArgumentError: there is no such column of numbers, or a box has too many lengthscales.
+        DataError: The corners do not match the data or each other.
+        InvalidArgumentError: There is no such column of numbers, or a box has too many lengthscales.
     """
     (first, origin), (last, _) = regression.points(low), regression.points(high)
     maps = regression.scaling.inputs
     if first.shape != last.shape or maps is None:
         raise DataError(
-            f"low and high must be the corners of as many boxes, got {tuple(first.shape)} and {tuple(last.shape)}."
+            f"low and high must have one shape, got {tuple(first.shape)} and {tuple(last.shape)}. Give two corners for "
+            "each box."
         )
-    places = _places(regression.family.inputs, first, last, columns)
+    places = _places(regression.spec.inputs, first, last, columns)
     corners = torch.stack([first, last], dim=1)
-    priors = [member.prior for member in regression.family.members(regression.hyperparameters)]
+    priors = [member.prior for member in regression.spec.members(regression.hyperparameters)]
     rule = rule_for(priors, corners, places, float(maps.scale.double()[list(places)].prod()))
     found = predicted(regression, first, origin)
     shift = (found.location / found.scale).reshape(-1)
@@ -48,11 +49,11 @@ def integrated(regression: Regression, low: Any, high: Any, columns: Any = None)
 
 
 def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
-    """Return the places of the columns in which boxes with corners (m, D) extend.
+    """Return the indices of the columns over which boxes with corners (m, D) extend.
 
     Raises:
-        DataError: corners differ in another column, or a lower corner is above the upper one.
-        InvalidArgumentError: there is no such column of numbers.
+        DataError: Corners differ in another column, or a lower corner is above the upper one.
+        InvalidArgumentError: There is no such column of numbers.
     """
     numbers, differ = inputs.numbers, (low != high).any(0).nonzero()[:, 0].tolist()
     if columns is None:

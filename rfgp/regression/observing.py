@@ -1,4 +1,4 @@
-"""Likelihoods of a regression that are not Gaussian: starting values, parameters, inference and left-out rows."""
+"""Non-Gaussian likelihoods: starting values, parameters, inference and left-out rows."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,17 +17,16 @@ from rfgp.inference.mixture import MixtureMember, MixturePosterior
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
-from rfgp.likelihoods.role import learned as learned_of
-from rfgp.likelihoods.role import refuse, standardized
-from rfgp.parameters import Quantity, Values
-from rfgp.regression.family import Family
+from rfgp.likelihoods.role import learned_parameters, refuse, standardized
+from rfgp.parameters import Hyperparameter, ParameterValues
+from rfgp.regression.base_spec import BaseSpec
 from rfgp.rows import (
     ArrayRows,
     Block,
     DataSummary,
-    GivenArrays,
-    GivenSource,
     Rows,
+    TrainingArrays,
+    TrainingSource,
     came_as_numpy,
     is_read_in_blocks,
     parts_of,
@@ -36,150 +35,150 @@ from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
 from rfgp.solvers.choice import MOST_DENSE
 
-F = TypeVar("F", bound=Family)
+F = TypeVar("F", bound=BaseSpec)
 
 MOST_OF_CLASSES = 500
-"""The most rows of several classes without features for variational inference: a step costs n^3 for each class."""
+"""The most rows for variational inference of several classes without features. A step costs n^3 for each class."""
 NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
 
 class Regressed(Protocol):
-    """The role: a regression, as far as its observations are concerned."""
+    """The interface of a state for the functions of this module."""
 
     @property
-    def family(self) -> Family:
+    def spec(self) -> BaseSpec:
         """The prior and the likelihood."""
 
     @property
     def scaling(self) -> Scaling:
-        """The maps between the user's units and standardised ones."""
+        """The maps between the user's units and standardized ones."""
 
     @property
-    def hyperparameters(self) -> Values:
+    def hyperparameters(self) -> ParameterValues:
         """The hyperparameters."""
 
     def infer(self, rows: Rows) -> Inference:
-        """Return the inference from standardised rows."""
+        """Return the inference from standardized rows."""
 
 
-def summary_of(family: F, given: GivenArrays | GivenSource) -> tuple[F, DataSummary]:
-    """Return the family with a likelihood that knows the data, and a summary for the latent function.
+def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
+    """Return the specification with a likelihood for the data, and a summary for the latent function.
 
     Raises:
-        DataError: there are several targets, or one is no observation of the likelihood.
+        DataError: There are several outputs, or a target is not a valid observation.
     """
-    summary, likelihood = given.summary(family.inputs.standardize), family.options.likelihood
-    if family.is_gaussian:
-        return family, summary
+    summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
+    if spec.is_gaussian:
+        return spec, summary
     targets = summary.targets
     if targets.ndim > 1 and targets.shape[1] > 1:
-        raise DataError(f"{likelihood!r} is of one target a row, got {targets.shape[1]}: fit a model for each.")
+        raise DataError(f"{likelihood!r} requires one output, got {targets.shape[1]}. Fit a model for each.")
     if not likelihood.is_standardized:
         like = summary.center.reshape(-1)[:1]
         maps = Affine.identity(like if summary.center.ndim == 0 else like[None])
         summary = dataclasses.replace(summary, scaling=dataclasses.replace(summary.scaling, targets=maps))
     units = summary.scaling.targets
     y = units.forward(targets).reshape(-1).double()
-    informed = likelihood.seeing(y)
+    informed = likelihood.with_targets(y)
     if informed is not likelihood:
-        options = dataclasses.replace(cast(Any, family.options), likelihood=informed)
-        family, likelihood = dataclasses.replace(cast(Any, family), options=options), informed
+        options = dataclasses.replace(cast(Any, spec.options), likelihood=informed)
+        spec, likelihood = dataclasses.replace(cast(Any, spec), options=options), informed
     refuse(likelihood, y)
     weight = torch.ones_like(y) if summary.weight is None else summary.weight.double()
-    exposure = given.chunk.noise if isinstance(given, GivenArrays) and likelihood.takes_exposure else None
+    exposure = given.chunk.noise if isinstance(given, TrainingArrays) and likelihood.takes_exposure else None
     start = likelihood.begin(y, weight) if exposure is None else likelihood.begin(y / exposure, weight * exposure)
     center = (units.location + units.scale * start.center).to(summary.center)
     deviation = (start.variance.sqrt() * units.scale).to(center).expand(center.shape).clone()
-    return family, dataclasses.replace(summary, center=center, deviation=deviation)
+    return spec, dataclasses.replace(summary, center=center, deviation=deviation)
 
 
-def check_rows(family: Family, rows: Rows) -> None:
-    """Refuse rows with a noise of their own, and rows in memory whose targets are no observations of the likelihood.
+def check_rows(spec: BaseSpec, rows: Rows) -> None:
+    """Check for a non-Gaussian likelihood that rows have no known noise and that targets are valid observations.
 
     Raises:
-        DataError: the message names the first of them.
+        DataError: A row is invalid. The message names the first.
     """
-    if family.is_gaussian:
+    if spec.is_gaussian:
         return
-    likelihood = family.options.likelihood
+    likelihood = spec.options.likelihood
     if rows.has_fixed_noise and not (likelihood.takes_exposure and isinstance(rows, ArrayRows)):
         raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
     if isinstance(rows, ArrayRows):
         refuse(likelihood, rows.targets[:, 0])
 
 
-def check_blocks(family: Family, values: Values, rows: Rows) -> None:
-    """Refuse terms and inference that need rows in memory, if rows are read in blocks.
+def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
+    """Check that terms and inference support rows that are read in blocks.
 
     Raises:
-        InvalidArgumentError: with the name of the term, and what to do.
+        InvalidArgumentError: A term or inference needs all rows in memory. The message names it and a remedy.
     """
     if not is_read_in_blocks(rows):
         return
-    prior, remedy = family.prior(values), "or pass the rows as a dataframe or arrays."
+    prior, remedy = spec.prior(values), "or pass the rows as a dataframe or arrays."
     for name in prior.names:
         if not prior.of([name]).has_weights_only:
             raise InvalidArgumentError(
                 f"The approximation of the term {name!r} needs all rows in memory, but they are read in blocks. Use "
                 f"rfgp.RandomFeatures() or rfgp.InducingPoints(), for groups and linear terms rfgp.Exact(), {remedy}"
             )
-    if approximation_of(family, rows) == "variational":
+    if approximation_of(spec, rows) == "variational":
         raise InvalidArgumentError(
             f"Variational inference needs all rows in memory, but they are read in blocks. Use inference='laplace' if "
             f"the likelihood has it, {remedy}"
         )
 
 
-def likelihood_quantities(family: Family, summary: DataSummary) -> dict[str, Quantity]:
-    """Return the learned parameters of the likelihood, at their starts."""
-    if family.is_gaussian:
+def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
+    """Return the learned parameters of the likelihood."""
+    if spec.is_gaussian:
         return {}
     one = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
     of_noise = {}
-    own = family.noise_process or family
-    if family.options.likelihood.has_noise_process:
+    own = spec.noise_process or spec
+    if spec.options.likelihood.has_noise_process:
         of_noise = dict(own.inputs.quantities(summary.spread, summary.scaling))
         bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
         scales = [v for v in own.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
-        of_noise |= {v.name: Quantity(NOISE_START * v.start * one, one, bounds) for v in scales}
-    prefix = family.noise_prefix if own is family else ""
+        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * one, one, bounds) for v in scales}
+    prefix = spec.noise_prefix if own is spec else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
-        p.name: Quantity(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
-        for p in learned_of(family.options.likelihood)
+        p.name: Hyperparameter(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
+        for p in learned_parameters(spec.options.likelihood)
     }
 
 
 def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
-    """Return the standardised latent mean (1,), the likelihood and its learned parameters, 0-d each.
+    """Return the standardized latent mean (1,), the likelihood and its learned parameters, 0-d each.
 
     They have gradients if the hyperparameters do.
     """
-    values, likelihood = regression.hyperparameters, regression.family.options.likelihood
-    learned = {p.name: values.standardized(p.name).double() for p in learned_of(likelihood)}
+    values, likelihood = regression.hyperparameters, regression.spec.options.likelihood
+    learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
     unit = float(regression.scaling.targets.scale.reshape(-1)[0])
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
-def priors_of(family: Family, values: Values) -> list[Prior]:
-    """Return the prior of the latent function, and that of the logarithm of the noise if it is a function."""
-    if not family.options.likelihood.has_noise_process:
-        return [family.prior(values)]
-    if family.noise_process is not None:
-        return [family.prior(values), family.noise_process.prior(values)]
-    of_noise = {name: values.raw.get(f"{family.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
-    return [family.prior(values), family.prior(Values(values.space, of_noise))]
+def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
+    """Return the priors of the latent function and, if it is a function, of the logarithm of the noise."""
+    if not spec.options.likelihood.has_noise_process:
+        return [spec.prior(values)]
+    if spec.noise_process is not None:
+        return [spec.prior(values), spec.noise_process.prior(values)]
+    of_noise = {name: values.raw.get(f"{spec.noise_prefix}{name}", raw) for name, raw in values.raw.items()}
+    return [spec.prior(values), spec.prior(ParameterValues(values.space, of_noise))]
 
 
-def approximation_of(family: Family, rows: Rows) -> str | None:
-    """Return how the posterior given rows is approximated. None if it is exact.
+def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
+    """Return the approximation of the posterior given rows. None if it is exact.
 
-    If the user left it open, it is the default of the likelihood. For classes it is variational, up to 4,000 rows in
-    memory, or 500 of several classes without features.
+    Without a choice of the user it is the default of the likelihood. For classes it is variational up to 4,000 rows in
+    memory, or 500 rows of several classes without features.
     """
-    likelihood, chosen = family.options.likelihood, family.options.approximation
-    most = MOST_DENSE if likelihood.num_latents == 1 or not family.options.has_matrices else MOST_OF_CLASSES
+    likelihood, chosen = spec.options.likelihood, spec.options.approximation
+    most = MOST_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MOST_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))
@@ -188,25 +187,25 @@ def approximation_of(family: Family, rows: Rows) -> str | None:
 
 
 def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from standardised rows, with gradients if they are wanted."""
-    family = regression.family
-    approximation = approximation_of(family, rows)
+    """Return the approximate inference from standardized rows, with gradients if required."""
+    spec = regression.spec
+    approximation = approximation_of(spec, rows)
     assert approximation is not None
-    priors = priors_of(family, regression.hyperparameters)
+    priors = priors_of(spec, regression.hyperparameters)
     return sites.infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
 
 
-def mixture_members(family: Family, values: Values) -> list[MixtureMember]:
+def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMember]:
     """Return the processes whose posteriors are averaged, under a Gaussian likelihood."""
-    return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in family.members(values)]
+    return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in spec.members(values)]
 
 
-def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior that has these `tensors` (...) by name."""
+def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
+    """Return the posterior with these `tensors` (...) by name, as saved in a file."""
     with torch.no_grad():
-        if not family.is_gaussian:
-            return sites.restore(priors_of(family, values), tensors, family.options.likelihood.num_latents)
-        members, parts = mixture_members(family, values), tensors_by_prefix(tensors)
+        if not spec.is_gaussian:
+            return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
+        members, parts = mixture_members(spec, values), tensors_by_prefix(tensors)
         if len(members) == 1:
             return solvers.restore(members[0].prior, tensors)
         posteriors = [solvers.restore(member.prior, parts[str(i)]) for i, member in enumerate(members)]
@@ -214,17 +213,17 @@ def restored(family: Family, values: Values, tensors: Mapping[str, Tensor]) -> P
 
 
 def bound_likelihood(regression: Regressed) -> Likelihood:
-    """Return the likelihood of standardised observations, with all its parameters."""
+    """Return the likelihood of standardized observations, with all its parameters."""
     with torch.no_grad():
         _, likelihood, learned = latent_mean_and_likelihood(regression)
         return likelihood.at(learned)
 
 
 def left_out_observations(regression: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return the approximate predictive distribution of each row's observation given all others, in the user's units.
+    """Return approximate leave-one-out predictive distributions of observations, in the user's units.
 
     Args:
-        regression: The regression, with its hyperparameters.
+        regression: The state of the model.
         rows: The data.
         inference: The inference from these rows. If None, it is computed.
     """
@@ -242,7 +241,7 @@ def left_out_observations(regression: Regressed, rows: Rows, inference: Inferenc
 
 
 def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:
-    """Return distributions with means (n, 1) and variances (n,), or those of a function and its noise, (n, 2) each."""
+    """Return distributions with means (n, 1) and variances (n,), or (n, 2) each for a function and its noise."""
     if variance.ndim != 2:
         return MarginalDistribution(mean, variance)
     function, noise = (MarginalDistribution(mean[:, i : i + 1], variance[:, i]) for i in range(2))

@@ -1,4 +1,4 @@
-"""Parts of a graph, a mesh or a road network that have no observation."""
+"""Warnings about connected parts of a graph, a mesh or roads without an observation."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -18,13 +18,13 @@ def warnings_of_parts(
     what: str,
     hint: str = "",
 ) -> Iterator[Warning]:
-    """Yield a warning if there are parts without an observation.
+    """Yield a warning if a connected part has no observation.
 
     Args:
-        links: A sparse matrix with an entry for each pair of values that depend on each other.
-        observed: Numbers of the values that are observed, each any number of times.
-        what: The subject of the sentence, such as "The graph falls".
-        hint: A sentence that says how parts may be joined.
+        links: A sparse matrix with an entry for each pair of connected values.
+        observed: The indices of observed values, with repetitions.
+        what: The beginning of the message, such as "The graph falls".
+        hint: A sentence about how to join parts.
     """
     count, part = connected_components(links, directed=False)
     silent = np.ones(count, dtype=bool)
@@ -37,7 +37,7 @@ def warnings_of_parts(
 
 
 def pattern_links(pattern: Pattern) -> sp.csr_array:
-    """Return a matrix (N, N) with ones where a precision may have entries."""
+    """Return a matrix (N, N) of ones with the sparsity pattern of a precision."""
     size = len(pattern.indptr) - 1
     ones = np.ones(len(pattern.indices), dtype=np.int8)
     return sp.csr_array((ones, pattern.indices, pattern.indptr), shape=(size, size))

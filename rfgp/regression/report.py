@@ -1,4 +1,4 @@
-"""How a fit went."""
+"""Reports of fits."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,14 +10,18 @@ from rfgp.regression.selection_report import SelectionReport
 
 @dataclass(frozen=True)
 class Stage:
-    """One part of a fit.
+    """One stage of a fit.
 
     Attributes:
-        name: What was optimised.
-        rows: On how many rows.
-        iterations: Of L-BFGS, or steps of Adam or of scoring.
-        evaluations: Of the likelihood and its gradient.
-        gain: The increase of the log marginal likelihood of a row, in nats.
+        name: The optimized quantity.
+        rows: The number of rows.
+        iterations: The number of iterations of L-BFGS, or of steps of Adam or scoring.
+        evaluations: The number of evaluations of the likelihood and its gradient.
+        gain: The increase of the mean log marginal likelihood of a row, in nats.
+
+    Examples:
+        >>> Stage("all rows", rows=40, iterations=12, evaluations=15, gain=0.8).rows
+        40
     """
 
     name: str
@@ -36,7 +40,7 @@ class FitReport:
         iterations: The number of iterations of all stages: L-BFGS, and Adam for learned frequencies.
         evaluations: The number of evaluations of the likelihood and its gradient.
         log_marginal_likelihood: The log marginal likelihood of all rows at the end, in total nats in the user's units.
-        message: Why the fit ended.
+        message: The reason for the end of the fit.
         at_bounds: The names of hyperparameters with an entry at a bound, such as the lengthscale of a column without
             effect.
         trace: The log marginal likelihood plus log priors after each iteration of all stages, in total nats of the
@@ -49,15 +53,15 @@ class FitReport:
         leave_one_out: The mean leave-one-out log density of a value of the same rows, in the user's units.
         residual_autocorrelation: The correlation of the leave-one-out errors of these rows with those of their nearest
             rows. It is about 0 if the model leaves only noise. None if it was not computed.
-        effective_dof_fraction: The share of the F weights that the data determine, (F - tr A^-1) / F. Close to 1 the
-            features are exhausted. None if rows are fewer than features.
+        effective_dof_fraction: The fraction of the F weights that the data determine, (F - tr A^-1) / F. Near 1 there
+            are too few features. None if there are fewer rows than features.
         likelihood_error: The standard error of `log_marginal_likelihood` if conjugate gradients estimated it, else 0.
-        selection: The record of the selection of a kernel or of approximations. None if there was none.
+        selection: The report of the selection of a kernel or of approximations, if any.
 
     Examples:
         >>> import numpy as np, rfgp
         >>> x = np.linspace(0, 1, 40)
-        >>> report = rfgp.ExactGP(seed=0).fit(x[:, None], np.sin(6 * x)).fit_report
+        >>> report = rfgp.ExactGP().fit(x[:, None], np.sin(6 * x)).fit_report
         >>> report.stages[0].rows
         40
     """
@@ -89,7 +93,7 @@ class FitReport:
         )
 
     def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
-        """Return this one of several reports of a fit, with stages, iterations and traces of all, in order."""
+        """Return the report with stages, iterations and traces of all reports of a fit, in order."""
         return replace(
             self,
             iterations=sum(report.iterations for report in reports),
@@ -99,9 +103,9 @@ class FitReport:
         )
 
     def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
-        """Return the stages with their parts of the trace; of a report saved by an older version the last one's only.
+        """Return the stages with their parts of the trace. Reports from older versions have only the last stage.
 
-        Learned frequencies are a last stage whose end is not computed, so that it has an entry less.
+        The stage of learned frequencies has one entry less, because its final value is not computed.
         """
         ends = list(accumulate(stage.iterations + 1 for stage in self.stages))
         if not ends or len(self.trace) not in (ends[-1], ends[-1] - 1):

@@ -1,4 +1,4 @@
-"""The limits of a selection, and its record: what was compared, with which scores and costs, and why the best won."""
+"""Limits of a selection, and its report: candidates, scores, costs, and the reason for the choice."""
 
 import math
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from typing import Any
 from rfgp.counts import read_bytes, read_seconds
 
 RATE = 2e10
-"""The operations a second of products and factorisations in double precision on one core of 2020 or later."""
+"""Operations per second of double-precision matrix products and factorizations, on one core from 2020 or later."""
 FIRST, A_ROW, LONGEST = 60.0, 8e-3, 1800.0
-"""The seconds that a selection and its fit may take without a time limit: for any table, for each row, and at most."""
+"""The default limit of a selection and its fit, in seconds: the constant, the part per row, and the maximum."""
 MEMORY = 8e9
-"""The bytes that they may take without a limit."""
+"""The default limit of memory, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -20,9 +20,13 @@ class Limits:
     """The limits of a selection and the fit of the best.
 
     Attributes:
-        time_limit: The most seconds, as predicted for the selection and the fit, and by the clock for the selection. If
-            None, 60 s and 8 ms for each row, at most half an hour, as predicted.
-        memory: The most predicted bytes.
+        time_limit: The limit in seconds for the predicted time of selection and fit, and for the elapsed time of the
+            selection. If None, the predicted time is at most 60 s + 8 ms per row, and half an hour.
+        memory: The limit of predicted bytes.
+
+    Examples:
+        >>> Limits.of("5min", "4GB").time_limit
+        300.0
     """
 
     time_limit: float | None = None
@@ -30,10 +34,10 @@ class Limits:
 
     @classmethod
     def of(cls, time_limit: Any, memory: Any) -> "Limits":
-        """Return the limits that a user gives, such as "30s", "5min" or "2h", and "500MB" or "4GB", or as numbers.
+        """Return limits from texts such as "5min" and "4GB", or from numbers.
 
         Raises:
-            InvalidArgumentError: one cannot be read, or is not positive.
+            InvalidArgumentError: A limit has another form, or is not positive.
         """
         return cls(
             None if time_limit is None else read_seconds("time_limit", time_limit),
@@ -41,13 +45,13 @@ class Limits:
         )
 
     def seconds(self, rows: int) -> float:
-        """Return the predicted seconds that are allowed for a number of rows."""
+        """Return the limit of predicted seconds for a number of rows."""
         return min(FIRST + A_ROW * rows, LONGEST) if self.time_limit is None else self.time_limit
 
 
 CLEAR = 0.02
-"""The nats a row by which a candidate must be ahead of a constant to be called better. The constant has the mean and
-the variance of all rows, which is worth 0.01 nats a row for a hundred rows."""
+"""The margin in nats per row by which a candidate must beat the constant baseline. The baseline uses the mean and
+variance of all rows, an advantage of 0.01 nats per row for a hundred rows."""
 CONSTANT, LINE = "a constant", "a linear model"
 """The names of the baselines."""
 DENSITY, ERROR = "log density of a row", "error of the kernel"
@@ -59,11 +63,11 @@ class Score:
     """The score of a candidate in one round.
 
     Attributes:
-        rows: The number of rows that its hyperparameters were fitted to; on a graph the nodes of the sample.
-        value: The mean log density of a validation row, in nats and the target's units; on a graph the kernel's error.
-        error: Its standard error.
-        difference: The difference of the best score of the round, of the same rows, from this one.
-        difference_error: The standard error of that difference.
+        rows: The number of rows in the fit, or of nodes in the sample of a graph.
+        value: The mean log density of a validation row in nats and the target's units, or the kernel error on a graph.
+        error: The standard error of the value.
+        difference: The best score of the round minus this one, on the same rows.
+        difference_error: The standard error of the difference.
     """
 
     rows: int
@@ -78,12 +82,12 @@ class Trial:
     """A candidate of a selection.
 
     Attributes:
-        name: The kernel and the approximations, in words.
-        options: The options of the model as one writes them, by name.
+        name: The kernel and the approximations as text.
+        options: The options of the model by name.
         seconds: The predicted seconds of a fit to all rows.
         memory: The predicted bytes.
-        scores: The scores of the rounds, in order. Empty if it was left out.
-        status: Why it was left out, or went no further.
+        scores: The scores of the rounds, in order. Empty if the candidate was not scored.
+        status: The reason if the candidate was pruned or eliminated.
     """
 
     name: str
@@ -95,29 +99,29 @@ class Trial:
 
     @property
     def last(self) -> Score | None:
-        """The score of its last round."""
+        """The score in its last round, or None."""
         return self.scores[-1] if self.scores else None
 
 
 @dataclass(frozen=True, repr=False)
 class SelectionReport:
-    """The record of a selection. Two selections with the same data, options and seed are equal.
+    """The report of a selection. Selections with the same data, options and seed have equal reports.
 
     Attributes:
-        best: The place of the candidate that was taken, or has the largest weight.
+        best: The index of the selected candidate, or of the one with the largest weight.
         trials: All candidates, the cheapest first.
-        reason: Why that one was taken, in words.
+        reason: The reason for the choice, as text.
         measure: The measure by which candidates are compared, `DENSITY` or `ERROR`.
         num_validation: The number of validation rows, or nodes.
-        validation: How they are predicted, in words: "leave-one-out", or "held out".
-        time_limit: The seconds that were allowed, as predicted. 0 if there is no limit.
-        memory: The bytes that were allowed.
-        rate: The operations a second by which costs were predicted.
+        validation: The kind of validation: "leave-one-out", or "held out".
+        time_limit: The limit of predicted seconds. 0 if there is no limit.
+        memory: The limit of bytes.
+        rate: The operations per second in the prediction of costs.
         predicted: The predicted seconds of the selection.
-        baselines: The scores of baselines on the same rows, by name, with their differences from what was taken.
-        weights: The weights of the candidates in the average that was taken. Empty if one was taken.
-        seconds: The seconds of the selection, by the clock. They are not compared.
-        fit_seconds: The seconds of the fit of the best after it, likewise.
+        baselines: The scores of baselines on the same rows, by name, with differences from the selected model.
+        weights: The weights of the candidates in a selected average. Empty if a single candidate was selected.
+        seconds: The elapsed seconds of the selection. Comparisons of reports ignore them.
+        fit_seconds: The elapsed seconds of the final fit. Comparisons of reports ignore them.
     """
 
     best: int
@@ -137,25 +141,25 @@ class SelectionReport:
 
     @property
     def chosen(self) -> Trial:
-        """The candidate that was taken."""
+        """The selected candidate."""
         return self.trials[self.best]
 
     def weight(self, number: int) -> float:
-        """Return the weight of a candidate in what was taken, by its place."""
+        """Return the weight of a candidate in the selected model, by index."""
         return self.weights[number] if self.weights else float(number == self.best)
 
     @property
     def parts(self) -> dict[str, float]:
-        """The weights of the candidates in what was taken, by their names."""
+        """The weights of the candidates in the selected model, by name."""
         found = {trial.name: self.weight(number) for number, trial in enumerate(self.trials)}
         return {name: weight for name, weight in found.items() if weight}
 
     @property
     def unbeaten_baseline(self) -> str | None:
-        """A baseline that was not beaten, else None.
+        """The name of a baseline that the selected model did not beat, or None.
 
-        A constant has to be beaten by more than two standard errors. A linear model may be a part of the model that
-        was taken, which must not be behind it by more than `CLEAR`.
+        It must beat the constant by more than two standard errors. A linear model may be a part of it, so it may score
+        at most `CLEAR` below the linear baseline.
         """
         for name, score in self.baselines.items():
             clear = -CLEAR if name == LINE else max(2 * score.difference_error, CLEAR)
@@ -184,7 +188,7 @@ class SelectionReport:
         return [head, *lines, *baselines]
 
     def _rank(self, number: int) -> tuple[float, int, float]:
-        """Return the key of the order: what was taken, then candidates that went furthest, then the measure."""
+        """Return the sort key: selected candidates, then by the last round, then by the score."""
         last, sign = self.trials[number].last, -1.0 if self.measure == DENSITY else 1.0
         reached = len(self.trials[number].scores)
         return -self.weight(number), -reached, math.inf if last is None else sign * last.value

@@ -1,46 +1,48 @@
-"""The hyperparameters of a family, with starts and bounds that the data decide."""
+"""The hyperparameters of a specification, with starting values and bounds from the data."""
 
 import math
 from dataclasses import replace
 
 from rfgp.errors import DataError
-from rfgp.parameters import Quantity, Space
-from rfgp.regression.family import Family
+from rfgp.parameters import Hyperparameter, ParameterSpace
+from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import likelihood_quantities
 from rfgp.rows import DataSummary
 from rfgp.scaling import Affine
 
 _LEAST = 1e-290
-"""The least bound of a hyperparameter, so that products and quotients with observations are finite."""
+"""The smallest bound of a hyperparameter, so that products and quotients with observations are finite."""
 
 
-def space_of(family: Family, summary: DataSummary, approximation: str | None) -> Space:
-    """Return the hyperparameters of a family, with starting values and bounds that the data decide.
+def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) -> ParameterSpace:
+    """Return the hyperparameters of a specification, with starting values and bounds from the data.
 
     Raises:
-        DataError: the scale of the data is out of range.
-        InvalidArgumentError: a hyperprior has the name of no hyperparameter.
+        DataError: The scale of the data is out of range.
+        InvalidArgumentError: The name of a hyperprior is unknown.
     """
-    widest = family.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
+    widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
-    quantities = dict(family.inputs.quantities(summary.spread, summary.scaling))
+    quantities = dict(spec.inputs.quantities(summary.spread, summary.scaling))
     variance = (summary.deviation**2 / unit).mean()
     for name, quantity in quantities.items():
         if quantity.is_variance:
             low, high = (bound * variance for bound in quantity.bounds)
-            own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # outputs have units of their own
+            own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # each output has its own unit
             quantities[name] = replace(quantity, start=quantity.start * variance, unit=own, bounds=(low, high))
-    for name, start, bounds in family.variances:
-        quantities[name] = Quantity(start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance))
-    quantities |= likelihood_quantities(family, summary)
-    of_targets = {variance.name for variance in family.variances}
+    for name, start, bounds in spec.variances:
+        quantities[name] = Hyperparameter(
+            start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance)
+        )
+    quantities |= likelihood_quantities(spec, summary)
+    of_targets = {variance.name for variance in spec.variances}
     for name, quantity in quantities.items():
         low, high = (end.double() for end in quantity.bounds)
         if quantity.is_positive and not bool((low > _LEAST).all() and (high < 1 / _LEAST).all()):
             what = "targets" if name in of_targets else "inputs"
             raise DataError(
-                f"The scale of the {what} is out of the range of double precision: {name} would lie between "
-                f"{float(low.min()):.3g} and {float(high.max()):.3g}. Scale them, or use standardize=True."
+                f"The scale of the {what} must be in the range of double precision, got bounds of {name} from "
+                f"{float(low.min()):.3g} to {float(high.max()):.3g}. Scale them, or use standardize=True."
             )
     mean = Affine(summary.center, summary.deviation)
-    return Space.of(quantities, mean, summary.scaling.targets, family.options.hyperpriors)
+    return ParameterSpace.of(quantities, mean, summary.scaling.targets, spec.options.hyperpriors)

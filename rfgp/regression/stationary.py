@@ -1,4 +1,4 @@
-"""Options of a model with one or two stationary kernels over all columns, from flat arguments."""
+"""Options of models with one or two stationary kernels over all columns."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -19,13 +19,13 @@ LOCAL = "local"
 
 
 def kernel_of(spectrum: spectra.Spectrum, *, ard: bool, lengthscale: Any, name: str | None = None) -> Kernel:
-    """Return the stationary kernel with a spectrum over all columns. It is named after its class unless it has a name.
+    """Return the stationary kernel with a spectrum over all columns.
 
     Args:
         spectrum: The spectrum.
-        ard: Whether each column has a lengthscale of its own.
-        lengthscale: The starting lengthscale. If None, the data decide.
-        name: The name of the term.
+        ard: Whether each column has its own lengthscale.
+        lengthscale: The starting lengthscale. If None, it comes from the data.
+        name: The name of the term. If None, that of its class.
     """
     known: dict[str, Any] = {"ard": ard, "lengthscale": lengthscale}
     if isinstance(spectrum, spectra.Gaussian):
@@ -58,14 +58,14 @@ def stationary_model(
     seed: Any = None,
     dtype: torch.dtype | None = None,
 ) -> ModelOptions:
-    """Return the options of a model of a stationary kernel, or of the sum of two, over all columns.
+    """Return the options of a model with a stationary kernel, or a sum of two, over all columns.
 
     Args:
         spectrum: The spectrum of the first kernel, or its name.
         approximation: The approximation of the first term.
         local: The second kernel by name. If None, there is one term.
         local_approximation: The approximation of the second term.
-        ard: Whether each column has a lengthscale of its own.
+        ard: Whether each column has its own lengthscale.
         standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
         lengthscale: Starting value of the first term.
         outputscale: Starting value of the first term.
@@ -73,13 +73,13 @@ def stationary_model(
         local_lengthscale: Starting value of the second term.
         local_outputscale: Starting value of the second term.
         likelihood: The likelihood, or its name.
-        inference: "laplace" or "variational". If None, as usual for the likelihood.
+        inference: "laplace" or "variational". If None, the default of the likelihood.
         priors: Log densities by path or unique suffix. Names without a path are those of the first term.
-        seed: The seed of everything random.
-        dtype: The type of the rows.
+        seed: The random seed.
+        dtype: The dtype of the rows.
 
     Raises:
-        InvalidArgumentError: an unknown name, or a starting value of a second term that is not there.
+        InvalidArgumentError: A name is unknown, or a starting value is for a second term that does not exist.
     """
     main = kernel_of(read_spectrum(spectrum), ard=ard, lengthscale=lengthscale)
     name = str(main.terms()[0].name)

@@ -116,7 +116,7 @@ def compare_rows(
     own, m, make = _own_features(small, name)
     methods = [*(method for method in _others_of(small, name) if method != own), own]
     sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
-    used = small.family.approximations
+    used = small.spec.approximations
     kind = getattr(used[name], "kind", "fourier")
     others = {other: one for other, one in used.items() if other != name}
     both = pd.concat([rows.X, rows.X_test])
@@ -158,14 +158,14 @@ def _with_fixed_frequencies(model: GP) -> GP:
     """Return the model, with fixed frequencies if a fit rejected learned ones."""
     if model.fit_report is None or model.fit_report.frequencies != "fell back":
         return model
-    used = model.family.approximations.items()
+    used = model.spec.approximations.items()
     features = {name: one for name, one in used if isinstance(one, RandomFeatures)}
     return model.with_approximation({name: replace(one, learn_frequencies=False) for name, one in features.items()})
 
 
 def _without_comparison(model: GP) -> str | None:
     """Return why there is no comparison with an exact process. If None, there is one."""
-    used = model.family.approximations.values()
+    used = model.spec.approximations.values()
     if all(isinstance(one, ExactTerm | SparsePrecision) for one in used):
         return EXACT
     if any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used):
@@ -173,18 +173,18 @@ def _without_comparison(model: GP) -> str | None:
             "The frequencies are learned. They are a kernel of their own and approximate no other, so that there is no "
             "exact process to compare with."
         )
-    return None if model.family.is_gaussian or not model.family.options.likelihood.has_noise_process else _NOISE
+    return None if model.spec.is_gaussian or not model.spec.options.likelihood.has_noise_process else _NOISE
 
 
 def _term_of_features(model: GP) -> str | None:
     """Return the first term with random features or inducing points, or None."""
-    used = model.family.approximations.items()
+    used = model.spec.approximations.items()
     return next((name for name, one in used if isinstance(one, RandomFeatures | InducingPoints)), None)
 
 
 def _others_of(model: GP, name: str) -> tuple[str, ...]:
     """Return the couplings with which the random features of a term are compared."""
-    data = model.family.term_data(model.regression.hyperparameters, model.num_observations)
+    data = model.spec.term_data(model.regression.hyperparameters, model.num_observations)
     (term,) = (one for one in data if one.term.name == name)
     return ("iid", "orthogonal") if RandomFeatures(2).refusal(term) is None else ()
 
@@ -203,13 +203,13 @@ def of_rows(
     y: NDArray[np.float64],  # (n,)
 ) -> GP:
     """Return the model of other rows, with the same hyperparameters and new draws."""
-    small = model.with_approximation(dict(model.family.approximations)).condition(X, y)
-    return small.with_approximation(dict(model.family.approximations))
+    small = model.with_approximation(dict(model.spec.approximations)).condition(X, y)
+    return small.with_approximation(dict(model.spec.approximations))
 
 
 def _own_features(model: GP, name: str) -> tuple[str, int, Callable[[int, int], GP]]:
     """Return the name and m of a term's features, and their factory of (m, seed)."""
-    own = model.family.approximations[name]
+    own = model.spec.approximations[name]
     if isinstance(own, InducingPoints):
         points, count = own, model.regression.prior().of([name]).num_features
         half = max(1, count // 2)

@@ -25,8 +25,8 @@ _VALUE, _COMMAND = 300, 2000
 def hyperparameters(model: Process[Any]) -> Grid:
     """Return the hyperparameters as a table, in the user's units."""
     rows = [row for name in model.hyperparameters.names for row in _entries(model, name)]
-    likelihood = model.family.options.likelihood
-    if not model.family.is_gaussian:
+    likelihood = model.spec.options.likelihood
+    if not model.spec.is_gaussian:
         caption = "Hyperparameters of the latent function and of the likelihood. An outputscale is a variance."
         return Grid(
             ["hyperparameter", "value"], [["likelihood", figures.plain(repr(likelihood), _VALUE)], *rows], caption

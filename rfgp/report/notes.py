@@ -106,7 +106,7 @@ def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
 
 def _without_indicators(columns: list[str], model: Process[Any]) -> list[str]:
     """Return columns without the indicators of levels."""
-    found = model.family.options.indicators if isinstance(model, GP) else {}
+    found = model.spec.options.indicators if isinstance(model, GP) else {}
     indicators = {f"{key}={level}" for key, levels in found.items() for level in levels}
     return [column for column in columns if column not in indicators]
 

@@ -209,7 +209,7 @@ def study_table(
         (8, 2)
     """
     show = report or (lambda step, done, total: None)
-    table.check_numeric_target(2 if isinstance(model.family.options.likelihood, Bernoulli) else 0)
+    table.check_numeric_target(2 if isinstance(model.spec.options.likelihood, Bernoulli) else 0)
     if fit_rows < 2:
         raise InvalidArgumentError(f"fit_rows must be at least 2, got {fit_rows}.")
     if groups is not None and holdout == "last":
@@ -338,9 +338,9 @@ def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
 
 def _takes_all_rows(model: GP) -> bool:
     """Return whether a fit is given all rows, as selections and neighbors need."""
-    given = model.family.options.approximations
+    given = model.spec.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
-    is_planned = not known or model.family.options.search_space is not None
+    is_planned = not known or model.spec.options.search_space is not None
     return is_planned or any(isinstance(one, Vecchia) for one in known)
 
 

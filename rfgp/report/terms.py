@@ -18,7 +18,7 @@ _NAME, _KERNEL = 60, 200
 
 def section(model: GP, table: Table) -> Section:
     """Return the section on the terms of a fitted model of a table."""
-    effects, scale = effects_of(model, table), scale_of(model.family.options.likelihood, table)
+    effects, scale = effects_of(model, table), scale_of(model.spec.options.likelihood, table)
     blocks: list[Block] = [_grid(model)]
     if effects:
         blocks.append(Text(_reading(model, effects, scale)))

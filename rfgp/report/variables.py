@@ -164,10 +164,10 @@ def columns_of(model: Process[Any], path: str) -> list[str]:
         model: A fitted model.
         path: The path of the hyperparameter.
     """
-    if not isinstance(model, GP) or model.family.schema is None:
+    if not isinstance(model, GP) or model.spec.schema is None:
         return []
-    keys = [str(column.key) for column in model.family.schema.columns]
-    for term in model.family.terms:
+    keys = [str(column.key) for column in model.spec.schema.columns]
+    for term in model.spec.terms:
         for _, places, prefix in term.parts():
             if path.startswith(prefix) and "." not in path[len(prefix) :] and path != term.outputscale:
                 return [keys[place] for place in places]
@@ -211,5 +211,5 @@ def _named_columns(model: GP) -> set[str]:
 
 def _factors(model: GP) -> list[Any]:
     """Return the factors of the kernel and of the noise's kernel, if there is one."""
-    kernels = [model.kernel, getattr(model.family.options.likelihood, "kernel", None)]
+    kernels = [model.kernel, getattr(model.spec.options.likelihood, "kernel", None)]
     return [factor for kernel in kernels if kernel is not None for term in kernel.terms() for factor in term.factors]

@@ -111,7 +111,7 @@ def diagnostics(study: Study) -> list[Block]:
         *_errors(study),
     ]
     found += _of_likelihood(study)
-    if not isinstance(study.model.family.options.likelihood, Bernoulli):
+    if not isinstance(study.model.spec.options.likelihood, Bernoulli):
         caption = (
             f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Bars are one standard "
             "deviation of the posterior predictive distribution. About two thirds of them should reach the diagonal."
@@ -150,7 +150,7 @@ def _of_band(study: Study) -> str:
 
 def _of_likelihood(study: Study) -> list[Block]:
     """Return the plots of a likelihood that is not Gaussian."""
-    likelihood, y, predictive = study.model.family.options.likelihood, study.observed, study.prediction.observed()
+    likelihood, y, predictive = study.model.spec.options.likelihood, study.observed, study.prediction.observed()
     if isinstance(likelihood, Bernoulli):
         caption = (
             "Reliability: the share of ones among held-out observations with similar predicted probabilities, with two "

@@ -1,4 +1,4 @@
-"""Arrays at the door: numpy or torch in, checked tensors inside."""
+"""Conversion of numpy arrays and tensors from users to checked tensors."""
 
 import warnings
 from typing import Any, NamedTuple
@@ -14,17 +14,21 @@ from rfgp.rows.names import names_of
 
 
 class Origin(NamedTuple):
-    """Where results have to go back to."""
+    """The container of results: numpy or torch, with the dtype and the device."""
 
     is_numpy: bool
     template: Tensor  # (0,) of the dtype and device
 
 
 def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, Origin]:
-    """Return inputs (n, d) as a floating tensor; `first` is what messages call the first row.
+    """Return inputs (n, d) as a floating tensor. `first` is the number of the first row in messages.
 
     Raises:
-        DataError: not numeric, not a matrix, or a value that is not finite (named by row and column).
+        DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its place.
+
+    Examples:
+        >>> read_matrix([[0.0], [1.0]], None)[0].shape
+        torch.Size([2, 1])
     """
     names = names_of(X)
     x, is_numpy = _to_tensor(X, "X", names)
@@ -46,7 +50,7 @@ def _other_columns(
     columns: Tensor,  # (k,)
     names: tuple[str, ...] | None,
 ) -> str:
-    """Return a sentence about the columns of k bad cells, if these lie in several."""
+    """Return a sentence about the columns of k invalid cells, if there are several."""
     places, counts = np.unique(columns.cpu().numpy(), return_counts=True)
     if len(places) < 2:
         return ""
@@ -57,17 +61,19 @@ def _other_columns(
 
 
 def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least: int = 2) -> Tensor:
-    """Return targets (n,) or (n, k) in the dtype and on the device of `like`; where one row will do, constant too.
+    """Return targets (n,) or (n, k) in the dtype and on the device of `like`.
+
+    They may be constant only if `least` is 1.
 
     Raises:
-        DataError: a wrong shape or length, fewer than `least` rows, values that are not finite, a constant
-            target, or a floating dtype other than that of X where no dtype was chosen.
+        DataError: The shape or length is wrong, there are fewer than `least` rows, values are not finite, a target is
+            constant, or the floating dtype differs from that of X and the user selected none.
     """
     t = read_target_values(y)
     if len(t) != n:
         raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
     if n < least:
-        raise DataError(f"A process needs at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
+        raise DataError(f"There must be at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
     check_dtypes(t, like, dtype)
     t = check_targets(t, n, like)
     if least > 1:
@@ -80,28 +86,30 @@ def check_dtypes(
     like: Tensor,
     dtype: torch.dtype | None,
 ) -> None:
-    """Refuse targets of another floating dtype than that of the inputs, or integers that this cannot tell apart.
+    """Check that targets have the floating dtype of the inputs, or are integers that it represents exactly.
 
-    Where a dtype was chosen, they are converted to it.
+    If the user selected a dtype, other floating targets are converted to it.
 
     Raises:
-        DataError: with both.
+        DataError: They do not. The message names both dtypes.
     """
     largest = 2 / torch.finfo(like.dtype).eps
     if dtype is None and not t.is_floating_point() and t.numel() and float(t.double().abs().max()) > largest:
         raise DataError(
-            f"y holds integers up to {int(t.double().abs().max())}, and {like.dtype}, the type of X, cannot tell those "
-            f"beyond {int(largest)} apart. Convert X to float64, or choose dtype= for the model."
+            f"y must hold integers up to {int(largest)} that {like.dtype}, the dtype of X, represents exactly, got "
+            f"{int(t.double().abs().max())}. Convert X to float64, or choose dtype= for the model."
         )
     if dtype is None and t.is_floating_point() and t.dtype != like.dtype:
-        raise DataError(f"X is {like.dtype} and y is {t.dtype}. Convert one of them, or choose dtype= for the model.")
+        raise DataError(
+            f"X and y must have one dtype, got {like.dtype} and {t.dtype}. Convert one, or choose dtype= for the model."
+        )
 
 
 def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
     """Return targets, (n,) or (n, k), in the dtype and on the device of `like`.
 
     Raises:
-        DataError: another number of them, or values that are not finite.
+        DataError: The number of targets is wrong, or values are not finite.
     """
     if len(t) != n:
         raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
@@ -121,10 +129,10 @@ def check_not_constant(
     high: Tensor,  # () or (k,)
     n: int,
 ) -> None:
-    """Refuse targets whose smallest and largest values are the same but for rounding.
+    """Check that the smallest and largest values of targets differ by more than rounding.
 
     Raises:
-        DataError: with the value, and the output where there are several.
+        DataError: A target is constant. The message names its value, and its output if there are several.
     """
     constant = (high - low) <= _ROUNDING[low.dtype] * torch.maximum(low.abs(), high.abs())
     if not bool(constant.any()):
@@ -143,10 +151,10 @@ _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, tor
 
 
 def read_target_values(y: Any) -> Tensor:
-    """Return targets (n,) or (n, k) as a tensor of their own dtype.
+    """Return targets (n,) or (n, k) as a tensor with an unchanged dtype.
 
     Raises:
-        DataError: not numeric, or of another shape.
+        DataError: The targets are not numeric, or have another shape.
     """
     t, _ = _to_tensor(y, "y")
     if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
@@ -163,13 +171,13 @@ def read_per_row(
     positive: bool,
     first: int = 0,
 ) -> Tensor | None:
-    """Return one number per row (n,) as float64 on the device of `like`; None for None.
+    """Return one number per row (n,) as float64 on the device of `like`. None stays None.
 
-    `first` is what messages call the first row.
+    `first` is the number of the first row in messages.
 
     Raises:
-        DataError: another shape, values that are not finite, negative, or zero where they must be positive; there also
-            those whose square leaves double precision, by which rows would be multiplied or divided.
+        DataError: The shape is wrong, or values are not finite, negative, or zero if they must be positive. Squares of
+            positive values must not overflow or underflow.
     """
     if values is None:
         return None
@@ -181,13 +189,13 @@ def read_per_row(
     if len(bad):
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
-        raise DataError(f"{name} must be finite and {kind}, but is {t[row].item():g} in row {first + row}.")
+        raise DataError(f"{name} must be finite and {kind}, got {t[row].item():g} in row {first + row}.")
     lost = ((t < _SMALLEST) | (t > 1 / _SMALLEST)).nonzero()
     if positive and len(lost):
         row = int(lost[0])
         raise DataError(
-            f"{name} is {t[row].item():g} in row {first + row}, whose square is out of double precision; it must lie "
-            f"between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e}. Leave rows out that do not count."
+            f"{name} must lie between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e}, so that squares are in range, got "
+            f"{t[row].item():g} in row {first + row}. Leave out rows that do not count."
         )
     return t.clone()
 
@@ -198,12 +206,12 @@ _SMALLEST = 1e-150
 def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -> tuple[Tensor, bool]:
     if isinstance(values, Tensor):
         if values.is_complex():
-            raise DataError(f"{name} is complex; a real Gaussian process needs real numbers.")
+            raise DataError(f"{name} must be real, got complex numbers. Use two columns, real and imaginary part.")
         if values.is_meta:
-            raise DataError(f"{name} is on torch's meta device, where tensors have no values. Make it on another one.")
+            raise DataError(f"{name} must have values, got a tensor on torch's meta device. Make it on another one.")
         return values, False
     if isinstance(values, np.ma.MaskedArray):
-        raise DataError(f"{name} is a masked array; drop or fill its masked entries first.")
+        raise DataError(f"{name} must not be masked, got a masked array. Drop or fill its masked entries.")
     try:
         array = np.asarray(values)
         if array.dtype == object:
@@ -216,13 +224,13 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
         raise DataError(f"{name} must hold numbers, but {cells.listed(found) or error}. {advice}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
-    # A copy of its own: later changes of the caller's array do not reach the model, and torch takes
-    # neither foreign byte orders, nor negative strides, nor read-only arrays.
+    # Copy: the user may change the array later, and torch supports neither foreign byte orders, nor negative
+    # strides, nor read-only arrays.
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
 
 
 def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
-    """Warn of targets, (n,) or (n, k), that are truth values; return whether they are."""
+    """Warn of boolean targets, (n,) or (n, k), and return whether they are boolean."""
     kind = str(getattr(y, "dtype", "object"))
     objects: Any = y if isinstance(y, list) else ()
     if kind == "object" and hasattr(y, "__array__"):
@@ -230,6 +238,6 @@ def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     found = kind.removeprefix("torch.") in ("bool", "boolean")
     found |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
     if found:
-        said = f"{name} holds truth values; they are fitted as 0 and 1. Pass them as numbers to say that this is meant."
-        warnings.warn(BooleanTargetWarning(said), stacklevel=stacklevel)
+        message = f"{name} holds truth values, which are fitted as 0 and 1. Pass numbers to avoid this warning."
+        warnings.warn(BooleanTargetWarning(message), stacklevel=stacklevel)
     return found

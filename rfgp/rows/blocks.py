@@ -1,7 +1,7 @@
-"""The data of a regression: standardised rows in blocks, as often as asked, each time the same in the same order.
+"""Standardized rows in blocks, which can be read repeatedly in the same order.
 
-Row i stands for w_i observations, all of them y_i, with the noise variance (noise + fixed noise_i) each. Up to a factor
-that does not depend on the function, that is one observation with the noise D_i = (noise + fixed noise_i) / w_i.
+Row i represents w_i observations with the value y_i and the noise variance noise + fixed noise_i each. Up to a factor
+independent of the function, this is one observation with noise variance D_i = (noise + fixed noise_i) / w_i.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -21,36 +21,41 @@ class Rows(Protocol):
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row has a weight or a noise of its own."""
+        """Whether no row has a weight or known noise."""
 
     @property
     def has_fixed_noise(self) -> bool:
-        """Whether some row has a noise of its own."""
+        """Whether some row has known noise."""
 
     @property
     def count(self) -> float:
-        """The number of observations, repetitions included."""
+        """The number of observations, including repetitions."""
 
     def __len__(self) -> int:
         """The number n of rows."""
 
     def blocks(self, size: int) -> "Iterator[Block]":
-        """Yield all rows in blocks of about `size`; no tensor of a block is to be changed."""
+        """Yield all rows in blocks of about `size`. Callers must not change tensors of a block."""
 
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows in memory, in standardised units.
+    """Some rows in memory, in standardized units.
 
     Attributes:
-        inputs: (b, d), or positions (b,).
-        targets: (b, k), float64.
+        inputs: The inputs (b, d), or positions (b,).
+        targets: The targets (b, k), float64.
         fixed_noise: Known noise variances (b,), added to the learned noise, float64. If None, zeros. With a likelihood
             of counts or positive values, the exposures. If None, ones.
         weight: The numbers of observations (b,), float64. If None, ones.
         signs: The weights of the outputs in a sum of log densities, (k,). If None, ones.
-        scatter: The sums of squares of a row's observations about their mean, which is the target, (b, k). If None, the
+        scatter: The sums of squares of a row's observations about their mean, the target, (b, k). If None, the
             observations of a row are equal.
+
+    Examples:
+        >>> rows = Block(torch.zeros(3, 1), torch.zeros(3, 1).double(), weight=torch.tensor([1.0, 2.0, 1.0]).double())
+        >>> len(rows), rows.count
+        (3, 4.0)
     """
 
     inputs: Tensor
@@ -62,7 +67,7 @@ class Block:
 
     @property
     def whole(self) -> "Block":
-        """All rows in standardised units: these."""
+        """The block itself."""
         return self
 
     @property
@@ -72,22 +77,22 @@ class Block:
 
     @property
     def each(self) -> Tensor:
-        """How often the log densities of the outputs count in a total, (k,) float64."""
+        """The weights of the outputs in a sum of log densities, (k,) float64."""
         return self.targets.new_ones(self.num_outputs) if self.signs is None else self.signs
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row has a weight or a noise of its own."""
+        """Whether no row has a weight or known noise."""
         return self.fixed_noise is None and self.weight is None
 
     @property
     def has_fixed_noise(self) -> bool:
-        """Whether the rows have a noise of their own."""
+        """Whether the rows have known noise."""
         return self.fixed_noise is not None
 
     @property
     def count(self) -> float:
-        """The number of observations, repetitions included."""
+        """The number of observations, including repetitions."""
         return len(self) if self.weight is None else float(self.weight.sum())
 
     def __len__(self) -> int:
@@ -97,7 +102,7 @@ class Block:
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
-        """Return the noise variance of one observation, given the learned one."""
+        """Return the noise variance of one observation, including the learned one."""
         return noise if self.fixed_noise is None else noise + self.fixed_noise
 
     def noise_diag(
@@ -112,7 +117,7 @@ class Block:
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # 0-d
-        """Return what repetitions add to the log density of the rows' means, 0 without weights.
+        """Return the term of repetitions in the log density of the rows' means, 0 without weights.
 
         w observations of variance D with the mean y and the sum of squares S about it have the density
         N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). Outputs count with their signs.
@@ -127,13 +132,13 @@ class Block:
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # (b,)
-        """Return the squares of a row's observations about their mean, over the noise of one; outputs with signs."""
+        """Return the squares of a row's observations about their mean over the noise, weighted over outputs."""
         if self.scatter is None:
             return torch.zeros_like(self.targets[:, 0])
         return (self.scatter @ self.each) / self.observation_noise(noise)
 
     def offset(self) -> Tensor:
-        """Return what exposures add to the latent function, their logarithms, (b,); rows joined without one have 1."""
+        """Return the logarithms of exposures (b,), which are added to the latent function."""
         if self.fixed_noise is None:
             return torch.zeros_like(self.targets[:, 0])
         return torch.where(self.fixed_noise > 0, self.fixed_noise, 1.0).log()
@@ -151,7 +156,7 @@ class Block:
         self,
         rows: slice | Tensor,  # (b,)
     ) -> "Block":
-        """Return some of the rows."""
+        """Return some rows."""
         own = self.fixed_noise, self.weight, self.scatter
         noise, weight, scatter = (None if value is None else value[rows] for value in own)
         return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, scatter)
@@ -165,15 +170,15 @@ class DistributedRows(Rows, Protocol):
     """The interface of rows on other machines, which compute sums over their rows."""
 
     def total(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Return the sum of function(part) over parts of the rows, each evaluated where it lies."""
+        """Return the sum of function(part) over parts of the rows, each evaluated on its worker."""
 
 
 @dataclass(frozen=True, eq=False)
 class JoinedRows:
-    """Rows of several parts, one after the other.
+    """Concatenated rows of several parts.
 
     Attributes:
-        parts: At least one.
+        parts: The parts, at least one.
     """
 
     parts: Sequence[Rows]
@@ -185,30 +190,30 @@ class JoinedRows:
 
     @property
     def is_uniform(self) -> bool:
-        """Whether no row of any part has a weight or a noise of its own."""
+        """Whether no row of any part has a weight or known noise."""
         return all(part.is_uniform for part in self.parts)
 
     @property
     def has_fixed_noise(self) -> bool:
-        """Whether a row of any part has a noise of its own."""
+        """Whether a row of any part has known noise."""
         return any(part.has_fixed_noise for part in self.parts)
 
     @property
     def count(self) -> float:
-        """The number of observations, repetitions included."""
+        """The number of observations, including repetitions."""
         return sum(part.count for part in self.parts)
 
     def __len__(self) -> int:
         return sum(map(len, self.parts))
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield the blocks of one part after the other."""
+        """Yield the blocks of all parts in order."""
         for part in self.parts:
             yield from part.blocks(size)
 
 
 def parts_of(rows: Rows) -> list[Rows]:
-    """Return the parts of joined rows; of others, these."""
+    """Return the parts of joined rows, or other rows as the only part."""
     return list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
 
 

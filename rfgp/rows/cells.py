@@ -1,4 +1,4 @@
-"""Cells of arrays and dataframes that are not numbers: missing ones become NaN, others are named by their column."""
+"""Cells of arrays and dataframes that are not numbers. Missing ones become NaN, others raise errors."""
 
 import sys
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ class Fault(NamedTuple):
     """Cells of one kind in one column.
 
     Attributes:
-        column: The column's name or position; None if there is only one.
+        column: The column's name or index. None if there is only one.
         kind: "text", "dates", "missing values", or the name of another type.
         row: The first row with such a cell.
-        cell: That cell, as a message shows it.
+        cell: The cell as text for messages.
         number: The number of such cells.
     """
 
@@ -40,8 +40,8 @@ class Fault(NamedTuple):
 def without_marks(
     cells: NDArray[Any],  # (...), objects
 ) -> NDArray[Any]:
-    """Return objects with NaN in the place of pandas.NA and NaT, which have no float."""
-    pandas = sys.modules.get("pandas")  # which has been imported if one of its marks is there
+    """Return objects with NaN instead of pandas.NA and NaT, which have no float value."""
+    pandas = sys.modules.get("pandas")  # imported already if a cell is one of its marks
     if pandas is None:
         return cells
     gaps = pandas.isna(cells)
@@ -52,7 +52,7 @@ def faults(
     values: Any,  # (n,) or (n, d)
     names: tuple[str, ...] | None,
 ) -> list[Fault]:
-    """Return what keeps a matrix or a column from being numbers, by column; of ragged ones nothing."""
+    """Return the faults of a matrix or a column that is not numeric, by column. Ragged input has none."""
     try:
         cells = without_marks(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
@@ -66,7 +66,7 @@ def faults(
 
 
 def listed(found: list[Fault]) -> str:
-    """Return the faults as words, of at most eight columns."""
+    """Return the faults of at most eight columns as text."""
     columns = list(dict.fromkeys(fault.column for fault in found))
     words = [str(fault) for fault in found if fault.column in columns[:_MOST_COLUMNS]]
     rest = len(columns) - _MOST_COLUMNS
@@ -74,12 +74,12 @@ def listed(found: list[Fault]) -> str:
 
 
 def remedy(found: list[Fault], is_frame: bool) -> str:
-    """Return what to do about the faults of a dataframe, or of another array, as a sentence."""
+    """Return a remedy for the faults of a dataframe or another array, as a sentence."""
     if is_frame:
         options = [option for kind, option in _READERS.items() if any(fault.kind == kind for fault in found)]
         call = ", ".join(["table", "target", *options])
-        return f"Encode them as numbers: rfgp.tables.read_table({call}) does, for a dataframe that has the target too."
-    return "Encode text and dates as numbers first; rfgp.tables.read_table does for dataframes and files."
+        return f"Encode them as numbers with rfgp.tables.read_table({call}), for a dataframe with the target."
+    return "Encode text and dates as numbers, for example with rfgp.tables.read_table."
 
 
 def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Fault]:
@@ -100,7 +100,7 @@ def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Fault]:
 
 
 def _kind(cell: Any) -> str | None:
-    """Return the kind of a cell, None of a number."""
+    """Return the kind of a cell, or None for a number."""
     if hasattr(cell, "isoformat") or isinstance(cell, np.datetime64):
         return "dates"
     try:

@@ -1,4 +1,4 @@
-"""Columns with names: dataframes of pandas, polars, Arrow and their like, and which of their columns a model means."""
+"""Names of the columns of dataframes, and the match of columns to those of the training data."""
 
 import re
 import warnings
@@ -17,40 +17,38 @@ _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 
 
 def is_index_name(name: str) -> bool:
-    """Return whether a column has no name of its own but one that pandas or Parquet give an index."""
+    """Return whether a name is one that pandas or Parquet give to an unnamed index."""
     return _NAMES.fullmatch(name.strip()) is not None
 
 
 def counts_rows(
     values: NDArray[Any],  # (n,)
 ) -> bool:
-    """Return whether a column counts its rows, from 0 as pandas does or from 1 as R does."""
+    """Return whether a column counts its rows, from 0 like pandas or from 1 like R."""
     if values.dtype.kind not in "fiu" or len(values) < 2 or values[0] not in (0, 1):
         return False
     return bool(np.array_equal(values, values[0] + np.arange(len(values))))
 
 
 def warn_of_index(where: str, name: str, is_left_out: bool, drop: str, stacklevel: int) -> None:
-    """Warn of a column that is an index by its name.
+    """Warn of a column with the name of an index.
 
     Args:
-        where: The file, or what else has the column.
+        where: The file or object with the column.
         name: The column's name.
-        is_left_out: Whether it counts the rows and is left out, rather than being an input.
-        drop: What leaves it out.
+        is_left_out: Whether the column counts the rows and is left out. Otherwise it is an input.
+        drop: The code that leaves the column out.
         stacklevel: As for `warnings.warn`.
     """
-    said = f"{where}: column {name!r} is an input, though it has no name and may be an index. Leave it out with {drop}"
+    message = f"{where}: column {name!r} is an input, but may be an unnamed index. Leave it out with {drop}"
     if is_left_out:
-        said = (
-            f"{where}: column {name!r} is left out: it has no name and counts the rows, as an index does. Write files"
-        )
-        said += " with DataFrame.to_csv(index=False)"
-    warnings.warn(IndexColumnWarning(f"{said}, or give it a name to use it."), stacklevel=stacklevel)
+        message = f"{where}: column {name!r} is left out, because it counts the rows like an unnamed index. Write files"
+        message += " with DataFrame.to_csv(index=False)"
+    warnings.warn(IndexColumnWarning(f"{message}, or give it a name to use it."), stacklevel=stacklevel)
 
 
 def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
-    """Warn of levels of a column that the training data do not have.
+    """Warn of levels of a column that are not in the training data.
 
     Args:
         key: The name of the column.
@@ -58,19 +56,19 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
         stacklevel: As for `warnings.warn`.
     """
     names = listed(list(map(str, levels)))
-    said = (
+    message = (
         f"Column {shown(key)} has {counted(len(levels), 'level')} without training rows: {names}. "
         "Rows with a new level are predicted with zeros in all indicators of the column. A kernel with "
         f"Group({shown(key)}) gives a new level its prior variance."
     )
-    warnings.warn(NewLevelWarning(said), stacklevel=stacklevel)
+    warnings.warn(NewLevelWarning(message), stacklevel=stacklevel)
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a dataframe (n, d), numbers as texts; None of anything else.
+    """Return the names of the columns of a dataframe (n, d), numbers as texts. None for other objects.
 
     Raises:
-        DataError: several columns have one name.
+        DataError: Several columns have the same name.
     """
     labels = _labels(X)
     if labels is None:
@@ -78,22 +76,22 @@ def names_of(X: Any) -> tuple[str, ...] | None:
     names = tuple(map(str, labels))
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"Several columns of X are named {twice!r}. Rename them, or pass X.to_numpy().")
+        raise DataError(f"Columns of X must have unique names, got {twice!r} twice. Rename them, or pass X.to_numpy().")
     return names
 
 
 def _labels(X: Any) -> Any:
-    """Return the labels of the columns of a dataframe, of pandas, Arrow or polars; None: it is none."""
+    """Return the labels of the columns of a dataframe of pandas, Arrow or polars. None for other objects."""
     if not hasattr(X, "__array__") or isinstance(X, np.ndarray | Tensor):
         return None
-    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # where it is no column of pandas
+    arrows = None if hasattr(X, "iloc") else getattr(X, "column_names", None)  # in pandas it could be a column
     return getattr(X, "columns", None) if arrows is None else arrows
 
 
 def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[str, ...]:
-    """Return the names of a dataframe's columns (n, d) without those that are unnamed and count the rows; warn of them.
+    """Return the names of a dataframe's columns (n, d) without an unnamed index, with a warning.
 
-    Where no column would be left, all are kept.
+    If no column would remain, all are kept.
     """
     places = [place for place, name in enumerate(names) if is_index_name(name)]
     counts = {place for place in places if counts_rows(np.asarray(_taken(X, [place])).reshape(-1))}
@@ -106,16 +104,16 @@ def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[
 
 
 def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
-    """Return inputs (n, d) with the wanted columns in the wanted order; others are left out.
+    """Return inputs (n, d) with the wanted columns in the wanted order, without others.
 
     Args:
         X: Inputs: a dataframe, or an array.
         wanted: The names of the training columns. If None, columns are matched by position.
-        names: The names of the columns of X. If None, those of X itself. Without names, columns are matched by
+        names: The names of the columns of X. If None, those of X, if any. Without names, columns are matched by
             position.
 
     Raises:
-        DataError: a wanted column is missing.
+        DataError: A wanted column is missing.
     """
     names = names_of(X) if wanted is not None and names is None else names
     if wanted is None or names is None or names == wanted:
@@ -124,8 +122,8 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
     missing = [name for name in wanted if name not in place_of]
     if missing:
         raise DataError(
-            f"X has no column {missing[0]!r}, which the training data have; {len(missing)} of their {len(wanted)} are "
-            f"missing. It has {', '.join(names)[:200]}. Rename its columns, or go by their position: X.to_numpy()."
+            f"X must have the column {missing[0]!r} of the training data, got {', '.join(names)[:200]} "
+            f"({len(missing)} of {len(wanted)} are missing). Rename columns, or match them by position: X.to_numpy()."
         )
     return _taken(X, [place_of[name] for name in wanted])
 
@@ -134,7 +132,7 @@ def _taken(X: Any, places: list[int]) -> Any:
     """Return some columns of inputs (n, d)."""
     if hasattr(X, "iloc"):
         return X.iloc[:, places]
-    if hasattr(X, "select") and not isinstance(X, Tensor):  # of polars and Arrow; a tensor's is another
+    if hasattr(X, "select") and not isinstance(X, Tensor):  # polars and Arrow; a tensor's select differs
         labels = _labels(X)
         return X.select([labels[place] for place in places])
     return X[:, places] if isinstance(X, Tensor) else np.asarray(X)[:, places]

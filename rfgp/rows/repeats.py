@@ -1,4 +1,4 @@
-"""Rows that repeat each other: found by hashes, and merged into one row with a weight."""
+"""Repeated rows: found by hashes, and merged into one row with a weight."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,20 +7,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 MOST_OFTEN = 5
-"""Times that inputs occur on average up to which equal rows count as copies."""
+"""The largest mean number of repetitions of inputs for which equal rows count as copies."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
-"""Factor of the hash, odd so that each step can be undone: 2^64 over the golden ratio, as in Fibonacci hashing."""
+"""The factor of the hash, 2^64 over the golden ratio (Fibonacci hashing). It is odd, so that steps are invertible."""
 
 
 def row_hashes(
     columns: Iterable[NDArray[np.float64]],  # each (n,)
     begun: NDArray[np.uint64],  # (n,)
 ) -> NDArray[np.uint64]:  # (n,)
-    """Return a hash of each row, the same for equal rows, and for others with probability 2^-64.
+    """Return a hash of each row. Different rows have equal hashes with probability 2^-64.
 
     Args:
-        columns: Numbers, in float64; a negative zero equals zero.
+        columns: Numbers in float64. A negative zero equals zero.
         begun: Hashes of other columns of the same rows, or zeros.
+
+    Examples:
+        >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])], np.zeros(3, dtype=np.uint64))
+        >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
+        (True, False)
     """
     for column in columns:
         begun = (begun ^ (column + 0.0).view(np.uint64)) * _ODD  # no negative zero
@@ -32,9 +37,14 @@ def repeat_groups(
     X: NDArray[np.floating[Any]],  # (n, d)
     y: NDArray[np.floating[Any]],  # (n,) or (n, k)
 ) -> NDArray[np.int64] | None:  # (n,)
-    """Return a number for each row, the same for rows that are equal; None without copies.
+    """Return a number for each row, shared by equal rows. None without copies.
 
-    Inputs that occur often are levels of a coarse table, and equal rows are no copies there.
+    If inputs are repeated often, the table is coarse and equal rows are not copies.
+
+    Examples:
+        >>> groups = repeat_groups(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 3.0, 3.0]))
+        >>> bool(groups[0] == groups[2]), bool(groups[0] == groups[1])
+        (True, False)
     """
     inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
     targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
@@ -47,15 +57,15 @@ def merge_repeats(
     columns: Sequence[Any],  # each (n,)
     weight: NDArray[np.float64] | None,  # (n,)
 ) -> tuple[NDArray[np.int64], NDArray[np.float64] | None]:  # (m,), (m,)
-    """Return which rows stand for all, and how often each counts.
+    """Return the indices of distinct rows, and their weights.
 
-    Equal rows become one whose weight is the sum of theirs. The order of the rows that remain depends on their values
-    alone. Two data sets that repeat rows in different ways, by weights or written out, become the same numbers in the
-    same order, so that no rounding tells them apart. Without weights and repeats all rows remain as they are.
+    Equal rows become one with the sum of their weights. The order of the remaining rows depends only on their values.
+    Data sets with weights and with written-out repetitions therefore give identical numbers in the same order. Without
+    weights and repetitions all rows remain unchanged.
 
     Args:
-        columns: Everything by which rows differ: inputs and targets, numbers or texts.
-        weight: How often each row counts. If None, once.
+        columns: All inputs and targets, numbers or texts.
+        weight: The weight of each row. If None, 1.
 
     Example:
         >>> rows, weight = merge_repeats([np.array([1.0, 2.0, 1.0])], np.array([1.0, 1.0, 4.0]))
@@ -71,14 +81,14 @@ def merge_repeats(
     if not (is_weighted or is_repeated):
         return np.arange(len(hashes)), None
     if is_repeated and not all(np.array_equal(column, column[first][member]) for column in numbers):
-        return np.arange(len(hashes)), weight  # two rows that differ have one hash
+        return np.arange(len(hashes)), weight  # two different rows have equal hashes
     return first, np.bincount(member, weight, minlength=len(first)).astype(np.float64)
 
 
 def _numbers(
     column: NDArray[Any],  # (n,)
 ) -> NDArray[np.float64]:  # (n,)
-    """Return a column as numbers, texts by their place among the distinct ones."""
+    """Return a column as numbers, texts as indices of the distinct ones."""
     if column.dtype.kind in "fiub":
         return column.astype(np.float64)
     return np.unique(column, return_inverse=True)[1].reshape(-1).astype(np.float64)

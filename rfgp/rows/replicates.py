@@ -1,4 +1,4 @@
-"""Rows with equal inputs: found, and merged into one row each."""
+"""Rows with equal inputs, merged into one row each."""
 
 import numpy as np
 import torch
@@ -13,11 +13,16 @@ def input_groups(
     inputs: Tensor,  # (n, d)
     spacing: float = 0.0,
 ) -> NDArray[np.int64]:  # (n,)
-    """Return a number for each row, the same for rows with equal inputs.
+    """Return a number for each row, shared by rows with equal inputs.
 
     Args:
         inputs: The inputs.
-        spacing: The spacing of the grid to which inputs are rounded first. If 0, they are not rounded.
+        spacing: The spacing of a grid to which inputs are rounded. If 0, they are not rounded.
+
+    Examples:
+        >>> groups = input_groups(torch.tensor([[1.0], [2.0], [1.0]]))
+        >>> bool(groups[0] == groups[2]), bool(groups[0] == groups[1])
+        (True, False)
     """
     x = inputs.detach().cpu().double().numpy()
     x = np.round(x / spacing) if spacing else x
@@ -28,10 +33,10 @@ def input_groups(
 def merge_replicates(rows: Block) -> Block:
     """Return one row for each distinct input: the mean, the number and the scatter of its observations.
 
-    The Gaussian likelihood, with its gradient, is that of all rows. It takes the factor of a smaller matrix.
+    The Gaussian likelihood and its gradient are those of all rows, from the factor of a smaller matrix.
 
     Args:
-        rows: The rows, without a noise of their own.
+        rows: The rows, without known noise.
 
     Examples:
         >>> import torch

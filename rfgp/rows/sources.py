@@ -1,4 +1,4 @@
-"""Rows of a user, in memory or in chunks that are read as often as asked: checked, and standardised block by block."""
+"""Rows in memory or in chunks that are read repeatedly, checked and standardized block by block."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,20 +17,24 @@ from rfgp.rows.names import arranged, names_of, without_index
 from rfgp.scaling import Scaling
 
 CHUNK = 2**16
-"""Rows of an array on disk that are read at a time."""
+"""The number of rows of an array on disk that are read at once."""
 SMALL = 2**26
-"""Bytes: smaller arrays on disk are taken into memory."""
+"""The size in bytes below which arrays on disk are read into memory."""
 
 
 class Chunk(NamedTuple):
-    """Some rows in the user's units: as the user passed them, or as tensors after validation.
+    """Some rows in the user's units, as the user passed them or as tensors after validation.
 
     Attributes:
         X: Inputs (b, d), or b labels. Validated nodes are positions (b,).
-        y: Targets (b,) or (b, k). If None, there are none.
+        y: Targets (b,) or (b, k), or None.
         noise: Known noise variances (b,). If None, zeros.
         sample_weight: Numbers of observations (b,). If None, ones.
         names: The names of the d columns. If None, those of X if it is a dataframe.
+
+    Examples:
+        >>> Chunk(torch.zeros(3, 2), torch.zeros(3)).take(slice(2)).X.shape
+        torch.Size([2, 2])
     """
 
     X: Any
@@ -40,16 +44,16 @@ class Chunk(NamedTuple):
     names: tuple[str, ...] | None = None
 
     def named(self, wanted: tuple[str, ...] | None) -> "Chunk":
-        """Return the rows with the wanted columns of X, (b, d), in the wanted order; without any wanted, as they are.
+        """Return the rows with the wanted columns of X, (b, d), in order. If `wanted` is None, all are kept.
 
         Raises:
-            DataError: a wanted column is missing, or several have one name.
+            DataError: A wanted column is missing, or several have the same name.
         """
         names = names_of(self.X) if self.names is None else self.names
         return self._replace(X=arranged(self.X, wanted, names), names=names if wanted is None else wanted)
 
     def trained_on(self) -> "Chunk":
-        """Return the rows to train on, without an index among the columns of a dataframe, of which it warns."""
+        """Return the training rows without an index column of a dataframe, with a warning."""
         chunk = self.named(None)
         if self.names is not None or chunk.names is None:
             return chunk
@@ -59,15 +63,15 @@ class Chunk(NamedTuple):
         self,
         rows: slice | Tensor,  # (r,)
     ) -> "Chunk":
-        """Return some of the rows, (r, d) and so on, of a checked chunk."""
+        """Return some rows, (r, d) and so on, of a checked chunk."""
         X, y, noise, weight = (None if column is None else column[rows] for column in self[:4])
         return Chunk(X, y, noise, weight, self.names)
 
     @classmethod
     def joined(cls, chunks: Sequence["Chunk"]) -> "Chunk":
-        """Return the rows of checked chunks, one after the other, (b, d) and so on.
+        """Return the rows of checked chunks in one chunk, (b, d) and so on.
 
-        Where some have noise or weights and others have not, these have no noise, and count once.
+        If only some have noise or weights, the others get noise 0 and weight 1.
         """
         if len(chunks) == 1:
             return chunks[0]
@@ -87,21 +91,21 @@ def _joined_column(chunks: Sequence[Chunk], name: str, missing: Callable[..., Te
 
 @runtime_checkable
 class RowSource(Protocol):
-    """The role: the same rows in the same order, whenever they are asked for. `rfgp.tables` has some."""
+    """The interface of sources that yield the same rows in the same order each time, as in `rfgp.tables`."""
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
+        """Yield all rows in chunks."""
 
 
 @runtime_checkable
 class TableSource(RowSource, Protocol):
-    """The role: a source whose columns may have cells of any kind, such as text and dates."""
+    """The interface of sources with cells of any kind, such as text and dates."""
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows, some at a time, with dataframes or dicts of columns (b,) in the place of inputs.
+        """Yield all rows in chunks, with dataframes or dicts of columns (b,) as inputs.
 
         Args:
-            columns: The names of the columns that are read. If None, or if one of them is missing, all inputs.
+            columns: The names of the columns to read. If None, or if one is missing, all inputs.
         """
 
 
@@ -110,21 +114,25 @@ T = TypeVar("T")
 
 @runtime_checkable
 class DistributedSource(RowSource, Protocol):
-    """The role: a source whose rows lie in parts on other machines; `rfgp.dask` has one."""
+    """The interface of sources with parts on other machines, as in `rfgp.dask`."""
 
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
-        """Return function(part, rows before it) of each part, taken where it lies, combined in the parts' order."""
+        """Return function(part, rows before it) of all parts, computed remotely and combined in order."""
 
 
 @dataclass(frozen=True, eq=False)
 class ArraySource:
-    """Arrays that lie on disk (`numpy.memmap`), or whatever can be sliced.
+    """Arrays on disk (`numpy.memmap`), or other objects that can be sliced.
 
     Attributes:
-        X: (n, d).
-        y: (n,) or (n, k), or None.
-        noise: (n,), or None.
-        sample_weight: (n,), or None.
+        X: The inputs (n, d).
+        y: The targets (n,) or (n, k), or None.
+        noise: Known noise variances (n,), or None.
+        sample_weight: The weights (n,), or None.
+
+    Examples:
+        >>> [len(chunk.X) for chunk in ArraySource(np.zeros((3, 2)), np.zeros(3)).chunks()]
+        [3]
     """
 
     X: Any
@@ -133,7 +141,7 @@ class ArraySource:
     sample_weight: Any = None
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
+        """Yield all rows in chunks."""
         parts = (self.X, self.y, self.noise, self.sample_weight)
         for first in range(0, len(self.X), CHUNK):
             yield Chunk(*(None if part is None else part[first : first + CHUNK] for part in parts))
@@ -143,13 +151,13 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
     """Return a source of rows that are read in blocks. None if they are held in memory.
 
     Raises:
-        DataError: a source is given together with other arguments, or arrays differ in length.
+        DataError: A source is combined with other arguments, or arrays differ in length.
     """
-    if isinstance(X, RowSource) and callable(X.chunks):  # arrays of others have numbers there
+    if isinstance(X, RowSource) and callable(X.chunks):  # arrays of other libraries have an attribute `chunks`
         if any(value is not None for value in (y, noise, sample_weight)):
             raise DataError(
-                "Rows that are read in blocks bring their own targets, noise and weights: name them where the source "
-                "is made, as in rfgp.tables.Parquet(path, target=...)."
+                "y, noise and sample_weight must be part of a source of rows, got separate arrays. Name them in the "
+                "source, as in rfgp.tables.Parquet(path, target=...)."
             )
         return X
     if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < SMALL:
@@ -167,18 +175,18 @@ def checked(
     names: tuple[str, ...] | None = None,
     first: int = 0,
 ) -> Iterator[Chunk]:
-    """Yield the rows of a source's chunks, checked: tensors, targets (b, k).
+    """Yield the checked rows of a source's chunks as tensors, with targets (b, k).
 
     Args:
-        chunks: All of them, in order.
-        dtype: Of the inputs; None: the source's.
-        targets: Whether these are wanted.
+        chunks: All chunks in order.
+        dtype: The dtype of the inputs. If None, that of the source.
+        targets: Whether targets are required.
         names: The names of the requested columns, in order. If None, those of the first chunk.
-        first: The number of rows before these.
+        first: The number of preceding rows.
 
     Raises:
-        DataError: values that are not finite, named by their row in the source, a column that is missing, or chunks
-            that differ from the first in shape or in what they know of their rows.
+        DataError: A value is not finite, a column is missing, or a chunk differs from the first in its shapes or
+            optional columns. The message names the row in the source.
     """
     width, outputs, extras = None, None, None
     for given in chunks:
@@ -196,7 +204,7 @@ def checked(
                 )
             extras = given_extras
             if chunk.y is None:
-                raise DataError("The source has no targets; name the target column where the source is made.")
+                raise DataError("The source must have targets, got none. Name the target column of the source.")
             y = read_target_values(chunk.y)
             check_dtypes(y, inputs, dtype)
             y = check_targets(y, len(inputs), inputs, first)
@@ -217,7 +225,7 @@ def _listed(names: tuple[str, ...]) -> str:
 
 
 def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
-    """Yield the same checked rows in chunks of `size`, the last one smaller."""
+    """Yield checked rows in chunks of `size`. The last one may be smaller."""
     waiting: list[Chunk] = []
     count = 0
     for chunk in chunks:
@@ -237,19 +245,19 @@ def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
 
 
 def pool_of(rows: Rows) -> Block:
-    """Return all rows, or of those that are read in blocks the sample."""
+    """Return all rows, or the sample of rows that are read in blocks."""
     pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert pool is not None  # the rows of a fit are surveyed
+    assert pool is not None  # rows for a fit have a sample
     return pool
 
 
 def is_read_in_blocks(rows: Rows) -> bool:
-    """Return whether some of the rows are read in blocks."""
+    """Return whether some rows are read in blocks."""
     return any(isinstance(part, SourceRows) for part in parts_of(rows))
 
 
 def standardized(chunk: Chunk, scaling: Scaling) -> Block:
-    """Return checked rows in standardised units."""
+    """Return checked rows in standardized units."""
     inputs = scaling.standardize(chunk.X)
     targets = scaling.targets.forward(chunk.y.to(scaling.targets.scale)).double()
     targets = targets if targets.ndim > 1 else targets[:, None]
@@ -257,31 +265,31 @@ def standardized(chunk: Chunk, scaling: Scaling) -> Block:
 
 
 def standardized_noise(chunk: Chunk, scaling: Scaling) -> Tensor | None:
-    """Return the noise variances (b,) of rows in standardised units, or None if they have none of their own."""
+    """Return the known noise variances (b,) of rows in standardized units, or None."""
     return None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
 
 
 _UNCOUNTED = 2**16
-"""The assumed number of rows of a source that has not been read. Only its magnitude matters."""
+"""The assumed number of rows of a source before it is read. Only its magnitude matters."""
 
 
 @dataclass(frozen=True, eq=False)
 class SourceRows:
-    """The rows of a source; see `rfgp.rows.Rows`.
+    """The rows of a source. See `rfgp.rows.Rows`.
 
     Attributes:
-        source: Where they come from.
+        source: The source.
         scaling: The map to standardized units.
         dtype: The dtype of the inputs. If None, that of the source.
         num_outputs: The number k of outputs.
-        is_uniform: Whether no row has a weight or a noise of its own.
-        has_fixed_noise: Whether rows have a noise of their own.
-        num_rows: The number n of rows. None until they have been read.
-        count: The number of observations, repetitions included.
-        as_numpy: Whether they came as arrays rather than tensors.
-        sample: A standardized random sample of the rows. None for rows that were added.
-        digest: The digest of all values. None until they have been read.
-        ends: The smallest and the largest standardized inputs, (d,) each. None until they have been read.
+        is_uniform: Whether no row has a weight or known noise.
+        has_fixed_noise: Whether rows have known noise.
+        num_rows: The number n of rows. None before the first pass.
+        count: The number of observations, including repetitions.
+        as_numpy: Whether the rows are arrays and not tensors.
+        sample: A standardized random sample of the rows. None for additional rows.
+        digest: The digest of all values. None before the first pass.
+        ends: The smallest and the largest standardized inputs, (d,) each. None before the first pass.
     """
 
     source: RowSource
@@ -304,7 +312,7 @@ class SourceRows:
         """Yield all rows in blocks of `size`.
 
         Raises:
-            DataError: the source has not as many rows as when it was read first.
+            DataError: The number of rows has changed since the first pass.
         """
         count = 0
         chunks = checked(self.source.chunks(), self.dtype, True, self.scaling.columns)
@@ -314,15 +322,15 @@ class SourceRows:
             yield from standardized(chunk, self.scaling).blocks(size)
         if self.num_rows is not None and count != self.num_rows:
             raise DataError(
-                f"The source had {counted(self.num_rows, 'row')} at first and has {count:,} now; it must not change."
+                f"A source must not change, got {count:,} rows after {self.num_rows:,} at first. Read a copy."
             )
 
     def counted(self, num_rows: int, count: float) -> "SourceRows":
-        """Return the rows, now that their number and that of their observations is known."""
+        """Return the rows with their numbers of rows and observations."""
         return replace(self, num_rows=num_rows, count=count)
 
     def read_once(self) -> "SourceRows":
-        """Return the rows after one pass that checks and counts them."""
+        """Return the rows after a pass that checks and counts them."""
         num_rows, count = 0, 0.0
         for block in self.blocks(2**16):
             num_rows, count = num_rows + len(block), count + block.count
@@ -330,16 +338,16 @@ class SourceRows:
 
 
 class RemoteRows(SourceRows):
-    """Likewise, of a `DistributedSource`; sums over them are taken where they lie."""
+    """The rows of a `DistributedSource`. Sums over them are computed on the workers that hold them."""
 
     def total(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Return the sum of function(part) over the parts, none of which may be larger than memory.
+        """Return the sum of function(part) over the parts. Each part must fit into memory.
 
         Raises:
-            DataError: values that cannot be used, or other than at first.
+            DataError: Values are invalid, or have changed since the first pass.
         """
         assert isinstance(self.source, DistributedSource)
-        whole = replace(self, source=ArraySource(()), sample=None)  # what is sent to each part is without the others
+        whole = replace(self, source=ArraySource(()), sample=None)  # do not send the other parts to a worker
         return self.source.reduce(partial(_total_of_part, whole, function), _added)
 
 
@@ -360,12 +368,12 @@ def _added(a: Sums, b: Sums) -> Sums:
 
 @dataclass(frozen=True, eq=False)
 class SourceInputs:
-    """The inputs of a source, standardised block by block; see `rfgp.inference.InputBlocks`.
+    """The inputs of a source, standardized block by block. See `rfgp.inference.InputBlocks`.
 
     Attributes:
-        source: Where they come from.
-        scaling: To standardised units.
-        dtype: Of the inputs; None: the source's.
+        source: The source.
+        scaling: The map to standardized units.
+        dtype: The dtype of the inputs. If None, that of the source.
     """
 
     source: RowSource
@@ -376,7 +384,7 @@ class SourceInputs:
         """Yield all inputs in blocks (b, d) of `size`.
 
         Raises:
-            DataError: another number of columns than the training data have.
+            DataError: The number of columns differs from that of the training data.
         """
         some, chunks = False, checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
         for chunk in rebatched(chunks, size):
@@ -384,16 +392,18 @@ class SourceInputs:
             self.scaling.check_columns(chunk.X)
             yield self.scaling.standardize(chunk.X)
         if not some:
-            raise DataError("The source has no rows; one that is read a second time must begin anew.")
+            raise DataError(
+                "A source must yield its rows at each pass, got none. Start again at each call of chunks()."
+            )
 
 
 def check_kind(chunk: Chunk, rows: SourceRows) -> None:
-    """Refuse checked rows of another kind than those that the source had when it was surveyed.
+    """Check that rows have the kind that the source had at the first pass.
 
     Raises:
-        DataError: another number of columns or outputs, or weights or noise that came or went.
+        DataError: The number of columns or outputs, or the presence of weights or noise, has changed.
     """
     rows.scaling.check_columns(chunk.X)
     now = (chunk.y.shape[1], chunk.noise is None and chunk.sample_weight is None, chunk.noise is not None)
     if now != (rows.num_outputs, rows.is_uniform, rows.has_fixed_noise):
-        raise DataError("The source has other targets, weights or noise than at first; it must not change.")
+        raise DataError("A source must not change, got other targets, weights or noise than at first. Read a copy.")

@@ -1,4 +1,4 @@
-"""A first pass over rows that are read in blocks: their number, their moments, and a random sample of them."""
+"""The first pass over rows that are read in blocks, for their number, moments and a random sample."""
 
 import copy
 import hashlib
@@ -21,13 +21,13 @@ SAMPLE_ROWS = 2**15
 
 
 class Moments:
-    """Mean, deviation and range of the columns of a matrix that comes in parts.
+    """Mean, standard deviation and range of the columns of a matrix that is read in parts.
 
-    Parts are combined as by Chan, Golub and LeVeque (1983), in float64.
+    Parts are combined in float64 as by Chan, Golub and LeVeque (1983).
     """
 
     def __init__(self) -> None:
-        self.count, self.total = 0, 0.0  # rows, and how often they count together
+        self.count, self.total = 0, 0.0  # the number of rows, and their total weight
         self.mean = self._squares = self._unit = self.low = self.high = torch.zeros(0, dtype=torch.float64)
 
     def add(
@@ -35,7 +35,7 @@ class Moments:
         x: Tensor,  # (b, d)
         weight: Tensor | None = None,  # (b,)
     ) -> None:
-        """Add rows, (b, d), which may count several times."""
+        """Add rows (b, d) with weights."""
         x = x.detach().double().cpu()
         w = torch.ones(len(x), 1, dtype=torch.float64) if weight is None else weight.detach().double().cpu()[:, None]
         total, largest = float(w.sum()), x.abs().amax(0)
@@ -53,7 +53,7 @@ class Moments:
     def _combine(
         self, count: int, weight: float, mean: Tensor, squares: Tensor, unit: Tensor, low: Tensor, high: Tensor
     ) -> None:
-        """Add rows of this mean, with sums of squares in units of `unit`, (d,), which keep them in range."""
+        """Add rows with a mean, and with sums of squares in units of `unit` (d,), which avoid overflow."""
         if self.count == 0:
             self.count, self.total, self.mean = count, weight, mean
             self._squares, self._unit, self.low, self.high = squares, unit, low, high
@@ -80,7 +80,7 @@ class Moments:
 
 
 class Survey(NamedTuple):
-    """What a first pass found."""
+    """The results of the first pass."""
 
     inputs: Moments
     targets: Moments
@@ -91,7 +91,7 @@ class Survey(NamedTuple):
     is_numpy: bool
     sample: Chunk  # checked, in random order
     names: tuple[str, ...] | None  # of the columns
-    digest: str  # of all values, whatever the blocks; of rows elsewhere, of their division into parts too
+    digest: str  # of all values, independent of blocks, but not of parts on other machines
 
 
 def survey(
@@ -104,14 +104,14 @@ def survey(
     """Read all rows once.
 
     Args:
-        source: The rows; those of a `DistributedSource` are read where they lie.
-        dtype: Of the inputs; None: the source's.
-        seed: Of the sample, which depends on the rows and their order alone, not on the blocks.
-        is_all: Whether these are all the data, so that there must be two rows that differ.
-        columns: The names of the columns that are wanted, in order; None: those of the source.
+        source: The rows. Those of a `DistributedSource` are read on the workers that hold them.
+        dtype: The dtype of the inputs. If None, that of the source.
+        seed: The seed of the sample. The sample depends on the rows and their order, not on the blocks.
+        is_all: Whether these are all the data, which must have two different rows.
+        columns: The names of the wanted columns in order. If None, those of the source.
 
     Raises:
-        DataError: values that cannot be used, fewer than two rows, or a constant target.
+        DataError: Values are invalid, there are fewer than two rows, or a target is constant.
     """
     if isinstance(source, DistributedSource):
         return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
@@ -127,11 +127,11 @@ def _tally_of(
 
 
 class Tally:
-    """Sums over some rows, to which others can be added; tallies of consecutive rows can be merged.
+    """Sums over rows. Tallies of consecutive rows can be merged.
 
     Args:
-        seed: Of the sample.
-        first: The number of rows before these.
+        seed: The seed of the sample.
+        first: The number of preceding rows.
     """
 
     def __init__(self, seed: int, first: int = 0) -> None:
@@ -147,7 +147,7 @@ class Tally:
         If names of columns are given, only these are read.
 
         Raises:
-            DataError: values that cannot be used.
+            DataError: Values are invalid.
         """
         chunks, digests = iter(source.chunks()), [hashlib.sha256() for _ in range(4)]
         first = next(chunks, None)
@@ -168,16 +168,18 @@ class Tally:
         self._digests = tuple(digest.hexdigest() for digest in digests)
 
     def merged(self, other: "Tally") -> "Tally":
-        """Return the tally of these rows and, after them, those of another.
+        """Return the tally of these rows followed by those of another.
 
         Raises:
-            DataError: rows of another kind.
+            DataError: The rows differ in kind.
         """
         if other._targets.count == 0 or self._targets.count == 0:
             return self if other._targets.count == 0 else other
         shapes = [(len(t._inputs.mean), len(t._targets.mean), t._kind, t._is_uniform) for t in (self, other)]
         if shapes[0] != shapes[1]:
-            raise DataError("The parts of the source differ in their columns, names, targets, weights or noise.")
+            raise DataError(
+                "The parts of a source must have the same columns, targets, weights and noise, got different ones."
+            )
         new = copy.copy(self)
         for name in ("_inputs", "_targets"):
             moments = copy.copy(getattr(self, name))
@@ -190,19 +192,19 @@ class Tally:
         return new
 
     def survey(self, is_all: bool = True) -> Survey:
-        """Return what was found.
+        """Return the results.
 
         Args:
             is_all: Whether these are all the data.
 
         Raises:
-            DataError: fewer than two rows, a constant target, or values that float64 cannot square.
+            DataError: There are fewer than two rows, a target is constant, or squares of values overflow.
         """
         if self._kind is None:
-            raise DataError("The source has no rows.")
+            raise DataError("The source must have rows, got none. Check its path or its filter.")
         count, (is_vector, is_numpy, names) = self._targets.count, self._kind
         if is_all and count < 2:
-            raise DataError(f"A process needs at least two observations, got {count}.")
+            raise DataError(f"There must be at least two observations, got {count}.")
         low, high = (v[0] if is_vector else v for v in (self._targets.low, self._targets.high))
         sample = self._sample.rows()
         if is_all:
@@ -214,10 +216,10 @@ class Tally:
 
 
 def _check_range(moments: Moments, name: str) -> None:
-    """Refuse values so large that their differences leave the range of float64.
+    """Check that differences of values do not overflow in float64.
 
     Raises:
-        DataError: with the largest value.
+        DataError: They do. The message has the largest value.
     """
     lost = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
     if bool(lost.any()):
@@ -226,21 +228,21 @@ def _check_range(moments: Moments, name: str) -> None:
 
 
 class _Sample:
-    """The rows with the smallest of independent uniform keys: a random sample without replacement.
+    """A random sample without replacement: the rows with the smallest of independent uniform keys.
 
     Args:
-        seed: Of the keys; row i of all has number i of their stream.
+        seed: The seed of the keys. Row i has key i of the stream.
         first: The number of the first row.
     """
 
     def __init__(self, seed: int, first: int = 0) -> None:
         self._random = random.numpy_generator(seed, random.Role.SAMPLE)
-        cast(np.random.PCG64, self._random.bit_generator).advance(first)  # one step a key
+        cast(np.random.PCG64, self._random.bit_generator).advance(first)  # one step for each key
         self._keys = np.empty(0)
         self._chunks: list[Chunk] = []
 
     def add(self, chunk: Chunk) -> None:
-        """Offer checked rows to the sample."""
+        """Add checked rows to the population of the sample."""
         keys = self._random.random(len(chunk.X))
         if len(self._keys) >= SAMPLE_ROWS:
             chosen = np.flatnonzero(keys < self._keys.max())
@@ -253,7 +255,7 @@ class _Sample:
             self._shrink()
 
     def merged(self, other: "_Sample") -> "_Sample":
-        """Return the sample of the rows of both."""
+        """Return the sample from the rows of both."""
         new = copy.copy(self)
         new._keys, new._chunks = np.concatenate([self._keys, other._keys]), [*self._chunks, *other._chunks]
         new._shrink()

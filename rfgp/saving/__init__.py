@@ -1,4 +1,4 @@
-"""Models in files: a container that knows no model, and the codec of specifications. Nothing in it is ever executed."""
+"""Models in files: a generic container, and the codec of specifications. No code of a file is executed."""
 
 from rfgp.saving.models import Codec as Codec
 from rfgp.saving.models import Saved as Saved

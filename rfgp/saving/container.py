@@ -1,8 +1,8 @@
-"""Files that models are saved in: safetensors with a JSON header. Nothing in a file is ever executed.
+"""Files of saved models: safetensors with a JSON header. No code of a file is executed.
 
-The metadata of the safetensors file has one entry, `rfgp`: JSON with the format's `version`, the `header` (what is no
-array), and the `sha256` of the header and the tensors, which finds damage (it is no signature: whoever can write the
-file can write the checksum).
+The metadata of the safetensors file have one entry, `rfgp`: JSON with the format's `version`, the `header` with
+everything except arrays, and the `sha256` of the header and the tensors. The checksum detects damage. It is not a
+signature, because anybody who can write the file can write the checksum.
 """
 
 import hashlib
@@ -18,17 +18,16 @@ from rfgp.files import write_atomically
 from rfgp.linalg import in_bytes, packed
 
 FORMAT = 7
-"""Raised when older readers could not read what newer ones write. 2: graph models of all kinds of features; 3:
-roads that meet inside each other; 4: latent neighbours that are solved by a sparse factor, and models of terms;
-5: fields on meshes and roads are models of terms; 6: averages of models of terms, and the jitter of their inducing
-points."""
+"""The version of the format, which increases if older readers cannot read new files. 2: graph models with all kinds of
+features. 3: roads that meet inside each other. 4: latent neighbors with a sparse factor, and models of terms. 5: fields
+on meshes and roads as models of terms. 6: averages of models of terms, and the jitter of inducing points."""
 
 
 def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a header and tensors (...), whole or not at all.
+    """Write a header and tensors (...) atomically.
 
     Raises:
-        InvalidArgumentError: a number of the header is not finite.
+        InvalidArgumentError: A number of the header is not finite.
     """
     from safetensors.torch import save as to_bytes
 
@@ -37,7 +36,7 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
     except ValueError as error:
         raise InvalidArgumentError(
             f"The numbers of options, priors and reports must be finite in a file, got others ({error}). Replace "
-            "infinite ones by large ones."
+            "infinite numbers by large ones."
         ) from error
     whole = {name: packed(value.detach().cpu()) for name, value in tensors.items()}
     entry = {"version": FORMAT, "header": text, "sha256": digest(text, whole)}
@@ -45,10 +44,10 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
 
 
 def read_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Return the header and the tensors (...) of a file whose checksum is right.
+    """Return the header and the tensors (...) of a file with a valid checksum.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, not ours, or of a newer version.
+        ModelFileError: The file is missing, truncated, damaged, foreign, or of a newer version.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
@@ -61,23 +60,25 @@ def read_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         raise ModelFileError(f"There is no file {file}.")
     content = file.read_bytes()
     try:
-        tensors = {name: tensor.clone() for name, tensor in from_bytes(content).items()}  # aligned, as torch's own are
+        tensors = {name: tensor.clone() for name, tensor in from_bytes(content).items()}  # aligned like torch's tensors
         size = int.from_bytes(content[:8], "little")
         metadata = json.loads(content[8 : 8 + size]).get("__metadata__") or {}
     except (SafetensorError, ValueError, RuntimeError, KeyError, RecursionError) as error:
         raise ModelFileError(f"{file} is {_guess(content)}: {str(error)[:120]}.") from error
     if "rfgp" not in metadata:
-        raise ModelFileError(f"{file} is a safetensors file, but not a model of rfgp.")
+        raise ModelFileError(f"{file} must be a model of rfgp, got another safetensors file. Save the model with rfgp.")
     try:
         entry = json.loads(metadata["rfgp"])
         _check_version(file, entry["version"])
         if digest(entry["header"], tensors) != entry["sha256"]:
-            raise ModelFileError(f"{file} is damaged: its checksum is not that of its content. Save the model again.")
+            raise ModelFileError(f"{file} is damaged: its checksum does not match its content. Save the model again.")
         header: dict[str, Any] = json.loads(entry["header"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         if isinstance(error, ModelFileError):
             raise
-        raise ModelFileError(f"{file} has a header that cannot be read: {repr(error)[:120]}.") from error
+        raise ModelFileError(
+            f"{file} is damaged: its header cannot be read, {repr(error)[:120]}. Save the model again."
+        ) from error
     return header, tensors
 
 
@@ -91,10 +92,12 @@ def _guess(content: bytes) -> str:
 
 def _check_version(file: Path, version: Any) -> None:
     if not isinstance(version, int) or not 1 <= version <= 10**6:
-        raise ModelFileError(f"{file} has format version {repr(version)[:20]}, which is no version of rfgp.")
+        raise ModelFileError(
+            f"{file} must have a format version from 1 to {FORMAT}, got {repr(version)[:20]}. Save the model again."
+        )
     if version > FORMAT:
         raise ModelFileError(
-            f"{file} has format version {version}; this rfgp reads versions up to {FORMAT}. Install a newer rfgp."
+            f"{file} must have a format version up to {FORMAT} for this rfgp, got {version}. Install a newer rfgp."
         )
 
 

@@ -1,7 +1,7 @@
 """Terms with their random draws in files: a form for each kind, with JSON and tensors.
 
-Draws that take long, or that another processor would round differently, are tensors: frequencies, points, eigenvectors.
-Walks are drawn again from their seed, with what they were tuned to.
+Frequencies, points and eigenvectors are tensors, because they take long to compute or depend on the processor's
+rounding. Walks are drawn again from their seed and tuned settings.
 """
 
 from collections.abc import Callable, Mapping
@@ -54,19 +54,19 @@ FAR = 1e100
 LATTICE_ARRAYS = ("low", "high", "spacing", "half_widths")
 """The arrays of a lattice."""
 LEAST_JITTER = 1e-12
-"""The least jitter of inducing points."""
+"""The smallest jitter of inducing points."""
 
 
 class SavedTerm(NamedTuple):
-    """The parts from which a term with its draws is read.
+    """The saved parts of a term with its draws.
 
     Attributes:
         data: The term, without a sample of rows.
-        approximation: Its approximation.
-        seed: Its seed.
+        approximation: The approximation of the term.
+        seed: The seed of the term.
         content: The JSON of its form.
-        tensors: Its tensors (...) by name.
-        decoder: Reads values.
+        tensors: The tensors (...) by name.
+        decoder: The decoder of values.
     """
 
     data: TermData
@@ -82,10 +82,10 @@ class _Form(NamedTuple):
 
     Attributes:
         kind: The class.
-        encode: Returns JSON, and tensors (...).
-        decode: Returns the term.
-        approximations: The approximations that make it.
-        needs_data: Returns whether predictions of a term need the rows.
+        encode: A function that returns JSON, and tensors (...).
+        decode: A function that returns the term.
+        approximations: The approximations with this form.
+        needs_data: A function that returns whether predictions of a term need the rows.
     """
 
     kind: type
@@ -99,7 +99,7 @@ def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Ten
     """Return a term with its draws as JSON, and tensors (...).
 
     Raises:
-        InvalidArgumentError: it is of a class that no file can hold.
+        InvalidArgumentError: Its class cannot be saved.
     """
     name = _form_of(prior)
     content, tensors = _FORMS[name].encode(prior, encoder)
@@ -110,12 +110,12 @@ def decode_draw(saved: SavedTerm) -> TermPrior:
     """Return the term that `encode_draw` wrote.
 
     Raises:
-        InvalidArgumentError: the approximation cannot serve the term.
-        ValueError: the draws do not fit the approximation or the term.
+        InvalidArgumentError: The term does not support the approximation.
+        ValueError: The draws do not match the approximation or the term.
     """
     form = _FORMS[saved.content["form"]]
     if not isinstance(saved.approximation, form.approximations):
-        raise ValueError(f"{saved.approximation!r} makes no {form.kind.__name__}")
+        raise ValueError(f"{saved.approximation!r} does not match {form.kind.__name__}")
     saved.approximation.check(saved.data)
     return form.decode(saved)
 
@@ -129,7 +129,7 @@ def _form_of(prior: TermPrior) -> str:
     for name, form in _FORMS.items():
         if type(prior) is form.kind:
             return name
-    raise InvalidArgumentError(f"{type(prior).__name__} is of a class that no file can hold.")
+    raise InvalidArgumentError(f"A term must have a class that can be saved, got {type(prior).__name__}.")
 
 
 def _nothing(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
@@ -144,7 +144,7 @@ def _kernel(saved: SavedTerm) -> TermPrior:
     known = saved.content.get("split")
     splits = [split for split in splits_of(saved.data.term) if [list(side) for side in split] == known]
     if known is not None and not splits:
-        raise ValueError("the factors of a product are not divided into two sides")
+        raise ValueError("the factors of a product must be divided into two sides")
     return KernelTerm(saved.data.term, parameter_names(saved.data, with_scale=True), splits[0] if splits else None)
 
 
@@ -164,7 +164,7 @@ def _encode_weights(prior: WeightTerm, encoder: Encoder) -> tuple[Json, dict[str
     finite = [part for part in prior.parts if isinstance(part, FinitePart)]
     spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
     if len(finite) + len(spectral) < len(prior.parts) or len(spectral) > 1:
-        raise InvalidArgumentError("It has features that no file can hold.")
+        raise InvalidArgumentError("The features must have a class that can be saved, got others.")
     own = [id(factor) for factor in prior.term.term.factors]
     series = [None if id(part.factor) in own else encoder.encode(part.factor) for part in finite]
     tensors = encode_frequencies(spectral[0].feature_map.frequencies) if spectral else {}
@@ -179,7 +179,7 @@ def _weights(saved: SavedTerm) -> TermPrior:
     for (factor, places, prefix), content in zip(finite, saved.content["series"], strict=True):
         own = factor if content is None else _series(factor, saved.decoder.decode(content))
         if own.functions(data.columns.select(places)) is None:
-            raise ValueError(f"a factor of {data.term.name} has infinitely many functions")
+            raise ValueError(f"all factors of {data.term.name} must have finitely many functions")
         found.append(FinitePart(own, places, prefix))
     if spectral:
         found.insert(0, _spectral(saved, spectral))
@@ -190,7 +190,7 @@ def _series(factor: Factor, found: Any) -> Factor:
     """Return the series of a factor."""
     known = factor.series({name: torch.ones((), dtype=torch.float64) for name in factor.starts})
     if known is None or type(found) is not type(known) or found.columns != factor.columns:
-        raise ValueError("a series is not that of its factor")
+        raise ValueError("a series must match its factor")
     series: Factor = found
     return series
 
@@ -221,7 +221,7 @@ def _points(saved: SavedTerm) -> TermPrior:
     assert isinstance(approximation, InducingPoints)
     fits = points.ndim == 2 and points.shape[1] == data.columns.num_columns and points.dtype == torch.float64
     if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < FAR).all()):
-        raise ValueError("the inducing points do not fit the options or the columns")
+        raise ValueError("the inducing points must match the options and the columns")
     check_columns([data.term], data.columns, points)
     return replace(approximation.through(data, points, saved.seed), jitter=_jitter(saved.content))
 
@@ -238,7 +238,7 @@ def _jitter(content: Mapping[str, Any]) -> float:
     """Return the jitter of inducing points."""
     jitter = content.get("jitter", JITTER[torch.float64])
     if not isinstance(jitter, float) or not LEAST_JITTER <= jitter <= 1:
-        raise ValueError("the jitter of the inducing points is out of range")
+        raise ValueError("the jitter of the inducing points must be in range")
     return jitter
 
 
@@ -258,17 +258,17 @@ def _lattice(saved: SavedTerm) -> TermPrior:
     own = [tensors[name] for name in LATTICE_ARRAYS]
     kinds = (torch.float64, torch.float64, torch.float64, torch.int64)
     if any(one.shape != (len(places),) or one.dtype != kind for one, kind in zip(own, kinds, strict=True)):
-        raise ValueError("the lattice does not fit the columns")
+        raise ValueError("the lattice must match the columns")
     low, high, spacing, widths = (one.numpy() for one in own)
     is_sound = bool((np.abs([low, high]) < FAR).all() and (low <= high).all() and (spacing > 0).all())
     if not is_sound or not (spacing * (high - low) < 1).all() or not ((widths > 0) & (widths < 2**31)).all():
-        raise ValueError("the lattice is not one of the range of the rows")
+        raise ValueError("the lattice must match the range of the rows")
     indices = tensors["indices"]
     is_mode = indices.ndim == 2 and indices.shape[1] == len(places) and indices.dtype == torch.int64
     if not is_mode or not bool((indices.abs() <= own[3]).all()) or 2 * len(indices) + 1 > approximation.max_features:
-        raise ValueError("the modes are not on the lattice")
+        raise ValueError("the modes must be on the lattice")
     if len(torch.unique(torch.cat([indices, -indices, 0 * own[3][None]]), dim=0)) < 2 * len(indices) + 1:
-        raise ValueError("a mode of the lattice appears twice")
+        raise ValueError("the modes of the lattice must be unique")
     return approximation.through(data, Modes(Lattice(places, low, high, spacing, widths), indices.numpy()))
 
 
@@ -276,10 +276,10 @@ def _lattice(saved: SavedTerm) -> TermPrior:
 
 
 def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    """Return what features were drawn with, and eigenvalues (r,) and eigenvectors (N, r)."""
+    """Return the settings of draws of features, and eigenvalues (r,) and eigenvectors (N, r)."""
     features, tensors = prior.features, dict[str, Tensor]()
     walks = features.walks
-    if isinstance(features, SpectrumFeatures):  # another machine would turn or reflect them
+    if isinstance(features, SpectrumFeatures):  # they differ between machines by rotations and reflections
         arrays = {"eigenvalues": features.draw.eigenvalues, "eigenvectors": features.draw.eigenvectors}
         tensors = {name: torch.as_tensor(np.array(array)) for name, array in arrays.items()}
     halt = None if walks is None else encoder.encode(walks.settings.halting.p_halt)
@@ -297,7 +297,7 @@ def _nodes(saved: SavedTerm) -> TermPrior:
 
 
 def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    """Return what features of nodes and of columns were drawn with, and the tensors (...) of both."""
+    """Return the settings of draws of features of nodes and of columns, and the tensors (...) of both."""
     (nodes, own), (columns, others) = _encode_nodes(prior, encoder), _encode_weights(prior.columns, encoder)
     return {**nodes, "columns": columns}, {**own, **others}
 
@@ -305,7 +305,7 @@ def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dic
 def _product(saved: SavedTerm) -> TermPrior:
     assert isinstance(saved.approximation, NodeApproximation)
     if saved.approximation.columns is None:
-        raise ValueError(f"{saved.approximation!r} makes no products")
+        raise ValueError(f"{saved.approximation!r} does not support products")
     data, content = columns_of(saved.data), saved.content["columns"]
     columns = _weights(saved._replace(data=data, approximation=saved.approximation.columns, content=content))
     assert isinstance(columns, WeightTerm)
@@ -326,7 +326,7 @@ def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
     is_walk = kind == "walks"
     if is_walk and content["generator"] != GENERATOR_VERSION:
         raise InvalidArgumentError(
-            f"the walks are of generator {content['generator']}, this version draws others ({GENERATOR_VERSION})"
+            f"the walks must have generator {GENERATOR_VERSION} of this version, got {content['generator']}"
         )
     options = {**approximation.options, **_size(content["size"])}
     options |= decode_walks(content, options["lengths"] if is_walk else None)
@@ -338,7 +338,7 @@ def _features_of_nodes(saved: SavedTerm) -> NodeFeatures:
 def _size(content: Any) -> dict[str, int]:
     """Return the degree of a series, or the number of fields."""
     if not set(content) <= {"degree"} or not all(type(size) is int for size in content.values()):
-        raise ValueError("the features of nodes have a size that none has")
+        raise ValueError("the features of nodes must have a valid size")
     return dict(content)
 
 

@@ -10,7 +10,7 @@ from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.saving.models import Tensors
 
 _MOST_NORM = 40
-"""The most that frequencies of positive features are longer than three standard norms."""
+"""The largest excess of the norm of a frequency of positive features over three standard norms."""
 
 
 def encode_frequencies(frequencies: Frequencies) -> dict[str, Tensor]:
@@ -31,18 +31,18 @@ def decode_frequencies(
     Args:
         tensors: The tensors (...) by name.
         shape: m and d.
-        coupling: The coupling that they were drawn with.
+        coupling: The coupling of the frequencies.
         features: "fourier" or "laplace".
 
     Raises:
-        ValueError: the tensors do not fit the shape or the features.
+        ValueError: The tensors do not match the shape or the features.
     """
     frequencies = _frequencies(tensors, shape[1], coupling, features)
     if frequencies.shape != shape:
-        raise ValueError(f"frequencies of shape {frequencies.shape} do not fit the options or the columns")
-    longest = 3 * math.sqrt(shape[1]) + _MOST_NORM  # beyond, exp(omega . x) overflows near the data
+        raise ValueError(f"frequencies must match the options and the columns, got shape {frequencies.shape}")
+    longest = 3 * math.sqrt(shape[1]) + _MOST_NORM  # exp(omega . x) must not overflow near the data
     if features == "laplace" and not bool(frequencies.dense().norm(dim=1).max() < longest):
-        raise ValueError("the frequencies are longer than those of any draw")
+        raise ValueError("the frequencies must be as short as those of a draw")
     return frequencies
 
 
@@ -55,5 +55,5 @@ def _frequencies(tensors: Tensors, d: int, coupling: Coupling, features: str) ->
     blocks = -(-len(lengths) // size)
     whole = signs.dtype == torch.int8 and signs.ndim == 3 and signs.shape[::2] == (blocks, size) and lengths.ndim == 1
     if not whole or not bool((signs.abs() == 1).all()):
-        raise ValueError("the signs of structured frequencies do not fit the options or the columns")
+        raise ValueError("the signs of structured frequencies must match the options and the columns")
     return StructuredFrequencies(signs, lengths, d, isinstance(coupling, FastSimplex))

@@ -1,6 +1,6 @@
-"""The specification of `rfgp.GP` in files: the options, the kernel as given and as resolved, and random draws.
+"""The specification of `rfgp.GP` in files: the options, the user's and the resolved kernel, and random draws.
 
-The other models of an average have all of these and hyperparameters of their own, and share the columns and objects.
+Other models of an average have these and their hyperparameters, and share the columns and objects.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from rfgp.columns import Kind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
-from rfgp.parameters import Quantity, Values
+from rfgp.parameters import Hyperparameter, ParameterValues
 from rfgp.regression import Member
 from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
@@ -31,9 +31,9 @@ from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Affine, Scaling
 
 NOISE = "noise."
-"""The beginning of the names of the tensors of the noise, if it has a kernel of its own."""
+"""The prefix of the tensors of the noise, if it has its own kernel."""
 MEMBERS = "members."
-"""The beginning of the names of the tensors of the others in an average, before their number."""
+"""The prefix of the tensors of other models in an average, before their number."""
 
 
 class _Columns(NamedTuple):
@@ -41,9 +41,9 @@ class _Columns(NamedTuple):
 
     Attributes:
         schema: The columns.
-        summary: Their summary.
-        scaling: The maps to standardised units.
-        decoder: Reads values.
+        summary: The summary of the columns.
+        scaling: The maps to standardized units.
+        decoder: The decoder of values.
     """
 
     schema: Schema
@@ -53,10 +53,10 @@ class _Columns(NamedTuple):
 
 
 def row_terms(spec: ModelSpec) -> list[str]:
-    """Return the names of the terms that predict from the training rows, those of the noise and of others too."""
+    """Return the names of all terms that predict from the training rows, including the noise and other models."""
     found = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
-    more += [cast(ModelSpec, member.family) for member in spec.others]
+    more += [cast(ModelSpec, member.spec) for member in spec.others]
     return list(dict.fromkeys([*found, *(name for one in more for name in row_terms(one))]))
 
 
@@ -67,7 +67,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """Return a specification as JSON, and tensors (...).
 
     Raises:
-        InvalidArgumentError: a part is of a class that no file can hold; the message names the term.
+        InvalidArgumentError: The class of a part cannot be saved. The message names the term.
     """
     assert spec.schema is not None
     assert spec.columns is not None
@@ -83,10 +83,10 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
 
 
 def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    """Return the shares of an average and its other models as JSON, and their tensors (...)."""
+    """Return the weights and other models of an average as JSON, and their tensors (...)."""
     members, tensors = [], dict[str, Tensor]()
     for number, member in enumerate(spec.others):
-        described, own = _encode_model(cast(ModelSpec, member.family), encoder)
+        described, own = _encode_model(cast(ModelSpec, member.spec), encoder)
         known = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
         names = list(member.values.space.quantities)
         members.append({"weight": member.weight, "hyperparameters": names, "options": described})
@@ -133,8 +133,8 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     """Return the specification.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or an option is invalid.
-        ValueError: the parts do not fit together.
+        InvalidArgumentError: A class is unknown, or an option is invalid.
+        ValueError: The parts are inconsistent.
     """
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
@@ -148,7 +148,7 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
     """Return the specification averaged with others.
 
     Raises:
-        InvalidArgumentError: the shares are invalid, or a model cannot be in an average.
+        InvalidArgumentError: The weights are invalid, or a model cannot be in an average.
     """
     check_average(spec, columns.scaling)
     others = list[Member]()
@@ -174,7 +174,7 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
     own = [] if noise is None else noise.terms()
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
     if not is_own or not all(str(term.name).startswith(NOISE) for term in own):
-        raise ValueError("the kernel of the noise is none")
+        raise ValueError("the kernel of the noise must be a kernel")
     spec = _with_draws(spec, described, tensors, decoder, columns.scaling)
     if spec.noise_process is None or of_noise is None:
         return spec
@@ -183,22 +183,22 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
 
 
 def _check_graphs(kernels: Sequence[Kernel], schema: Schema) -> None:
-    """Refuse kernels on the nodes of graphs that no column has."""
+    """Check that columns have the graphs of all kernels."""
     own = [factor.nodes for kernel in kernels for term in kernel.terms() for factor in term.factors]
     if any(nodes is not None and not any(nodes is column.nodes for column in schema.columns) for nodes in own):
-        raise ValueError("a kernel is on another graph than its column")
+        raise ValueError("a kernel must have the graph of its column")
 
 
 def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return a kernel that was resolved on rows.
 
     Raises:
-        ValueError: a leaf has no columns.
+        ValueError: A leaf has no columns.
     """
     kernel = decode_kernel(described["resolved"], decoder)
     factors = [factor for term in kernel.terms() for factor in term.factors]
     if any(factor.columns is None or isinstance(factor, Additive) for factor in factors):
-        raise ValueError("a leaf of the kernel has no columns")
+        raise ValueError("all leaves of the kernel must have columns")
     return kernel
 
 
@@ -206,12 +206,12 @@ def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:
     """Return the summary of the columns without rows, given their standard deviations (D,)."""
     maps = scaling.inputs
     if maps is None or maps.scale.shape != (len(schema.columns),):
-        raise ValueError("the scaling has other columns than the kernel")
+        raise ValueError("the scaling must have the columns of the kernel")
     kept = ~torch.tensor(schema.is_standardizable, dtype=torch.bool)
     if bool((maps.location[kept] != 0).any()) or bool((maps.scale[kept] != 1).any()):
-        raise ValueError("a column is standardised that keeps its units")
+        raise ValueError("a column that keeps its units must not be standardized")
     if spread.shape != maps.scale.shape or spread.dtype != maps.scale.dtype:
-        raise ValueError("the standard deviations do not fit the columns")
+        raise ValueError("the standard deviations must match the columns")
     sizes = tuple(column.num_levels for column in schema.columns)
     return ColumnSummary(spread.new_zeros(0, len(spread)), maps.location, maps.scale, spread, sizes)
 
@@ -221,7 +221,7 @@ def _with_draws(
 ) -> ModelSpec:
     """Return the specification with its approximations and draws."""
     assert spec.columns is not None
-    constants_of(spec.terms, spec.columns)  # origins and levels that do not fit the columns are errors
+    constants_of(spec.terms, spec.columns)  # checks origins and levels
     values = {name: one.start for name, one in spec.inputs.quantities(spec.columns.spread, scaling).items()}
     values |= {variance.name: torch.ones((), dtype=torch.float64) for variance in spec.variances}
     chosen = [approximation_of(content, decoder) for content in described["approximations"]]
@@ -235,15 +235,15 @@ def _with_draws(
     return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
 
 
-def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Quantity]:
+def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Hyperparameter]:
     """Return the hyperparameters of a specification, for their names, shapes and signs."""
     assert spec.columns is not None
     summary = DataSummary(scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
     return space_of(spec, summary, None).quantities
 
 
-def _check(spec: ModelSpec, values: Values) -> None:
-    """Refuse hyperparameters at which levels have no covariance, such as a correlation above 1."""
+def _check(spec: ModelSpec, values: ParameterValues) -> None:
+    """Check that levels have a covariance, which excludes a correlation above 1."""
     assert spec.columns is not None
     terms = (*spec.terms, *spec.inputs.noise_terms)
     known = {name: values.standardized(name) for name in values.space.quantities}
@@ -255,7 +255,7 @@ def _check(spec: ModelSpec, values: Values) -> None:
                 continue
             first = torch.zeros(1, len(places), dtype=torch.float64)
             if not bool(torch.isfinite(functions.features(first, of_prefix(known, prefix))).all()):
-                raise ValueError(f"the levels of {term.name} have no covariance")
+                raise ValueError(f"the levels of {term.name} must have a positive definite covariance")
 
 
 def _needs_data(spec: ModelSpec) -> bool:

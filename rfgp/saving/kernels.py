@@ -1,4 +1,4 @@
-"""Sums of kernels in files: the leaves, each once, and the terms by the numbers of their factors."""
+"""Sums of kernels in files: each leaf once, and terms as indices of their factors."""
 
 import math
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ def encode_kernel(kernel: Kernel, encoder: Encoder) -> Json:
     """Return a kernel as JSON.
 
     Raises:
-        InvalidArgumentError: a leaf cannot be written; the message names its term.
+        InvalidArgumentError: A leaf cannot be saved. The message names its term.
     """
     if type(kernel) is not Sum:
         return {"leaves": [_encoded(kernel, kernel.name or label_of(kernel), encoder)], "terms": None}
@@ -43,19 +43,19 @@ def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return the kernel that `encode_kernel` wrote.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or a term that is none.
+        InvalidArgumentError: A class is unknown, or a term is invalid.
     """
     leaves: list[Kernel] = [decoder.decode(leaf) for leaf in content["leaves"]]
     if not leaves or not all(isinstance(leaf, Kernel) for leaf in leaves):
-        raise InvalidArgumentError("The kernel has a leaf that is none.")
+        raise InvalidArgumentError("A leaf must be a kernel, got another object.")
     if content["terms"] is None:
         if len(leaves) > 1:
-            raise InvalidArgumentError("The kernel has leaves without terms.")
+            raise InvalidArgumentError("A kernel must use all its leaves, got others.")
         return leaves[0]
     found = Sum(tuple(_term(one, leaves) for one in content["terms"]))
     if not found.summands:
-        raise InvalidArgumentError("The kernel has no terms.")
-    found.terms()  # whose names clash or do not
+        raise InvalidArgumentError("A kernel must have terms, got none.")
+    found.terms()  # checks unique names
     return found
 
 
@@ -66,7 +66,7 @@ def _term(content: Mapping[str, Any], leaves: list[Kernel]) -> Term:
     is_right = is_right and all(one is None or (type(one) is str and bool(one.strip())) for one in (name, *given))
     is_positive = variance is None or (type(variance) is float and 0 < variance < math.inf)
     if not is_right or not is_positive:
-        raise InvalidArgumentError(f"The kernel has a term that is none: {str(content)[:100]}.")
+        raise InvalidArgumentError(f"A term must have valid factors, got {str(content)[:100]}.")
     return Term(tuple(leaves[factor] for factor in factors), name, variance, tuple(given))
 
 
@@ -74,7 +74,7 @@ def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
     """Return "auto", an approximation, or a dict by the names of terms as JSON.
 
     Raises:
-        InvalidArgumentError: a class is in no registry; the message names the term.
+        InvalidArgumentError: A class is not registered. The message names the term.
     """
     if not isinstance(chosen, Mapping):
         return encoder.encode(chosen)
@@ -88,7 +88,7 @@ def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
 
 
 def decode_approximations(content: Any, decoder: Decoder) -> Any:
-    """Return what `encode_approximations` wrote."""
+    """Return the approximations that `encode_approximations` wrote."""
     if not isinstance(content, dict) or "terms" not in content:
         return decoder.decode(content)
     return {name: approximation_of(one, decoder) for name, one in content["terms"].items()}
@@ -98,9 +98,9 @@ def approximation_of(content: Any, decoder: Decoder) -> Approximation:
     """Return an approximation.
 
     Raises:
-        InvalidArgumentError: it is none.
+        InvalidArgumentError: The content is not an approximation.
     """
     found = decoder.decode(content)
     if not isinstance(found, Approximation):
-        raise InvalidArgumentError(f"There is no approximation {str(content)[:100]}.")
+        raise InvalidArgumentError(f"An approximation must be known, got {str(content)[:100]}.")
     return found

@@ -1,8 +1,8 @@
-"""Files of earlier versions in the present form.
+"""Conversion of files of earlier versions to the current form.
 
-Models of tables, of fields and of nodes had classes with options and tensors of their own. The options are read as the
-arguments that these classes still take, and written as those of any model. Tensors change their names, and some their
-units. The decoder of the present form then checks everything.
+Models of tables, fields and nodes had separate classes with their options and tensors. Their options are read as
+arguments of these classes and written as those of `rfgp.GP`. Tensors are renamed, and some get other units. The decoder
+of the current form then checks everything.
 """
 
 import math
@@ -32,20 +32,20 @@ from rfgp.saving.options import encode_options
 from rfgp.saving.values import Encoder
 
 _LOCAL = "local"
-"""The name of the second term, and the beginning of the former names of its hyperparameters."""
+"""The name of the second term, and the prefix of the former names of its hyperparameters."""
 _MEMBERS = "draw.members."
-"""The beginning of the names of the hyperparameters of the others in an average."""
+"""The prefix of the hyperparameters of other models in an average."""
 _DRAWN = ("frequencies", "weights", "signs", "lengths", "points", "eigenvalues", "eigenvectors")
-"""The tensors that belong to random draws."""
+"""The tensors of random draws."""
 
 
 class _Kind(NamedTuple):
     """A kind of models of earlier versions.
 
     Attributes:
-        columns: How the columns are read.
-        read: Returns the options of a model but for its priors, and the JSON of the draws of its terms.
-        convert: Returns the tensors (...) in the present units, under their former names.
+        columns: The kind of the columns.
+        read: A function that returns the options of a model without priors, and the JSON of the draws of its terms.
+        convert: A function that returns the tensors (...) in current units, under their former names.
     """
 
     columns: Kind
@@ -54,7 +54,7 @@ class _Kind(NamedTuple):
 
 
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
-    """Return the header and the tensors (...) of a file of any version in the present form."""
+    """Return the header and the tensors (...) of a file of any version in the current form."""
     old, kind = header["options"], _KINDS.get(header["class"])
     if kind is None or "resolved" in old:
         return header, tensors
@@ -79,12 +79,12 @@ def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
 
 
 def _member(old: Json, kernel: Kernel, options: Json) -> Json:
-    """Return a further model of an average as JSON."""
+    """Return another model of an average as JSON."""
     return {"weight": old["weight"], "hyperparameters": _paths(old["quantities"], kernel), "options": options}
 
 
 def _options(old: Json, options: ModelOptions, draws: list[Json], keys: Sequence[Any], encoder: Encoder) -> Json:
-    """Return the options of a model of columns with these keys as JSON, without what models of an average share."""
+    """Return the options of a model with these columns as JSON, without those that models of an average share."""
     priors, kernel, used = plain.decode_priors(old.get("priors") or {}), options.kernel, options.approximations
     options = options.changed(priors={_path(name, kernel): prior for name, prior in priors.items()})
     return {
@@ -109,12 +109,12 @@ def _path(name: str, kernel: Kernel) -> str:
 
 
 def _paths(names: Iterable[str], kernel: Kernel) -> list[str]:
-    """Return the paths of hyperparameters in the present order: the noise after all output scales."""
+    """Return the paths of hyperparameters in the current order, with the noise after all output scales."""
     return [_path(name, kernel) for name in sorted(names, key=lambda name: name == "noise")]
 
 
 def _renamed(name: str, kernels: Sequence[Kernel]) -> str | None:
-    """Return the present name of a tensor, given the kernels of all models. None if the tensor is no longer there."""
+    """Return the current name of a tensor, given the kernels of all models. None if the tensor is obsolete."""
     room, _, rest = name.partition(".")
     if name.startswith(_MEMBERS):
         number, _, rest = name.removeprefix(_MEMBERS).partition(".")
@@ -133,7 +133,7 @@ _DECODE: dict[str, Callable[[Any], Any]] = {
     "dtype": plain.decode_dtype,
     "likelihood": plain.decode_likelihood,
 }
-"""The options that JSON does not have as they are, but for priors."""
+"""The options, except priors, that JSON does not store directly."""
 _SHARED = ("ard", "standardize", "lengthscale", "outputscale", "noise", "local_lengthscale", "local_outputscale")
 """The options that are arguments of any model of stationary kernels."""
 
@@ -182,7 +182,7 @@ _DRAWS: dict[type[Approximation], Json] = {
 
 
 def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
-    """Return the tensors (...). A lengthscale that all columns share had one unit, and now has one for each column."""
+    """Return the tensors (...). A shared lengthscale had one unit, and now has one for each column."""
     scale, low = tensors["scaling.inputs.scale"], tensors["hyperparameters.lengthscale.low"]
     units = [name for name, one in tensors.items() if name.endswith("lengthscale.unit") and one.ndim == 0]
     wide = {name: tensors[name].expand(len(scale)).clone() for name in units}
@@ -194,7 +194,7 @@ def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
 
 
 def _of_kernel(kernel: Kernel, used: Approximation, old: Json) -> ModelOptions:
-    """Return the options of a model of one kernel that is not stationary."""
+    """Return the options of a model of one non-stationary kernel."""
     starts = {name: old[name] for name in ("lengthscale", "outputscale", "noise") if old.get(name) is not None}
     likelihood = plain.decode_likelihood(old.get("likelihood"))
     return ModelOptions(kernel, likelihood, used, old.get("approximation"), start=starts, seed=old["seed"])
@@ -219,7 +219,7 @@ def _roads(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
 
 
 def _field_tensors(tensors: Tensors) -> dict[str, Tensor]:
-    """Return the tensors (...). The inputs of the posterior were standardised, those of the data were not."""
+    """Return the tensors (...). Inputs of the posterior were standardized, and those of the data were not."""
     location, scale = (tensors[f"scaling.inputs.{name}"] for name in ("location", "scale"))
     inputs = {name: one * scale + location for name, one in tensors.items() if _is_inputs(name, "predictor.")}
     kept = {name: one for name, one in tensors.items() if not name.startswith("field.")}
@@ -231,7 +231,7 @@ def _is_inputs(name: str, *rooms: str) -> bool:
 
 
 def _in_own_units(spread: Tensor) -> dict[str, Tensor]:
-    """Return the scaling of columns that keep their units, given their standard deviations (d,)."""
+    """Return the scaling of columns in their units, given their standard deviations (d,)."""
     maps = {"location": torch.zeros_like(spread), "scale": torch.ones_like(spread)}
     return {"columns.spread": spread, **{f"scaling.inputs.{name}": one for name, one in maps.items()}}
 
@@ -244,7 +244,7 @@ _OTHERS: dict[str, tuple[Callable[..., Approximation], str | None]] = {
     "taylor": (approximations.Taylor, "degree"),
     "spectrum": (approximations.TruncatedSpectrum, "rank"),
 }
-"""By the name of features other than walks their approximation, and the option that is its argument."""
+"""The approximation of features other than walks by name, and the option with its argument."""
 
 
 def _nodes(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
@@ -268,24 +268,24 @@ def _walks(old: Json) -> approximations.RandomWalks:
     """Return the random walks of a model.
 
     Raises:
-        ValueError: a rule for exact hops is missing, or does not belong.
+        ValueError: A rule for exact hops is missing or superfluous.
     """
     limits, asked = old["hop_limits"], old["walks"]["exact_hops"]
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
-        raise ValueError('a rule for exact hops comes with exact_hops="auto" or "rule"')
+        raise ValueError('a rule for exact hops must come with exact_hops="auto" or "rule"')
     hops = HopRule(limits) if asked == "rule" else asked
     options = {"p_halt" if name == "halt" else name: value for name, value in old["walks"].items()}
     return approximations.RandomWalks(**{**options, "exact_hops": hops}, seed=old["seed"])
 
 
 def _graph_kernel(described: Json) -> GraphKernel:
-    """Return a graph kernel; its base, if it has one, has none of its own."""
+    """Return a graph kernel, whose base, if any, has no base."""
     inner = {name: graphs.kernels.by_name(**value) for name, value in described.items() if isinstance(value, dict)}
     return graphs.kernels.by_name(**{**described, **inner})
 
 
 def _node_tensors(tensors: Tensors) -> dict[str, Tensor]:
-    """Return the tensors (...). Positions of nodes were a vector, and are a column."""
+    """Return the tensors (...). Positions of nodes were a vector, and are now a column."""
     inputs = {name: one[:, None].double() for name, one in tensors.items() if _is_inputs(name, "predictor.", "data.")}
     return {**tensors, **inputs, **_in_own_units(torch.ones(1, dtype=torch.float64))}
 

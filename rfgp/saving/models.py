@@ -1,14 +1,13 @@
-"""Models in files: the family by a codec of its own, and everything else in one way.
+"""Models in files: the specification by its codec, and a common form for everything else.
 
-Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*`, `predictor.*` (of the posterior), for graph models
-`graph.*`, for models of terms `columns.*` and `object.*`, for the others of an average `members.*`, and with data=True
+Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*` and `predictor.*` (the posterior). Graph models have
+`graph.*`, models of terms `columns.*` and `object.*`, other models of an average `members.*`, and files with data=True
 `data.*`.
 
-A file without data still holds the posterior. With fewer features than rows these are the F x F statistics of a linear
+A file without data still contains the posterior. With fewer features than rows, it is the F x F statistics of a linear
 regression. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,
-and on tables the inputs, can be computed from it: treat such a file as you treat the data. `ExactGP` and processes with
-neighbours predict from the training data and are not saved without. So do terms of `rfgp.GP` that are exact covariance
-matrices or have neighbours.
+and on tables the inputs, can be computed from it. Treat such a file like the data. `ExactGP`, processes with neighbors,
+and terms of `rfgp.GP` that are exact covariance matrices or have neighbors are saved only with their training data.
 """
 
 import json
@@ -22,10 +21,10 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.parameters import Quantity, Space, Values
-from rfgp.regression import Family, FitReport, Regression
+from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
+from rfgp.regression import BaseSpec, FitReport, GPState
 from rfgp.regression.observing import restored
-from rfgp.rows import ArrayRows, Chunk, GivenArrays, in_memory
+from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
 from rfgp.saving.plain import (
@@ -43,25 +42,25 @@ Tensors = Mapping[str, Tensor]
 
 
 class Codec(NamedTuple):
-    """The form of a family in a file.
+    """The form of a specification in a file.
 
     Attributes:
-        kinds: The names of the classes of models with this family.
-        encode: Returns its options as JSON, and tensors.
-        decode: Returns the family, given its options, the tensors of a file and a scaling.
-        needs_data: Returns whether a family predicts only from its training data.
-        quantities: Returns the hyperparameters that a family has, given a scaling and the map of the mean, for their
-            names, shapes and signs.
-        check: Refuses hyperparameters at which a family has no covariance.
-        upgrade: Returns the header and the tensors of a file of any version in the present form.
+        kinds: The names of the classes of models with this specification.
+        encode: Returns the options as JSON, and tensors.
+        decode: Returns the specification, given its options, the tensors of a file and a scaling.
+        needs_data: Returns whether a specification predicts only from its training data.
+        quantities: Returns the hyperparameters of a specification, with their shapes and signs, given a scaling and
+            the map of the mean.
+        check: Raises an error if a specification has no covariance at some hyperparameters.
+        upgrade: Returns the header and the tensors of a file of any version in the current form.
     """
 
     kinds: tuple[str, ...]
     encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
-    decode: Callable[[Mapping[str, Any], Tensors, Scaling], Family]
+    decode: Callable[[Mapping[str, Any], Tensors, Scaling], BaseSpec]
     needs_data: Callable[[Any], bool]
-    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]]
-    check: Callable[[Any, Values], None]
+    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]]
+    check: Callable[[Any, ParameterValues], None]
     upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]]
 
 
@@ -69,34 +68,36 @@ class Saved(NamedTuple):
     """The saved parts of a model."""
 
     kind: str  # the name of its class
-    regression: Regression
+    regression: GPState
     report: FitReport | None
     metadata: Json
 
 
 def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
-    """Write a model, whole or not at all.
+    """Write a model atomically.
 
     Args:
         path: The file.
         saved: The model.
-        codec: The codec of its family.
+        codec: The codec of its specification.
         data: Whether to write the training data.
 
     Raises:
-        InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
-        NotFittedError: data are to be written, and there are none.
+        InvalidArgumentError: A part cannot be written as numbers and JSON. The message names it.
+        NotFittedError: Data are requested, and there are none.
     """
     regression = saved.regression
     if saved.kind not in codec.kinds:
         known = " or ".join(codec.kinds)
-        raise InvalidArgumentError(f"A model of the class {saved.kind} cannot be saved; one of {known} can.")
-    if codec.needs_data(regression.family) and not data:
-        raise InvalidArgumentError("This process predicts from its training data, so save it with data=True.")
+        raise InvalidArgumentError(f"A saved model must have one of the classes {known}, got {saved.kind}.")
+    if codec.needs_data(regression.spec) and not data:
+        raise InvalidArgumentError(
+            "data must be True for a model that predicts from its training data, got False. Use data=True."
+        )
     given, purpose = None, "a file with data=True"
     if data:
         given, as_numpy = in_memory(regression.needed_rows(purpose), purpose)
-    options, tensors = codec.encode(regression.family)
+    options, tensors = codec.encode(regression.spec)
     header = {
         "class": saved.kind,
         "options": options,
@@ -118,7 +119,7 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
 
 
 _IN_FILE = {"noise_diag": "spread"}
-"""Names of tensors in files that differ from those of the posterior."""
+"""The names of tensors in files that differ from those of the posterior."""
 
 
 def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
@@ -129,15 +130,15 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         codec_of: Returns the codec of a class of models by its name.
 
     Raises:
-        ModelFileError: the file is missing, truncated, damaged, foreign, or of a newer version.
-        Exception: the parts of its content do not fit together.
+        ModelFileError: The file is missing, truncated, damaged, foreign, or of a newer version.
+        Exception: The parts of the content are inconsistent.
     """
     content, given = read_file(file)
     codec = codec_of(content["class"])
     header, tensors = codec.upgrade(content, given)
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):
-        raise ValueError("the metadata are no JSON object")
+        raise ValueError("the metadata must be a JSON object")
     report = decode_report(header["fit_report"])
     if report is not None:
         content = header.get("selection", renamed_selection(header.get("choice")))
@@ -147,7 +148,7 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
 
 
 def part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
-    """Return the tensors (...) whose names begin so, without that beginning."""
+    """Return the tensors (...) with a prefix, by their names without it."""
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -158,7 +159,7 @@ def _checked_metadata(metadata: Any) -> Any:
     try:
         return json.loads(json.dumps(metadata, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidArgumentError(f"The model's metadata cannot be written as JSON: {error}.") from error
+        raise InvalidArgumentError(f"The model's metadata must be JSON, got other objects: {error}.") from error
 
 
 def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
@@ -167,7 +168,7 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
     return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
 
 
-def tensors_of(values: Values) -> dict[str, Tensor]:
+def tensors_of(values: ParameterValues) -> dict[str, Tensor]:
     """Return the tensors (...) of hyperparameters by name."""
     out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
     for name, quantity in values.space.quantities.items():
@@ -182,21 +183,21 @@ _PARTS = ("raw", "start", "unit", "low", "high")
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _regression(header: Json, tensors: Tensors, codec: Codec) -> Regression:
+def _regression(header: Json, tensors: Tensors, codec: Codec) -> GPState:
     scaling = _scaling(header["columns"], tensors)
     _check_affine(scaling.targets)
     _check_affine(scaling.inputs, least=0)
-    family = codec.decode(header["options"], tensors, scaling)
-    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, family, codec.quantities)
-    codec.check(family, values)
-    rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, family, header["data"])
+    spec = codec.decode(header["options"], tensors, scaling)
+    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, spec, codec.quantities)
+    codec.check(spec, values)
+    rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, spec, header["data"])
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
-        raise ValueError("the number of observations is not that of the data")
-    regression = Regression(family, scaling, values, count, rows)
+        raise ValueError("the number of observations must match the data")
+    regression = GPState(spec, scaling, values, count, rows)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
     known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
-    posterior = restored(family, values, known)
+    posterior = restored(spec, values, known)
     _check_posterior(posterior, known, regression)
     return regression.replace(given=posterior)
 
@@ -208,11 +209,11 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
         if f"scaling.{name}.scale" in tensors
     }
     if columns is not None and not (isinstance(columns, list) and all(isinstance(name, str) for name in columns)):
-        raise ValueError("the columns are no names")
+        raise ValueError("the columns must be names")
     scaling = Scaling(maps["targets"], maps.get("inputs"), None if columns is None else tuple(columns))
     width = 0 if scaling.inputs is None else len(scaling.inputs.scale)
     if columns is not None and (len(columns) != width or len(set(columns)) != width):
-        raise ValueError(f"the names of the columns are not {width} different ones")
+        raise ValueError(f"the names of the columns must be {width} different ones")
     return scaling
 
 
@@ -220,135 +221,139 @@ def values_of(
     names: list[str],
     tensors: Tensors,
     scaling: Scaling,
-    family: Family,
-    known: Callable[[Any, Scaling, Affine], Mapping[str, Quantity]],
-) -> Values:
+    spec: BaseSpec,
+    known: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]],
+) -> ParameterValues:
     """Return the hyperparameters of these names with these tensors (...).
 
     Args:
         names: The names.
         tensors: The tensors by name.
-        scaling: The maps to standardised units.
-        family: The family.
+        scaling: The maps to standardized units.
+        spec: The specification.
         known: As `Codec.quantities`.
 
     Raises:
-        ValueError: they do not fit the family or the columns.
+        ValueError: They do not match the specification or the columns.
     """
     quantities = {
-        name: Quantity(
+        name: Hyperparameter(
             tensors[f"{name}.start"], tensors[f"{name}.unit"], (tensors[f"{name}.low"], tensors[f"{name}.high"])
         )
         for name in names
     }
     mean = Affine(tensors["center"], tensors["spread"])
-    _check_affine(mean, scaling.targets if family.options.likelihood.num_latents == 1 else None)
-    quantities = _as_known(quantities, known(family, scaling, mean))
+    _check_affine(mean, scaling.targets if spec.options.likelihood.num_latents == 1 else None)
+    quantities = _as_known(quantities, known(spec, scaling, mean))
     for name, quantity in quantities.items():
         _check_sign(name, quantity)
-    values = Space.of(quantities, mean, scaling.targets, family.options.hyperpriors).start
+    values = ParameterSpace.of(quantities, mean, scaling.targets, spec.options.hyperpriors).start
     raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
     for name, value in raw.items():
         if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
-            raise ValueError(f"{name} has shape {tuple(value.shape)} and is {value.dtype}")
+            raise ValueError(f"{name} must match the model, got shape {tuple(value.shape)} and {value.dtype}")
         is_log = name in quantities and quantities[name].is_positive
         if name != "mean" and not bool((value.double().abs() < (_LARGEST_LOG if is_log else _LARGEST)).all()):
-            raise ValueError(f"{name} is out of the range of double precision")
+            raise ValueError(f"{name} must be in the range of double precision")
     return values.replaced(raw)
 
 
 def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: int = 1) -> None:
-    """Refuse a map whose parts differ in shape or dtype, from each other or from another map, or have fewer columns."""
+    """Check that the parts of a map agree in shape and dtype, also with another map, and have enough columns."""
     if affine is None:
         return
     maps = [affine] if other is None else [affine, other]
     kinds = {(tensor.shape, tensor.dtype) for each in maps for tensor in (each.location, each.scale)}
     (shape, dtype), *others = kinds
     if others or len(shape) > 1 or min(shape, default=1) < least or not dtype.is_floating_point:
-        raise ValueError("the scaling has parts of other shapes or kinds")
+        raise ValueError("the parts of the scaling must agree in shape and dtype")
     if not bool(torch.isfinite(affine.scale.double().square()).all()):
-        raise ValueError("the scaling is out of the range of double precision")
+        raise ValueError("the scaling must be in the range of double precision")
 
 
-def _as_known(quantities: Mapping[str, Quantity], known: Mapping[str, Quantity]) -> dict[str, Quantity]:
-    """Return quantities of a file with the flags of those that a family has, if their parts are alike."""
+def _as_known(
+    quantities: Mapping[str, Hyperparameter], known: Mapping[str, Hyperparameter]
+) -> dict[str, Hyperparameter]:
+    """Return hyperparameters of a file with the flags of those of the specification, if shapes and dtypes agree."""
     if list(quantities) != list(known):
-        raise ValueError(f"the hyperparameters are {', '.join(known)}, the file has {', '.join(quantities)}")
+        raise ValueError(f"the hyperparameters must be {', '.join(known)}, got {', '.join(quantities)}")
     for name, quantity in quantities.items():
         own, bounds = known[name], [bound.expand(quantity.start.shape) for bound in quantity.bounds]
         fits = quantity.start.shape == own.start.shape and quantity.unit.shape == own.unit.shape
         if not fits or any(part.dtype != own.start.dtype for part in (quantity.start, quantity.unit, *bounds)):
-            raise ValueError(f"{name} does not fit the kernel or the columns")
+            raise ValueError(f"{name} must match the kernel and the columns")
     return {
         name: replace(known[name], start=found.start, unit=found.unit, bounds=found.bounds)
         for name, found in quantities.items()
     }
 
 
-def _parts(quantity: Quantity) -> tuple[Tensor, ...]:
+def _parts(quantity: Hyperparameter) -> tuple[Tensor, ...]:
     return (quantity.start, quantity.unit, *quantity.bounds)
 
 
-def _check_sign(name: str, quantity: Quantity) -> None:
-    """Refuse positive quantities whose starts or bounds are not positive."""
+def _check_sign(name: str, quantity: Hyperparameter) -> None:
+    """Check that starts and bounds of positive hyperparameters are positive."""
     if quantity.is_positive and not all(bool((one > 0).all()) for one in (quantity.start, *quantity.bounds)):
-        raise ValueError(f"{name} holds a value that is not positive")
+        raise ValueError(f"{name} must be positive")
 
 
-def _rows(tensors: Tensors, scaling: Scaling, family: Family, kind: str) -> ArrayRows:
+def _rows(tensors: Tensors, scaling: Scaling, spec: BaseSpec, kind: str) -> ArrayRows:
     inputs, targets = tensors["inputs"], tensors["targets"]
     _check_inputs(inputs, targets, scaling)
     if targets.shape[1:] != scaling.targets.scale.shape or not targets.is_floating_point():
-        raise ValueError("the data have not as many outputs as the model")
-    family.inputs.check(inputs)
+        raise ValueError("the data must have the outputs of the model")
+    spec.inputs.check(inputs)
     noise, weight = (
         read_per_row(tensors.get(name), name, len(targets), targets, positive=name == "weight")
         for name in ("noise", "weight")
     )
-    return GivenArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
+    return TrainingArrays(Chunk(inputs, targets, noise, weight), kind == "numpy").rows(scaling)
 
 
 def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> None:
-    """Refuse inputs that are not (n, d), or on graphs (n,), for n targets."""
+    """Check that inputs for n targets are (n, d), or (n,) on graphs."""
     columns = torch.Size() if scaling.inputs is None else scaling.inputs.scale.shape
     if inputs.ndim == 0 or len(inputs) != len(targets) or inputs.shape[1:] != columns:
-        raise ValueError(f"inputs of shape {tuple(inputs.shape)} do not fit the targets or the columns")
+        raise ValueError(f"inputs must match the targets and the columns, got shape {tuple(inputs.shape)}")
 
 
-def _check_posterior(posterior: Posterior, given: Tensors, regression: Regression) -> None:
-    """Refuse tensors of a posterior that do not fit the rows, the outputs or the prior."""
-    scale, likelihood = regression.scaling.targets.scale, regression.family.options.likelihood
+def _check_posterior(posterior: Posterior, given: Tensors, regression: GPState) -> None:
+    """Check that tensors of a posterior match the rows, the outputs and the prior."""
+    scale, likelihood = regression.scaling.targets.scale, regression.spec.options.likelihood
     k = likelihood.num_latents if scale.ndim == 0 else len(scale)
     expected, found = posterior.shapes(regression.num_observations, k), posterior.tensors()
     if set(given) != set(found):
-        raise ValueError(f"the posterior has the tensors {sorted(found)}, the file {sorted(given)}")
+        raise ValueError(f"the tensors of the posterior must be {sorted(found)}, got {sorted(given)}")
     for name, tensor in found.items():
         if name.rpartition(".")[2] == "inputs":
             _check_inputs(tensor, range(regression.num_observations), regression.scaling)
-            regression.family.inputs.check(tensor)
+            regression.spec.inputs.check(tensor)
         elif tuple(tensor.shape) != expected[name] or tensor.dtype != torch.float64:
-            raise ValueError(f"predictor.{name} is {tensor.dtype} of shape {tuple(tensor.shape)}, not {expected[name]}")
+            raise ValueError(
+                f"predictor.{name} must be {expected[name]}, got {tensor.dtype} of shape {tuple(tensor.shape)}"
+            )
 
 
 def _check_values(tensors: Tensors) -> None:
     for name, value in tensors.items():
         if value.is_complex():
-            raise ValueError(f"{name} holds complex numbers")
+            raise ValueError(f"{name} must be real")
         if value.is_floating_point() and not bool(torch.isfinite(value).all()):
-            raise ValueError(f"{name} holds a value that is not finite")
+            raise ValueError(f"{name} must be finite")
         if name.endswith((".scale", ".unit", ".spread")) and not bool((value > 0).all()):
-            raise ValueError(f"{name} holds a value that is not positive")
+            raise ValueError(f"{name} must be positive")
         if (
             name.startswith("predictor.")
             and name.endswith("factor")
             and value.ndim == 2
             and not bool((value.diagonal() > _LEAST_PIVOT).all())
         ):
-            raise ValueError(f"{name} is no Cholesky factor")
+            raise ValueError(f"{name} must be a Cholesky factor")
         if name == "predictor.rows" and not bool((value.double().square().sum(0) < 1 + _ROUNDING).all()):
-            raise ValueError(f"{name} takes more variance away than there is")
+            raise ValueError(f"{name} must not exceed the prior variance")
 
 
 _LARGEST_LOG, _LARGEST, _LEAST_PIVOT, _ROUNDING = 300.0, 1e100, 1e-100, 1e-6
-"""The largest logarithm of a hyperparameter, the largest one of any sign, the least pivot of a factor, and the rounding
-error of a variance."""
+"""The largest logarithm of a hyperparameter, the largest hyperparameter of any sign, the smallest pivot of a factor,
+and the rounding error of a variance."""

@@ -1,4 +1,4 @@
-"""Random draws for the nodes of a graph in files: how walks were drawn, and eigenvectors."""
+"""Random draws for the nodes of a graph in files: settings of walks, and eigenvectors."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -15,7 +15,7 @@ _MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
 
 
 def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
-    """Return the settings that walks were tuned to, as JSON: a rule for exact hops, and coupled lengths."""
+    """Return the tuned settings of walks as JSON: a rule for exact hops, and coupled lengths."""
     settings = None if walks is None else walks.settings
     coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
     return {
@@ -33,29 +33,29 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
         lengths: The coupling of the lengths of walks. If None, there are no walks.
 
     Raises:
-        InvalidArgumentError: they do not fit the coupling.
+        InvalidArgumentError: They do not match the coupling.
     """
     permutation, tuples, limits = (described[name] for name in ("permutation", "tuples", "hop_limits"))
     matched = lengths == "sigma"
     if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
-        raise InvalidArgumentError(f"sigma walks have a permutation of 2 to {_MOST_QUANTILES} quantiles, others none")
+        raise InvalidArgumentError(f"only sigma walks must have a permutation of 2 to {_MOST_QUANTILES} quantiles")
     if (tuples is not None) != (lengths == "learned"):
-        raise InvalidArgumentError("learned walks have a table of tuples, others none")
+        raise InvalidArgumentError("only learned walks must have a table of tuples")
     hops = None if limits is None else HopRule(np.array(limits))
     drawn = {"permutation": permutation, "tuples": tuples, "exact_hops": hops}
     return {name: value for name, value in drawn.items() if value is not None}
 
 
 def eigenpairs(graph: graphs.Graph, arrays: Mapping[str, NDArray[Any]]) -> graphs.SpectralFeatures:
-    """Return features from eigenvalues (r,) and eigenvectors (N, r), which another machine would turn or reflect.
+    """Return features from eigenvalues (r,) and eigenvectors (N, r), which differ between machines.
 
     Raises:
-        InvalidArgumentError: they do not fit the graph.
+        InvalidArgumentError: They do not match the graph.
     """
     values, vectors = (arrays[name] for name in ("eigenvalues", "eigenvectors"))
     is_float = values.dtype == vectors.dtype == np.float64
     if not is_float or values.ndim != 1 or len(values) == 0 or vectors.shape != (graph.num_nodes, len(values)):
-        raise InvalidArgumentError(f"{graph.num_nodes} nodes have no eigenvectors of shape {vectors.shape}")
+        raise InvalidArgumentError(f"eigenvectors must match {graph.num_nodes} nodes, got shape {vectors.shape}")
     if np.abs(values).max() > 1 or np.abs(vectors).max() > 1 + _ROUNDING:
-        raise InvalidArgumentError("the eigenvalues or the eigenvectors are larger than 1")
+        raise InvalidArgumentError("the eigenvalues and the eigenvectors must be at most 1")
     return graphs.SpectralFeatures(graph, np.zeros(0, dtype=np.int64), values, vectors)

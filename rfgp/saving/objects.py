@@ -1,4 +1,4 @@
-"""Graphs, road networks and meshes in files: JSON, and arrays."""
+"""Graphs, road networks and meshes in files, as JSON and arrays."""
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
@@ -29,7 +29,7 @@ _STRETCHES = {
     "is_reversed": "b",
 }
 _ENDS = {"starts": "i", "ends": "i"}
-"""The kinds of the arrays of roads in files; formats 1 and 2 have the ends of roads in place of stretches."""
+"""The kinds of the arrays of roads in files. Formats 1 and 2 have ends of roads instead of stretches."""
 
 
 # --- graphs ----------------------------------------------------------------------------------------
@@ -39,7 +39,7 @@ def encode_graph(graph: graphs.Graph) -> tuple[Json, dict[str, NDArray[Any]]]:
     """Return a graph as JSON, and as arrays: CSR of (N, N), and coordinates (N, d).
 
     Raises:
-        InvalidArgumentError: JSON cannot hold a label.
+        InvalidArgumentError: A label cannot be written as JSON.
     """
     described = {
         **_encode_labels(graph.labels),
@@ -57,7 +57,7 @@ def decode_graph(described: Mapping[str, Any], arrays: Arrays) -> graphs.Graph:
     """Return the graph that `encode_graph` wrote, from CSR arrays of (N, N).
 
     Raises:
-        InvalidArgumentError: the parts do not fit together.
+        InvalidArgumentError: The parts are inconsistent.
     """
     _check_sparse(arrays)
     size = len(arrays["indptr"]) - 1
@@ -66,30 +66,32 @@ def decode_graph(described: Mapping[str, Any], arrays: Arrays) -> graphs.Graph:
     graph = graphs.Graph.from_scipy(matrix, _decode_labels(described), self_loops="keep")
     coordinates = arrays.get("coordinates")
     if coordinates is not None and (coordinates.shape not in ((size, 2), (size, 3)) or coordinates.dtype.kind != "f"):
-        raise InvalidArgumentError(f"{size} nodes have coordinates of shape {coordinates.shape}")
+        raise InvalidArgumentError(f"coordinates must match {size} nodes, got shape {coordinates.shape}")
     dropped = int(described["num_self_loops_dropped"])
     graph = graph.with_laplacian(described["laplacian"])
     graph = replace(graph, coordinates=coordinates, num_self_loops_dropped=dropped)
     computed = _computed_labels(described)
     if computed is not None and (graph.labels is not None or len(computed) != size):
-        raise InvalidArgumentError(f"the labels of the grid or mesh are not those of {size} nodes")
+        raise InvalidArgumentError(f"the labels of the grid or mesh must match {size} nodes")
     return graph if computed is None else replace(graph, labels=computed)
 
 
 def _check_sparse(arrays: Arrays) -> None:
-    """Refuse arrays that are no CSR matrix: scipy believes an `indptr` that ends with 0, and writes out of bounds."""
+    """Check that arrays form a CSR matrix, because scipy writes out of bounds for some invalid `indptr`."""
     for name, kind in {"data": "f", "indices": "i", "indptr": "i"}.items():
         if arrays[name].ndim != 1 or arrays[name].dtype.kind != kind:
-            raise InvalidArgumentError(f"{name} of the graph is {arrays[name].dtype} of shape {arrays[name].shape}")
+            raise InvalidArgumentError(
+                f"{name} of the graph must be valid, got {arrays[name].dtype} of shape {arrays[name].shape}"
+            )
     ends, entries = arrays["indptr"], len(arrays["indices"])
     if len(ends) < 2 or ends[0] != 0 or ends[-1] != entries or (ends[1:] < ends[:-1]).any():
-        raise InvalidArgumentError("the rows of the graph's adjacency do not follow each other")
+        raise InvalidArgumentError("the rows of the graph's adjacency must be in order")
     if len(arrays["data"]) != entries:
-        raise InvalidArgumentError("the graph has not as many weights as edges")
+        raise InvalidArgumentError("the graph must have one weight for each edge")
 
 
 def _encode_labels(labels: Sequence[Hashable] | None) -> Json:
-    """Return labels as JSON; those that follow from the positions as a grid's shape, or as numbers."""
+    """Return labels as JSON. Labels that follow from positions are the shape of a grid, or numbers."""
     computed = isinstance(labels, range | GridLabels)
     kind = {"grid": list(labels.shape)} if isinstance(labels, GridLabels) else {"numbers": len(labels or ())}
     listed = None if labels is None or computed else [_encode_label(label) for label in labels]
@@ -99,22 +101,22 @@ def _encode_labels(labels: Sequence[Hashable] | None) -> Json:
 def _decode_labels(described: Mapping[str, Any]) -> list[Hashable] | None:
     labels = described["labels"]
     if described.get("has_labels", labels is not None) != (labels is not None):
-        raise InvalidArgumentError("the labels of the graph's nodes are lost")
+        raise InvalidArgumentError("the graph must have labels of its nodes")
     return None if labels is None else [_decode_label(label) for label in labels]
 
 
 def _computed_labels(described: Mapping[str, Any]) -> range | GridLabels | None:
-    """Return the labels of a grid or a mesh; older files have neither, and positions are the labels there."""
+    """Return the labels of a grid or a mesh. In older files, the positions are the labels."""
     if "grid" in described:
         shape = described["grid"]
         if not isinstance(shape, list) or not shape or not all(is_count(size) and size > 0 for size in shape):
-            raise InvalidArgumentError("the shape of the grid is not one of positive integers")
+            raise InvalidArgumentError("the shape of the grid must have positive integers")
         return GridLabels(tuple(shape))
     return range(described["numbers"]) if "numbers" in described else None
 
 
 def _encode_label(label: Hashable) -> Any:
-    """Return a label as JSON; tuples become lists, which no label can be."""
+    """Return a label as JSON. Tuples become lists, which are never labels."""
     if isinstance(label, tuple):
         return [_encode_label(part) for part in label]
     if isinstance(label, np.generic):
@@ -144,24 +146,26 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
     """Return the road network that `encode_roads` wrote, from arrays (...).
 
     Raises:
-        InvalidArgumentError: the parts do not fit together.
+        InvalidArgumentError: The parts are inconsistent.
     """
     ends = _ENDS if "starts" in arrays else _STRETCHES
     for name, kind in (_LINES | ends).items():
         if arrays[name].dtype.kind != kind or arrays[name].ndim != (2 if name in ("coordinates", "points") else 1):
-            raise InvalidArgumentError(f"{name} of the roads is {arrays[name].dtype} of shape {arrays[name].shape}")
+            raise InvalidArgumentError(
+                f"{name} of the roads must be valid, got {arrays[name].dtype} of shape {arrays[name].shape}"
+            )
     vertices, first = len(arrays["coordinates"]), arrays["first"]
     is_chain = len(first) > 1 and first[0] == 0 and (np.diff(first) >= 2).all()
     if not is_chain or first[-1] != len(arrays["points"]) or len(arrays["reached"]) != len(arrays["points"]):
-        raise InvalidArgumentError("the lines of the roads do not follow each other")
+        raise InvalidArgumentError("the lines of the roads must be in order")
     reached = np.diff(arrays["reached"])
     reached[first[1:-1] - 1] = 0.0  # from one line to the next
     if (arrays["reached"][first[:-1]] != 0).any() or not (reached >= 0).all() or not np.isfinite(reached).all():
-        raise InvalidArgumentError("the lines of the roads do not get longer from point to point")
+        raise InvalidArgumentError("the lines of the roads must get longer from point to point")
     if described["metric"] not in ("haversine", "euclidean"):
-        raise InvalidArgumentError(f"the metric of the roads is {str(described['metric'])[:20]!r}")
+        raise InvalidArgumentError(f"the metric of the roads must be known, got {str(described['metric'])[:20]!r}")
     if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
-        raise InvalidArgumentError("the roads have coordinates that are not pairs")
+        raise InvalidArgumentError("the coordinates of the roads must be pairs")
     given = [arrays[name] for name in ends]
     stretches = Stretches.of_ends(*given) if ends is _ENDS else Stretches(*given)
     stretches.check(len(first) - 1, vertices)

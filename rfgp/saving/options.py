@@ -13,14 +13,14 @@ from rfgp.saving.models import Json
 from rfgp.saving.values import Decoder, Encoder
 
 _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
-"""The options that JSON has as they are."""
+"""The options that JSON stores directly."""
 
 
 def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
     """Return the options of a model as JSON.
 
     Raises:
-        InvalidArgumentError: a part is of a class that no file can hold; the message names it.
+        InvalidArgumentError: The class of a part cannot be saved. The message names it.
     """
     return {
         **{name: getattr(options, name) for name in _CHOICES},
@@ -35,7 +35,7 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
 
 
 def _encode_parameter(value: Any, encoder: Encoder) -> Any:
-    """Return a parameter of a likelihood as JSON: a number, a text, or the kernel of the noise."""
+    """Return a parameter of a likelihood as JSON, which may be the kernel of the noise."""
     return encode_kernel(value, encoder) if isinstance(value, Kernel) else plain.plain(value)
 
 
@@ -50,12 +50,12 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
     """Return the options that `encode_options` wrote.
 
     Raises:
-        InvalidArgumentError: there is an unknown class, or an option is invalid.
-        ValueError: an option has a type that none has.
+        InvalidArgumentError: A class is unknown, or an option is invalid.
+        ValueError: An option has an invalid type.
     """
     chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
     if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:
-        raise ValueError("an option has a type that none has")
+        raise ValueError("all options must have valid types")
     dtype, likelihood = described["dtype"], described["likelihood"]
     if likelihood is not None and "kernel" in likelihood:
         likelihood = {**likelihood, "kernel": decode_kernel(likelihood["kernel"], decoder)}
@@ -75,9 +75,9 @@ def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
     """Return the levels of columns that are read as indicators.
 
     Raises:
-        ValueError: a key or a level has a type that none has.
+        ValueError: A key or a level has an invalid type.
     """
     found = {key: tuple(levels) for key, levels in content}
     if not all(type(one) in (str, int, bool) for key, levels in found.items() for one in (key, *levels)):
-        raise ValueError("the levels of a column have a type that none has")
+        raise ValueError("the levels of a column must have valid types")
     return found

@@ -1,4 +1,4 @@
-"""Options, reports of fits and records of choices as JSON, and back; names and numbers, nothing that could execute."""
+"""Options, reports of fits and of selections as JSON, and back. Only names and numbers are stored, no code."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, is_dataclass
@@ -34,10 +34,10 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.
 
 
 def plain(value: Any) -> Any:
-    """Return numbers, arrays and texts as JSON has them.
+    """Return numbers, arrays and texts as JSON values.
 
     Raises:
-        InvalidArgumentError: anything else.
+        InvalidArgumentError: The value is something else.
     """
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.tolist()
@@ -45,14 +45,14 @@ def plain(value: Any) -> Any:
         return [plain(entry) for entry in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise InvalidArgumentError(f"{value!r} cannot be saved; numbers, arrays, texts and None can.")
+    raise InvalidArgumentError(f"A saved value must be a number, an array, a text or None, got {value!r}.")
 
 
 def encode_priors(given: Mapping[str, Hyperprior | None] | None) -> Any:
-    """Return priors as JSON: distributions of torch with one parameterisation, by name; None stays None.
+    """Return priors of torch or of `rfgp.priors` as JSON. None stays None.
 
     Raises:
-        InvalidArgumentError: another prior.
+        InvalidArgumentError: A prior has another class.
     """
     return None if given is None else {name: _encode_prior(name, prior) for name, prior in given.items()}
 
@@ -61,7 +61,7 @@ def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
     """Return the priors that `encode_priors` wrote.
 
     Raises:
-        InvalidArgumentError: an unknown distribution.
+        InvalidArgumentError: A distribution is unknown.
     """
     return {name: _decode_prior(entry) for name, entry in content.items()}
 
@@ -90,7 +90,7 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
         own: Hyperprior = priors.OWN[kind](**entry["arguments"])
         return own
     if kind not in _PRIORS:
-        raise InvalidArgumentError(f"There is no prior {kind!r}; known are {', '.join(_PRIORS)}.")
+        raise InvalidArgumentError(f"A prior must be one of {', '.join(_PRIORS)}, got {kind!r}.")
     values = {
         key: torch.as_tensor(argument["value"], dtype=decode_dtype(argument["dtype"]))
         for key, argument in entry["arguments"].items()
@@ -100,11 +100,11 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
 
 
 def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = plain) -> dict[str, Any] | None:
-    """Return a likelihood as JSON, with the parameters that were given; the normal one is None.
+    """Return a likelihood as JSON, with its given parameters. The Gaussian one is None.
 
     Args:
         likelihood: The likelihood.
-        encode: Returns a parameter as JSON. The default is that of numbers and texts.
+        encode: A function that returns a parameter as JSON. The default is `plain`.
     """
     if isinstance(likelihood, likelihoods.Gaussian):
         return None
@@ -116,24 +116,24 @@ def decode_likelihood(entry: Mapping[str, Any] | None) -> Likelihood:
     """Return the likelihood that `encode_likelihood` wrote.
 
     Raises:
-        InvalidArgumentError: an unknown name, or parameters that it does not have.
+        InvalidArgumentError: The name or a parameter is unknown.
     """
     return likelihoods.Gaussian() if entry is None else likelihoods.REGISTRY.make(**entry)
 
 
 def encode_dtype(dtype: torch.dtype | None) -> str | None:
-    """Return the name of a type of numbers; None stays None."""
+    """Return the name of a dtype. None stays None."""
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def decode_dtype(name: str) -> torch.dtype:
-    """Return the type of numbers of a name.
+    """Return the dtype with a name.
 
     Raises:
-        InvalidArgumentError: there is none of that name.
+        InvalidArgumentError: The name is unknown.
     """
     if name not in _DTYPES:
-        raise InvalidArgumentError(f"There is no dtype {name!r}; known are {', '.join(_DTYPES)}.")
+        raise InvalidArgumentError(f"A dtype must be one of {', '.join(_DTYPES)}, got {name!r}.")
     return _DTYPES[name]
 
 
@@ -145,11 +145,11 @@ _FORMER_REPORT = {
     "neighbors": "residual_autocorrelation",
     "weights_used": "effective_dof_fraction",
 }
-"""The present names of entries of a report by former ones."""
+"""The current names of entries of a report by former ones."""
 
 
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
-    """Return a report as JSON, without the selection, which has an entry of its own."""
+    """Return a report as JSON, without the selection."""
     if report is None:
         return None
     return {name: value for name, value in asdict(report).items() if name != "selection"}
@@ -159,12 +159,12 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     """Return the report that `encode_report` wrote.
 
     Raises:
-        ValueError: it holds values that no report has.
+        ValueError: It has invalid values.
     """
     present = None if content is None else {_FORMER_REPORT.get(name, name): value for name, value in content.items()}
     report: FitReport | None = _decode(FitReport | None, present)
     if report is not None and report.frequencies not in ("fixed", "learned", "fell back"):
-        raise ValueError("the fit's report holds a value that no fit gives")
+        raise ValueError("the report of the fit must have valid values")
     return report
 
 
@@ -177,14 +177,14 @@ def decode_selection(content: Mapping[str, Any] | None) -> SelectionReport | Non
     """Return the selection that `encode_selection` wrote.
 
     Raises:
-        ValueError: it holds what no selection has.
+        ValueError: It has invalid values.
     """
     selection: SelectionReport | None = _decode(SelectionReport | None, content)
     if selection is None:
         return None
     known = selection.measure in (DENSITY, ERROR) and 0 <= selection.best < len(selection.trials)
     if not known or (selection.weights and not _are_weights(selection)):
-        raise ValueError("the record of the selection holds values that no selection has")
+        raise ValueError("the report of the selection must have valid values")
     return selection
 
 
@@ -205,11 +205,11 @@ _FORMER = {
     "behind": "difference",
     "behind_error": "difference_error",
 }
-"""The present names of entries of a selection by those of formats up to 6."""
+"""The current names of entries of a selection by those of formats up to 6."""
 
 
 def renamed_selection(content: Any) -> Any:
-    """Return the JSON of a selection of formats up to 6 under the present names."""
+    """Return the JSON of a selection of formats up to 6 with the current names."""
     if isinstance(content, list):
         return [renamed_selection(each) for each in content]
     if not isinstance(content, dict):
@@ -225,10 +225,10 @@ def renamed_selection(content: Any) -> Any:
 
 
 def _decode(kind: Any, content: Any) -> Any:
-    """Return a JSON value as a value of a type hint: a plain value, None, a tuple, a mapping, or a dataclass.
+    """Return a JSON value converted to a type hint: a plain value, None, a tuple, a mapping, or a dataclass.
 
     Raises:
-        ValueError: the value is of another kind.
+        ValueError: The value has another type.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:
@@ -243,5 +243,5 @@ def _decode(kind: Any, content: Any) -> Any:
         hints = get_type_hints(kind)
         return kind(**{name: _decode(hints[name], value) for name, value in content.items()})
     if type(content) is not kind:
-        raise ValueError(f"a record has {content!r} in the place of a value of type {kind.__name__}")
+        raise ValueError(f"a value of a report must have type {kind.__name__}, got {content!r}")
     return content

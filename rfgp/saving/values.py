@@ -1,8 +1,8 @@
-"""Frozen values in files: kernels, approximations, spectra, couplings and what they hold, from a closed registry.
+"""Frozen values in files: kernels, approximations, spectra, couplings and their arguments, from a closed registry.
 
-A value of a class is JSON: its role, the name of its class, and the arguments that are not defaults. Numbers, texts,
-booleans and None stand for themselves, tuples and lists are lists, and arrays are marked. Graphs, road networks and
-meshes are numbered: each is written once, as tensors. A name that is in no registry is an error, nothing is imported.
+A value of a class is JSON with its role, the name of its class, and the arguments that differ from the defaults.
+Numbers, texts, booleans and None are stored directly, tuples and lists as lists, and arrays with a mark. Graphs, road
+networks and meshes are written once each, as tensors with numbers. Unknown names are errors, and nothing is imported.
 """
 
 import math
@@ -32,7 +32,7 @@ from rfgp.spectra import Spectrum
 from rfgp.values import changed_arguments
 
 MOST = 10**6
-"""The largest integer argument of a value, but for seeds."""
+"""The largest integer argument of a value, except seeds."""
 
 KERNELS: Registry[Kernel] = Registry(
     "kernel",
@@ -63,7 +63,7 @@ BASES: Registry[Kernel] = Registry(
     "kernel of one column of numbers",
     {name: kind for name, kind in KERNELS.classes.items() if kind.kind is Kind.NUMBER},
 )
-"""The classes that a file may have as classes, for the base of `Additive`. Those of meshes would read a file."""
+"""The classes that a file may name as the base of `Additive`. Those of meshes would read a file."""
 APPROXIMATIONS: Registry[Approximation] = Registry(
     "approximation",
     {
@@ -85,19 +85,19 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
     },
 )
 ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
-"""Arguments whose defaults are not what values in files without them have. They are always written."""
+"""Arguments that are always written, because older files without them have other values than the defaults."""
 NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {approximations.RandomWalks: {"p_halt": "halt"}}
-"""Arguments that files have under another name, which they had in earlier versions."""
+"""Arguments with another name in files, from earlier versions."""
 
 
 class _Role(NamedTuple):
-    """A role whose values are written by the names of their classes.
+    """A role whose values are written by class name.
 
     Attributes:
         kind: The class of the role.
-        name_of: Returns the name of the class of a value.
-        arguments: Returns the arguments of a value by name.
-        make: Returns the value of a name and of arguments.
+        name_of: A function that returns the class name of a value.
+        arguments: A function that returns the arguments of a value by name.
+        make: A function that returns the value with a name and arguments.
     """
 
     kind: type
@@ -115,7 +115,7 @@ def _changed(value: Any) -> dict[str, Any]:
 
 
 def _dated(value: Any) -> dict[str, Any]:
-    """Return the changed arguments of a value, and those that older files lack, under their names in files."""
+    """Return the changed arguments of a value, and those that older files lack, by their names in files."""
     arguments = {**{name: getattr(value, name) for name in ADDED.get(type(value), {})}, **_changed(value)}
     names = NAMES_IN_FILES.get(type(value), {})
     return {names.get(name, name): argument for name, argument in arguments.items()}
@@ -156,8 +156,8 @@ class _Shared(NamedTuple):
 
     Attributes:
         kind: The class.
-        encode: Returns JSON and arrays (...).
-        decode: Returns the object of JSON and arrays (...).
+        encode: A function that returns JSON and arrays (...).
+        decode: A function that returns the object, given JSON and arrays (...).
     """
 
     kind: type
@@ -176,15 +176,21 @@ _KINDS: dict[str, type | tuple[type, ...]] = {
     "mesh": graphs.MeshField,
     "base": (Kernel, type, partial),
 }
-"""The classes of arguments that constructors would otherwise read from other things, such as a mesh from a path."""
+"""The required classes of arguments that constructors could otherwise read from files, such as a mesh from a path."""
 _ODD = {"inf": math.inf, "-inf": -math.inf, "nan": math.nan}
-"""Numbers that JSON does not have."""
+"""Numbers that JSON does not support."""
 OBJECT = "object."
-"""The beginning of the names of the tensors of shared objects."""
+"""The prefix of the tensors of shared objects."""
 
 
 class Encoder:
-    """Writes values; graphs, road networks and meshes are collected, each once."""
+    """Encodes values as JSON, and collects graphs, road networks and meshes once each.
+
+    Examples:
+        >>> from rfgp import kernels
+        >>> Encoder().encode(kernels.RBF("t"))["arguments"]
+        {'columns': ['t']}
+    """
 
     def __init__(self) -> None:
         self._objects: list[Any] = []
@@ -193,7 +199,7 @@ class Encoder:
         """Return a value as JSON.
 
         Raises:
-            InvalidArgumentError: it is of a class that is in no registry, or cannot be written.
+            InvalidArgumentError: The class of the value is not registered, or it cannot be written.
         """
         if isinstance(value, np.generic):
             value = value.item()
@@ -219,8 +225,8 @@ class Encoder:
         if any(isinstance(value, shared.kind) for shared in _SHARED.values()):
             return {"object": self.place(value)}
         raise InvalidArgumentError(
-            f"{value!r} ({type(value).__name__}) is of a class that no file can hold. Use numbers, texts, arrays, "
-            "classes of rfgp and graphs, and functools.partial of kernels with arguments by name."
+            f"A saved value must have a known class, got {value!r} ({type(value).__name__}). Use numbers, texts, "
+            "arrays, classes of rfgp and graphs, and functools.partial of kernels with arguments by name."
         )
 
     def place(self, thing: Any) -> int:
@@ -234,7 +240,7 @@ class Encoder:
         """Return the graphs, road networks and meshes as JSON, and tensors (...).
 
         Raises:
-            InvalidArgumentError: a label of a node cannot be written.
+            InvalidArgumentError: A label of a node cannot be written.
         """
         described, tensors = [], dict[str, Tensor]()
         for number, thing in enumerate(self._objects):
@@ -246,14 +252,14 @@ class Encoder:
 
 
 class Decoder:
-    """Reads values.
+    """Decodes values from JSON.
 
     Args:
         described: The JSON of graphs, road networks and meshes.
         tensors: The tensors (...) of a file.
 
     Raises:
-        InvalidArgumentError: a graph, a network or a mesh is none.
+        InvalidArgumentError: A graph, a network or a mesh is invalid.
     """
 
     def __init__(self, described: Sequence[Mapping[str, Any]], tensors: Tensors) -> None:
@@ -266,14 +272,14 @@ class Decoder:
         """Return the value that `Encoder.encode` wrote.
 
         Raises:
-            InvalidArgumentError: it is of an unknown class, or arguments are invalid.
+            InvalidArgumentError: The class is unknown, or arguments are invalid.
         """
         if content is None or isinstance(content, bool | int | float | str):
             return content
         if isinstance(content, list):
             return tuple(self.decode(one) for one in content)
         if not isinstance(content, dict):
-            raise InvalidArgumentError(f"There is no value of the type {type(content).__name__}.")
+            raise InvalidArgumentError(f"A value must have a known type, got {type(content).__name__}.")
         if "role" in content:
             return self._of_role(content)
         ((mark, inner),) = content.items()
@@ -288,36 +294,36 @@ class Decoder:
         if mark == "partial":
             kind, arguments = map(self.decode, inner)
             base = partial(kind, **_checked(arguments))
-            base("x")  # arguments that no kernel has are errors
+            base("x")  # checks the arguments
             return base
         if mark == "object":
             return self.objects[_number(inner)]
-        raise InvalidArgumentError(f"There is no value with the mark {mark!r}.")
+        raise InvalidArgumentError(f"A value must have a known mark, got {mark!r}.")
 
     def object_at(self, number: Any, kind: type) -> Any:
         """Return a shared object by its number.
 
         Raises:
-            InvalidArgumentError: it is of another class.
+            InvalidArgumentError: The object does not exist or has another class.
         """
         found = self.objects[_number(number)]
         if not isinstance(found, kind):
-            raise InvalidArgumentError(f"There is no {kind.__name__} with the number {number}.")
+            raise InvalidArgumentError(f"A file must have the {kind.__name__} with the number {number}, got none.")
         return found
 
     def _of_role(self, content: Mapping[str, Any]) -> Any:
         arguments = {name: self.decode(one) for name, one in content["arguments"].items()}
         for name, value in arguments.items():
             if name in _KINDS and content["role"] == "kernel" and not isinstance(value, _KINDS[name]):
-                raise InvalidArgumentError(f"{name} is of the type {type(value).__name__}.")
+                raise InvalidArgumentError(f"{name} must have a known class, got {type(value).__name__}.")
         return _ROLES[content["role"]].make(content["name"], _checked(arguments))
 
 
 def _checked(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return arguments by name if none is a number for which a constructor would take too much memory.
+    """Return arguments by name, after a check that integers do not require too much memory.
 
     Raises:
-        InvalidArgumentError: an integer other than a seed is too large.
+        InvalidArgumentError: An integer other than a seed is too large.
     """
     for name, value in arguments.items():
         if isinstance(value, int) and name != "seed" and abs(value) > MOST:

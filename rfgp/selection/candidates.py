@@ -18,8 +18,8 @@ from rfgp.regression.spec import ModelOptions
 
 FEW_ROWS = 2000
 """The largest number of rows with distinct inputs for which the candidates are exact."""
-SPARSE_ROWS, ARD_ROWS = 10, 3
-"""The rows per column below which sparse priors are tried, and below which kernels have one lengthscale."""
+SPARSE_ROWS = 10
+"""The rows per column below which sparse priors are tried."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,7 +205,7 @@ class AutoSpace:
             _line() + _matern(1.5),
         ]
         kernels = isotropic
-        if num_columns < num_rows / ARD_ROWS:
+        if num_columns < num_rows:
             kernels += [_line(), *alone, *sums, *_with_seasons(_line() + _rbf(), seasons)]
         found = [self._of(Exact(), kernel) for kernel in kernels]
         if num_columns > num_rows / SPARSE_ROWS:

@@ -4,9 +4,12 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize_scalar
+from scipy.signal import lombscargle
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, input_groups, merge_replicates, pool_of
 from rfgp.selection.candidates import FEW_ROWS
@@ -16,20 +19,31 @@ SPACING = 1e-4
 MOST_MERGED = 4000
 """The largest number of rows whose replicates are merged."""
 PERIODS = (1.0, 7.0, 365.2425)
-"""The periods of candidate seasons, in days."""
+"""The periods of candidate seasons of dates, in days."""
+PERIODIC_SHARE, MOST_SEARCHED = 0.1, 2048
+"""The share of the variance around a trend that a wave must explain to propose its period, and the most rows of the
+search for it."""
 FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
 
-def num_distinct(regression: Regression) -> int:
+def num_distinct(regression: GPState) -> int:
     """Return the number of rows of a selection, after merging replicates."""
     return merged_pool(regression)[1]
 
 
-def seasons_of(regression: Regression) -> list[tuple[Any, float]]:
-    """Return date columns with the periods that rows resolve and that occur twice."""
+def seasons_of(regression: GPState) -> list[tuple[Any, float]]:
+    """Return columns with the periods that rows resolve and that occur twice.
+
+    Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
+    """
     found, inputs = list[tuple[Any, float]](), regression.scaling.inputs
-    for place, column in enumerate(_schema(regression).columns):
+    columns = _schema(regression).columns
+    if len(columns) == 1 and not columns[0].is_date and inputs is not None:
+        rows = pool_of(regression.needed_rows("a fit")).take(slice(0, MOST_SEARCHED))
+        period = dominant_period((rows.inputs[:, 0].double() * inputs.scale[0]).numpy(), rows.targets[:, 0].numpy())
+        found += [] if period is None else [(columns[0].key, period)]
+    for place, column in enumerate(columns):
         if column.is_date and inputs is not None:
             rows = pool_of(regression.needed_rows("a fit"))
             days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
@@ -38,11 +52,57 @@ def seasons_of(regression: Regression) -> list[tuple[Any, float]]:
     return found
 
 
-def merged_pool(regression: Regression) -> tuple[Block, int]:
+def dominant_period(
+    x: NDArray[np.float64],  # (n,)
+    y: NDArray[np.float64],  # (n,)
+) -> float | None:
+    """Return the period of the strongest wave around a quadratic trend, or None.
+
+    The wave must explain a tenth of the variance, with a false-alarm probability below 1e-6. Periods range from four
+    median gaps to half of the extent. On a regular grid, a period within a tenth of a cycle of a multiple of the gap
+    becomes that multiple.
+
+    Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M; here with the
+    distribution of a share of the variance, (1 - p)^((n - 3) / 2).
+
+    Examples:
+        >>> import numpy as np
+        >>> x = np.arange(120.0)
+        >>> dominant_period(x, 0.1 * x + np.sin(2 * np.pi * x / 12))
+        12.0
+    """
+    places = np.unique(x)
+    if len(places) < 12 or not np.isfinite(y).all():
+        return None
+    gap, extent = float(np.median(np.diff(places))), float(places[-1] - places[0])
+    scaled = (x - places[0]) / extent
+    residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
+    cycles = np.arange(2.0, min(extent / (4 * gap), len(places)), 0.25)
+    if not len(cycles) or not residual.std() > 1e-6 * y.std():
+        return None
+
+    def share(count: Any) -> Any:
+        frequencies = 2 * np.pi * np.atleast_1d(count)
+        return np.atleast_1d(lombscargle(scaled, residual, frequencies, normalize=True, floating_mean=True))
+
+    shares = share(cycles)
+    peak = cycles[shares.argmax()]
+    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(places) - 3) / 2)
+    if shares.max() < PERIODIC_SHARE or false_alarm > 1e-6:
+        return None
+    bounds = max(2.0, peak - 0.25), peak + 0.25
+    count = minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
+    steps = np.diff(places) / gap
+    multiple = gap * round(extent / count / gap)
+    is_near = np.abs(steps - steps.round()).max() < 0.01 and abs(extent / multiple - count) < 0.1
+    return float(multiple if is_near else extent / count)
+
+
+def merged_pool(regression: GPState) -> tuple[Block, int]:
     """Return the rows in memory and their number, after merging replicates."""
     rows = regression.needed_rows("a fit")
     pool = pool_of(rows)
-    takes_merged = regression.family.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
+    takes_merged = regression.spec.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
     merged = merge_replicates(pool) if takes_merged else pool
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
@@ -58,12 +118,12 @@ def duplicate_labels(pool: Block) -> Any:
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
 
 
-def group_labels(regression: Regression, pool: Block, key: Any) -> Any:
+def group_labels(regression: GPState, pool: Block, key: Any) -> Any:
     """Return the group of each row (n,) by the values of a column."""
     return input_groups(pool.inputs[:, [_place(regression, key)]])
 
 
-def _place(regression: Regression, key: Any) -> int:
+def _place(regression: GPState, key: Any) -> int:
     """Return the position of a column."""
     keys = [column.key for column in _schema(regression).columns]
     if key not in keys:
@@ -74,7 +134,7 @@ def _place(regression: Regression, key: Any) -> int:
     return keys.index(key)
 
 
-def date_column(regression: Regression) -> int:
+def date_column(regression: GPState) -> int:
     """Return the position of the date column, or of the only column."""
     columns = _schema(regression).columns
     dates = [place for place, column in enumerate(columns) if column.is_date]
@@ -86,6 +146,6 @@ def date_column(regression: Regression) -> int:
     return dates[0] if dates else 0
 
 
-def _schema(regression: Regression) -> Any:
-    assert isinstance(regression.family, ModelSpec)
-    return regression.family.schema
+def _schema(regression: GPState) -> Any:
+    assert isinstance(regression.spec, ModelSpec)
+    return regression.spec.schema

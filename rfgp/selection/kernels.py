@@ -7,11 +7,11 @@ from typing import Any, cast
 import torch
 
 from rfgp.fitting import Plan, fit_terms
-from rfgp.regression import FitReport, Regression, SelectionReport, Trial
+from rfgp.regression import FitReport, GPState, SelectionReport, Trial
 from rfgp.regression.graph import selection_of_features
-from rfgp.regression.regression import restarted
 from rfgp.regression.selection_report import RATE
 from rfgp.regression.spec import ModelSpec
+from rfgp.regression.state import restarted
 from rfgp.rows import gathered
 from rfgp.selection.successive_halving import scores_of
 
@@ -19,14 +19,14 @@ EVALUATIONS = 40.0
 """The number of likelihoods of a fit, for its predicted cost."""
 
 
-def fit_kernels(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_kernels(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression; of several kernels keep the best by leave-one-out."""
-    spec = regression.family
+    spec = regression.spec
     assert isinstance(spec, ModelSpec)
     if not spec.options.alternatives:
         fitted, report = fit_terms(regression, plan)
-        assert isinstance(fitted.family, ModelSpec)
-        return fitted, replace(report, selection=selection_of_features(fitted.family))
+        assert isinstance(fitted.spec, ModelSpec)
+        return fitted, replace(report, selection=selection_of_features(fitted.spec))
     started, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
         other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
@@ -52,13 +52,13 @@ def _options(name: str) -> dict[str, Any]:
     return {option: value}
 
 
-def _left_out(found: Regression) -> torch.Tensor:
+def _left_out(found: GPState) -> torch.Tensor:
     """Return the log densities of observations given all others (n,)."""
     density = torch.as_tensor(found.leave_one_out().log_prob).double()
     return density.reshape(len(density), -1).mean(1)
 
 
-def _cost(found: Regression) -> tuple[float, float]:
+def _cost(found: GPState) -> tuple[float, float]:
     """Return the predicted seconds and bytes of a fit, from the factors of the precisions."""
     inputs = gathered(found.needed_rows("a fit")).inputs
     factors = [block.refined(inputs).field.analysis for block in found.prior().precisions]

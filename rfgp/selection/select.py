@@ -10,7 +10,7 @@ import torch
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.neighbors import MOST_SHARED, finalize
-from rfgp.regression import FitReport, Regression, Score, SelectionReport
+from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, pool_of
@@ -24,7 +24,7 @@ RESTART_SHARE = 1 / 8
 """The share of rows in the search of a sum below which the last fit tries further starts."""
 
 
-def fit_model(regression: Regression, plan: Plan) -> tuple[Regression, FitReport]:
+def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression of terms; return it and the report, with the selection if there was one."""
     plan = _with_fixed_mean(regression, plan)
     if search_space_of(regression) is None:
@@ -43,39 +43,39 @@ def fit_model(regression: Regression, plan: Plan) -> tuple[Regression, FitReport
     )
 
 
-def run_selection(regression: Regression, plan: Plan) -> SelectionReport:
+def run_selection(regression: GPState, plan: Plan) -> SelectionReport:
     """Return the report of a selection without the fit to all rows."""
     rounds = rounds_of(regression, _with_fixed_mean(regression, plan))
     return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.started)
 
 
-def _with_fixed_mean(regression: Regression, plan: Plan) -> Plan:
+def _with_fixed_mean(regression: GPState, plan: Plan) -> Plan:
     """Return the options of a fit, with a fixed mean if it is zero."""
-    assert isinstance(regression.family, ModelSpec)
-    is_zero = regression.family.options.mean == "zero" and "mean" not in plan.fixed
+    assert isinstance(regression.spec, ModelSpec)
+    is_zero = regression.spec.options.mean == "zero" and "mean" not in plan.fixed
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
-def search_space_of(regression: Regression) -> SearchSpace | None:
+def search_space_of(regression: GPState) -> SearchSpace | None:
     """Return the candidates of a selection. If the kernel is given, None."""
-    assert isinstance(regression.family, ModelSpec)
-    found: SearchSpace | None = regression.family.options.search_space
+    assert isinstance(regression.spec, ModelSpec)
+    found: SearchSpace | None = regression.spec.options.search_space
     return found
 
 
-def rounds_of(regression: Regression, plan: Plan) -> SuccessiveHalving:
+def rounds_of(regression: GPState, plan: Plan) -> SuccessiveHalving:
     """Return the rounds of a selection before the first score."""
     space, rows = search_space_of(regression), regression.needed_rows("a fit")
     assert space is not None
-    assert isinstance(regression.family, ModelSpec)
-    assert regression.family.columns is not None
+    assert isinstance(regression.spec, ModelSpec)
+    assert regression.spec.columns is not None
     count, seasons = num_distinct(regression), seasons_of(regression)
-    columns, in_blocks = len(regression.family.columns.spread), isinstance(rows, SourceRows)
+    columns, in_blocks = len(regression.spec.columns.spread), isinstance(rows, SourceRows)
     candidates = space.candidates(count, columns, seasons, in_blocks=in_blocks)
     return SuccessiveHalving.of(Validation.of(regression, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
+def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, starting at its last fit, unless that one used all rows."""
     found, candidate, validation = state.fitted, state.candidate, rounds.validation
     regression = validation.regression
@@ -86,7 +86,7 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[
         return _condition_on_all_rows(rounds, state)
     plan = validation.plan_of(candidate, found)
     if found is not None and len(candidate.terms) > 1 and found.searched < RESTART_SHARE * len(rows):
-        plan = replace(plan, is_begun=False)
+        plan = replace(plan, is_continued=False)
     return fit_terms(start_of(regression, candidate, rows, found), plan)
 
 
@@ -96,7 +96,7 @@ def _needs_no_search(found: FittedCandidate, rows: int) -> bool:
     return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
 
 
-def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[Regression, FitReport]:
+def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
     """Condition a fitted candidate on all rows, at its frequencies and hyperparameters.
 
     The searches in its report are those of the last fit.
@@ -105,7 +105,7 @@ def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> 
     regression, found, report = rounds.validation.regression, state.fitted.regression, state.fitted.report
     rows = regression.needed_rows("a fit")
     initial = start_of(regression, state.candidate, rows, None)
-    initial = initial.replace(family=found.family, hyperparameters=found.hyperparameters)
+    initial = initial.replace(spec=found.spec, hyperparameters=found.hyperparameters)
     words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
     if state.candidate.neighbors is not None:
         initial, report = finalize(initial, rounds.validation.plan, [report])
@@ -143,7 +143,7 @@ def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> Se
 
 def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> dict[str, Score]:
     """Return the scores of a constant and a linear model."""
-    if not rounds.validation.regression.family.is_gaussian:
+    if not rounds.validation.regression.spec.is_gaussian:
         return {}
     weight, density = rounds.validation.validated.counts(), density_of(chosen)
     known = {CONSTANT: rounds.validation.constant}
@@ -172,10 +172,10 @@ def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
     return f"{chosen[0].candidate.name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
 
 
-def _proposal(regression: Regression) -> str:
+def _proposal(regression: GPState) -> str:
     """Return a sentence that proposes a likelihood for counts or two classes."""
     rows = pool_of(regression.needed_rows("a fit"))
-    if not regression.family.is_gaussian or rows.num_outputs > 1:
+    if not regression.spec.is_gaussian or rows.num_outputs > 1:
         return ""
     values = np.unique(regression.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:

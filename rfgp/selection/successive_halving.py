@@ -24,9 +24,8 @@ from rfgp.selection.costs import Cost, fit_cost
 from rfgp.selection.stacking import mixture_density, stacking_weights
 from rfgp.selection.validation import FittedCandidate, Validation
 
-FIRST_ROWS, FIRST_ROWS_EXACT, GROWTH = 1000, 250, 2
-"""The number of rows of the first round for neighbors and for exact kernels, and the factor by which it grows in the
-second round if rows are held out."""
+FIRST_ROWS, GROWTH = 1000, 2
+"""The number of rows of the first round, and the factor by which it grows in the second round if rows are held out."""
 CHEAP_FACTOR = 4
 """How many times as many rows random and equispaced frequencies get, which cost least."""
 MOST_LEARNED = 2**15
@@ -155,10 +154,10 @@ class SuccessiveHalving:
 
     def sizes(self) -> list[int]:
         """Return the rows of each round."""
-        count, first = len(self.validation.rows), FIRST_ROWS if self.holds_out else FIRST_ROWS_EXACT
+        count = len(self.validation.rows)
         if self.holds_out:
-            return [first, GROWTH * first]
-        return [count] if count <= 1.5 * first else [first, count]
+            return [FIRST_ROWS, GROWTH * FIRST_ROWS]
+        return [count] if count <= 1.5 * FIRST_ROWS else [FIRST_ROWS, count]
 
     # --- elimination -----------------------------------------------------------------------------
 

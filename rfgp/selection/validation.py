@@ -25,10 +25,10 @@ from rfgp.errors import CheckpointError, DataError, RfgpError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import left_out_densities, observation_densities
 from rfgp.local import nearest
-from rfgp.regression import FitReport, Regression, mean_and_noise, started
+from rfgp.regression import FitReport, GPState, mean_and_noise, started
 from rfgp.regression.observing import left_out_observations
-from rfgp.regression.regression import predicted
 from rfgp.regression.spec import ModelSpec, data_summary
+from rfgp.regression.state import predicted
 from rfgp.rows import ArrayRows, Block, Rows
 from rfgp.rows.arrays import Origin
 from rfgp.selection.candidates import FEW_ROWS, Candidate
@@ -40,8 +40,8 @@ HELD_OUT, MOST_HELD_OUT = 0.2, 4000
 """The share of rows that are held out, and their largest number."""
 NUM_FOLDS, ROWS_PER_HYPERPARAMETER = 5, 20
 """The number of folds, and the rows per hyperparameter of a sum of two kernels below which folds are used."""
-MOST_ITERATIONS, FOLD_ITERATIONS, AVERAGING_GAIN = 50, 15, 0.1
-"""The largest number of iterations of an exact candidate on a subset and without a fold, and the gain of the last five
+SUBSET_ITERATIONS, AVERAGING_GAIN = 15, 0.1
+"""The largest number of iterations of an exact candidate on a subset or without a fold, and the gain of the last five
 iterations, in nats, below which a search ends if candidates are averaged."""
 HELD_OUT_GAIN = 2e-4
 """The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
@@ -65,7 +65,7 @@ class FittedCandidate:
     """
 
     candidate: Candidate
-    regression: Regression
+    regression: GPState
     report: FitReport
     density: Tensor
     searched: int
@@ -87,7 +87,7 @@ class Validation:
         are_exact: Whether all candidates are exact.
     """
 
-    regression: Regression
+    regression: GPState
     plan: Plan
     rows: Block
     held_out: Block | None = None
@@ -97,9 +97,7 @@ class Validation:
     are_exact: bool = False
 
     @classmethod
-    def of(
-        cls, regression: Regression, plan: Plan, candidates: Sequence[Candidate], groups: Any = None
-    ) -> "Validation":
+    def of(cls, regression: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
         """Return the validation of a regression.
 
         Args:
@@ -113,7 +111,7 @@ class Validation:
             DataError: there is one group.
         """
         pool, count = merged_pool(regression)
-        generator = random.generator(regression.family.options.seed, random.Role.CHOICE)
+        generator = random.generator(regression.spec.options.seed, random.Role.CHOICE)
         out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
             order = pool.inputs[:, date_column(regression)].argsort()
@@ -135,13 +133,13 @@ class Validation:
         return cls(regression, plan, some(pool, given), some(pool, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, regression: Regression, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
+    def _of_few(cls, regression: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
         """Return the validation of few rows, by leave-one-out or folds."""
         if len(pool) > MOST_LEFT_OUT:
             which = places.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, places = some(pool, which), places[which]
         hyperparameters = 2 * pool.inputs.shape[1] + 3
-        has_few = regression.family.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
+        has_few = regression.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
         count = min(NUM_FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
         conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
@@ -165,10 +163,7 @@ class Validation:
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
         return (
-            self.are_exact
-            and self.held_out is None
-            and self.regression.family.is_gaussian
-            and self.rows.num_outputs == 1
+            self.are_exact and self.held_out is None and self.regression.spec.is_gaussian and self.rows.num_outputs == 1
         )
 
     @property
@@ -214,8 +209,8 @@ class Validation:
 
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged."""
-        plan = replace(plan or self.plan, is_begun=is_warm(candidate, start))
-        return replace(plan, enough=AVERAGING_GAIN) if self.averages else plan
+        plan = replace(plan or self.plan, is_continued=is_warm(candidate, start))
+        return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
 
     def _fit(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
         is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
@@ -227,9 +222,9 @@ class Validation:
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if self.held_out is not None and not has_neighbors:
-            plan = replace(plan, enough=max(plan.enough, HELD_OUT_GAIN * size))
+            plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
         if candidate.is_exact and not is_whole:
-            plan = replace(plan, given_iterations=min(MOST_ITERATIONS, plan.max_iterations))
+            plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         found, report = fit_terms(initial, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
         return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
@@ -249,8 +244,10 @@ class Validation:
             initial = initial.replace(
                 hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
             )
-            plan = replace(self.plan_of(found.candidate, None), is_begun=True)
-            refitted, _ = fit_terms(initial, replace(plan, given_iterations=min(FOLD_ITERATIONS, plan.max_iterations)))
+            plan = replace(self.plan_of(found.candidate, None), is_continued=True)
+            refitted, _ = fit_terms(
+                initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
+            )
             if self.conditions_on_fold:
                 left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
@@ -258,7 +255,7 @@ class Validation:
             density[fold] = left_out + self.jacobian
         return replace(found, density=density)
 
-    def last(self, found: FittedCandidate) -> Regression:
+    def last(self, found: FittedCandidate) -> GPState:
         """Return the regression of a fit to all rows, conditioned on them if replicates were merged."""
         rows = self.regression.needed_rows("a fit")
         is_merged = self.rows.scatter is not None
@@ -266,17 +263,17 @@ class Validation:
 
     # --- densities -------------------------------------------------------------------------------
 
-    def _density(self, found: Regression, candidate: Candidate) -> Tensor:
+    def _density(self, found: GPState, candidate: Candidate) -> Tensor:
         """Return the log densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
                 return self._left_out(found) + self.jacobian
             others = self._given(found, is_planned=candidate.is_on_lattices)
-            family = found.family.covering(found.hyperparameters, others)
-            found = found.replace(family=family, rows=others, num_observations=len(others))
+            spec = found.spec.covering(found.hyperparameters, others)
+            found = found.replace(spec=spec, rows=others, num_observations=len(others))
             return _densities(found, self.held_out) + self.jacobian
 
-    def _given(self, found: Regression, *, is_planned: bool) -> Block:
+    def _given(self, found: GPState, *, is_planned: bool) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
         assert self.held_out is not None
         if is_planned:
@@ -288,18 +285,18 @@ class Validation:
         near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(self.held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
-    def _left_out(self, found: Regression) -> Tensor:
-        if not found.family.is_gaussian:
+    def _left_out(self, found: GPState) -> Tensor:
+        if not found.spec.is_gaussian:
             return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
         noise = found.hyperparameters.standardized("noise").double()
         moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
         return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
 
 
-def _densities(found: Regression, rows: Block) -> Tensor:
+def _densities(found: GPState, rows: Block) -> Tensor:
     """Return the mean log densities (b,) of standardized targets given a regression."""
     with torch.no_grad():
-        if not found.family.is_gaussian:
+        if not found.spec.is_gaussian:
             latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
             targets = found.scaling.targets.inverse(rows.targets[:, 0])
@@ -309,7 +306,7 @@ def _densities(found: Regression, rows: Block) -> Tensor:
         return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)
 
 
-def _jacobian(found: Regression) -> float:
+def _jacobian(found: GPState) -> float:
     return found.scaling.targets.log_jacobian(1)
 
 
@@ -324,20 +321,20 @@ def some(
     """Return some of the rows, with the arrays that the user gave if they are known."""
     if not isinstance(rows, ArrayRows):
         return rows.take(which)
-    return ArrayRows(rows.given.take(which), rows.as_numpy, rows.scaling)
+    return ArrayRows(rows.chunk.take(which), rows.as_numpy, rows.scaling)
 
 
-def start_of(regression: Regression, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> Regression:
+def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
     """Return the regression of rows under a candidate, at a start if it is warm."""
-    spec = regression.family
+    spec = regression.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
     first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
     if start is None or not is_warm(candidate, start):
         return first
     is_same = start.candidate is candidate and not candidate.is_on_lattices
-    family = start.regression.family if is_same else first.family  # with its draws
-    return first.replace(family=family, hyperparameters=start.regression.hyperparameters)
+    spec = start.regression.spec if is_same else first.spec  # with its draws
+    return first.replace(spec=spec, hyperparameters=start.regression.hyperparameters)
 
 
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:

@@ -27,7 +27,6 @@ import scipy.sparse as sp
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
@@ -37,6 +36,7 @@ from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Inference, Posterior, Shape
 from rfgp.solvers.terms import known_terms
+from rfgp.torch_context import Cached
 
 _LOG_2PI = math.log(2 * math.pi)
 _ROUNDING = torch.finfo(torch.float64).eps

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.ambient import hides
 from rfgp.errors import DataError, requires_extra
 from rfgp.tables.messages import counted, listed, show
 from rfgp.tables.schema import ColumnRule, Schema
+from rfgp.torch_context import unlisted
 
 _FAR = 1e8
 """The days from 1970-01-01 beyond which microseconds do not fit into 64 bits."""
@@ -20,7 +20,7 @@ def _no_rows() -> NDArray[np.int64]:
     return np.empty(0, dtype=np.int64)
 
 
-@hides("check_numeric_target")
+@unlisted("check_numeric_target")
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """A numeric table with a target column.

@@ -46,12 +46,14 @@ def softmax_variance(
 ) -> Array:  # (...)
     """Return the variance of an estimator.
 
-    With v = |x + y|, z = |x - y|, and independent frequencies, for the softmax kernel SM:
+    With v = |x + y|, z = |x - y|, and independent frequencies, for the softmax kernel SM::
+
         trigonometric: exp(v^2) SM^-2 (1 - exp(-z^2))^2 / (2 m).
         positive: exp(v^2) SM^2 (1 - exp(-v^2)) / m.
         positive, antithetic, m with both signs: exp(v^2) SM^2 (1 - exp(-v^2))^2 / m.
         exponential: (E (Re Z)^2 - SM^2) / m, see above. With a real A it is that of "positive" at v = |c|, up to
             factors.
+
     Coupled frequencies add m (m - 1) cross moments over m^2, those of `rfgp.theory.variance`. For opposite pairs
     (1 + exp(2 v^2)) / 2 replaces exp(2 v^2), and there are m / 2 (m / 2 - 1) cross moments.
 

@@ -101,7 +101,7 @@ def test_a_full_disk_leaves_the_old_file_and_a_fit_goes_on(tmp_path, monkeypatch
     assert path.read_bytes() == before
     said = in_child(fit)
     assert said.startswith("(120,)"), said
-    assert re.search("CheckpointWarning: .*; the fit goes on without a checkpoint", said), said
+    assert re.search("CheckpointWarning: .*continues without a checkpoint", said), said
     assert "CacheWarning: Solved directions could not be kept" in in_child(keep)
     assert not [file.name for file in (cache / "energy").iterdir() if file.name[0] == "." or file.name == "key.npz"]
     assert {file.name for file in tmp_path.iterdir()} == {"model", "cache", "ckpt"}

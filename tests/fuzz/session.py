@@ -222,7 +222,7 @@ class Session:
         if self.is_graph:
             approximation = replace(self.model.approximation, seed=seed)
         elif self.state.numbers:
-            name, own = next(iter(self.model.family.approximations.items()))
+            name, own = next(iter(self.model.spec.approximations.items()))
             approximation = {name: replace(own, num_frequencies=m, coupling=coupling, seed=seed)}
         else:
             approximation = rfgp.RandomFeatures(m, coupling=coupling, seed=seed)
@@ -382,7 +382,7 @@ class Session:
         if self.setup["standardize"] and len(self.state.rows) == 1 and np.ndim(self.state.location) == 0:
             self.state.location = np.average(X, axis=0, weights=self.state.rows[0][3])
         if not self.is_exact:
-            frequencies = self.model.family.priors[0].parts[0].feature_map.frequencies
+            frequencies = self.model.spec.priors[0].parts[0].feature_map.frequencies
             self.state.draw = tuple(t.detach().clone().numpy() for t in (frequencies.dense(), frequencies.weights))
 
     def _compare_numbers(self):

@@ -61,7 +61,7 @@ def _updated(gp, inputs):
     A target of 1 is one of every likelihood.
     """
     outputs = gp.predict(inputs).mean.shape[1:]
-    target = np.ones((2, *outputs)) if gp.family.is_gaussian else np.ones(2)
+    target = np.ones((2, *outputs)) if gp.spec.is_gaussian else np.ones(2)
     more = inputs[:2]
     try:
         gp.update(more, torch.as_tensor(target, dtype=more.dtype) if isinstance(more, torch.Tensor) else target)

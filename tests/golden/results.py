@@ -48,7 +48,7 @@ def results_of(name, case):
             return found
         if case.has_gradient:
             found |= _gradient(model)
-        if model.family.is_gaussian and case.has_gradient:
+        if model.spec.is_gaussian and case.has_gradient:
             left_out = model.leave_one_out()
             found["leave-one-out.mean"], found["leave-one-out.variance"] = (
                 _array(left_out.mean),

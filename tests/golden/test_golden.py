@@ -37,5 +37,5 @@ def test_every_model_and_likelihood_has_a_case():
         rfgp.MeshGP,
         rfgp.GraphGP,
     }
-    used = {type(model.family.options.likelihood) for model in models}
+    used = {type(model.spec.options.likelihood) for model in models}
     assert used == {type(likelihoods.by_name(name)) for name in likelihoods.names()}

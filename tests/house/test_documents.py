@@ -14,21 +14,12 @@ def blocks_of(path):
     return re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
 
 
-BLOCKS = blocks_of(ROOT / "README.md")
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
 
 
-@pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.splitlines()[0])
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 @pytest.mark.slow
-def test_readme_code_runs(block, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    names = {}
-    exec(compile(block, "README.md", "exec"), names)
-    assert {"gp", "kernel", "k_hat", "layer"} & set(names)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda path: path.name)
-@pytest.mark.slow
-def test_howto_code_runs(path, tmp_path, monkeypatch, capsys):
+def test_code_of_a_page_runs(path, tmp_path, monkeypatch, capsys):
     """The blocks of a page are one program; it is skipped only where it names an extra that is not installed."""
     blocks = blocks_of(path)
     for extra in EXTRAS:

@@ -17,7 +17,7 @@ class TestNeighborDistance:
         assert found == pytest.approx(distances[chosen, 50].mean())
 
     def test_bad_inputs(self):
-        with pytest.raises(rfgp.InvalidArgumentError, match="At least 51"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="at least 51"):
             lengthscales.neighbor_distance(np.ones((50, 2)))
         with pytest.raises(rfgp.InvalidArgumentError, match="copies of itself"):
             lengthscales.neighbor_distance(np.ones((60, 2)))

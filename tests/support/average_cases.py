@@ -35,7 +35,7 @@ def average(models, shares=SHARES):
     """Return the average of models of the same class."""
     others = [(share, one.regression) for share, one in zip(shares[1:], models[1:], strict=True)]
     found = averaged(models[0].regression, shares[0], others)
-    return rfgp.GP.of(found.family, Fitted.of(found))
+    return rfgp.GP.of(found.spec, Fitted.of(found))
 
 
 def models_of(*approximations):

@@ -55,7 +55,7 @@ def candidate(kernel, *approximations, variants=()):
 
 def among(*candidates, seed=0):
     """Return a model that selects among candidates."""
-    chosen = rfgp.GP(seed=seed).family.options
+    chosen = rfgp.GP(seed=seed).spec.options
     return rfgp.GP.of(ModelSpec(chosen.changed(search_space=Space(candidates, Limits()))))
 
 
@@ -67,7 +67,7 @@ def spread(validation, mean, deviation=0.0):
 
 def rounds(gp, X, y, **plan):
     """Return the rounds of a selection before anything is scored."""
-    return rounds_of(begin(gp.family, Chunk(X, y)), Plan(**plan))
+    return rounds_of(begin(gp.spec, Chunk(X, y)), Plan(**plan))
 
 
 def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **plan):
@@ -76,7 +76,7 @@ def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **pla
         if holds_out:
             for room in (groups_of_rows, validation):
                 patch.setattr(room, "FEW_ROWS", 0)
-        return Validation.of(begin(gp.family, Chunk(X, y, exposure)), Plan(**plan), (), groups)
+        return Validation.of(begin(gp.spec, Chunk(X, y, exposure)), Plan(**plan), (), groups)
 
 
 def planted(monkeypatch, mean_of, fell_back=()):

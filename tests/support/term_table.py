@@ -73,7 +73,7 @@ def kernel_of(*names):
 def refusal_of(approximation, *names):
     """Return why an approximation cannot serve a kernel, or None."""
     gp = rfgp.GP(kernel_of(*names), approximation=rfgp.Exact(), seed=0).condition(ROWS, Y)
-    spec = gp.family
+    spec = gp.spec
     (data,) = spec.term_data(gp.hyperparameters.values, len(Y))
     return APPROXIMATIONS[approximation].refusal(data)
 

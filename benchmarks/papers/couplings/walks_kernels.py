@@ -194,8 +194,8 @@ def figure_10(scale: Scale) -> Result:
             "caption has errors divided by the variance of i.i.d. walkers, the text by their error, as here.",
             "On eu-core antithetic walkers are ahead of sigma on average (the ratio of both is above). That is noise "
             "or the diagonal's bias: of the second moments off the diagonal sigma's are the least that any coupling of "
-            "lengths has, but for its quantiles' width (docs/index.md). Errors at p = 0.4 and 0.5 are those of few "
-            "draws with rare large loads.",
+            "lengths has, but for its quantiles' width (docs/mathematics.md). Errors at p = 0.4 and 0.5 are those of "
+            "few draws with rare large loads.",
             *notes,
         ],
         missing=("the number of draws", "numbers: the figure is a plot", "whether self-loops (eu-core, citeseer) stay"),

@@ -124,7 +124,7 @@ def matching_diagonal(
     signs. If these agree, |A r + A^-1 s|^2 is 4 r_k s_k in that entry.
 
     Around the points the variance grows with sum_k |a_k x_k + y_k / a_k|^2. Let x and y be independent with the means r
-    and s and the variance `spread`^2 of each entry. Then its mean is minimal for
+    and s and the variance spread^2 of each entry. Then its mean is minimal for
 
         |a_k|^4 = E y_k^2 / E x_k^2 = (s_k^2 + spread^2) / (r_k^2 + spread^2),
 

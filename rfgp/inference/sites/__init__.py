@@ -1,4 +1,4 @@
-"""Posteriors under likelihoods that are not Gaussian: one engine of sites over any solver."""
+"""Approximate posteriors under likelihoods that are not Gaussian, by Gaussian sites."""
 
 from rfgp.inference.sites.choice import infer as infer
 from rfgp.inference.sites.choice import restore as restore

@@ -1,4 +1,4 @@
-"""Which approximation serves a prior, so many rows and a likelihood that is not Gaussian."""
+"""The choice of an approximation for a likelihood that is not Gaussian."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices
 
 SHARED_RATIO = 1.5
-"""The ratio of rows to features above which several classes are solved for through the weights of all of them."""
+"""The ratio of rows to features above which several classes use weights instead of n x n matrices."""
 
 
 def infer(
@@ -43,23 +43,24 @@ def infer(
     approximation: str,
     warm_start: WarmStart = (),
 ) -> Inference:
-    """Return what is known of rows under a likelihood that is not Gaussian.
+    """Return the inference from rows under a likelihood that is not Gaussian.
 
-    Nearest neighbours are latent. If no sparse factor serves them, Laplace's approximation has the gradient that they
-    have as responses (`rfgp.solvers.iterative.LatentSolver`), which is approximate; variational inference is refused.
+    Nearest neighbors are latent. If their sparse factor is too large, Laplace's approximation uses the gradient for
+    neighbors as responses, which is approximate (`rfgp.solvers.iterative.LatentSolver`). Variational inference then
+    raises.
 
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if the likelihood has one.
-        rows: The data, one target each.
+        rows: The data, with one target a row.
         mean: The prior mean of the latent function, (1,), or of the functions of C classes, (C,). The log noise has
             mean 0.
         likelihood: The likelihood, with its given parameters.
-        learned: Its other parameters, 0-d each.
+        learned: The learned parameters of the likelihood, 0-d each.
         approximation: "laplace" or "variational".
-        warm_start: That of inference on the same rows at hyperparameters close by. The default is none.
+        warm_start: The warm start of inference on the same rows at hyperparameters close by. The default is none.
 
     Raises:
-        InvalidArgumentError: the approximation does not serve such a prior, or so many rows.
+        InvalidArgumentError: If the approximation does not support the prior or the number of rows.
 
     Examples:
         >>> import torch
@@ -78,8 +79,8 @@ def infer(
         near = prior.neighbors
         if prior.dense.has_residual or (near is not None and near.condition_on == "responses"):
             raise InvalidArgumentError(
-                "Neighbours that are responses, and residuals of inducing points without neighbours, require a normal "
-                f"likelihood, got {likelihood!r}. Use latent neighbours, features without a residual, or exact kernels."
+                "Neighbors that are responses, and residuals of inducing points without neighbors, require a Gaussian "
+                f"likelihood, got {likelihood!r}. Use latent neighbors, features without a residual, or exact kernels."
             )
     given = _Given(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":
@@ -88,11 +89,11 @@ def infer(
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
-    """Return the posterior of an approximation that has these tensors (...).
+    """Return the approximate posterior with some tensors (...).
 
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if it is a function.
-        tensors: Those of `Posterior.tensors`, by name.
+        tensors: The tensors of `Posterior.tensors`, by name.
         num_latents: The number of latent functions.
     """
     parts = tensors_by_prefix(tensors)
@@ -112,7 +113,7 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
 
 @dataclass(frozen=True, eq=False)
 class _Given:
-    """The arguments of `infer` that every approximation takes."""
+    """The arguments of `infer` that all approximations take."""
 
     rows: Rows
     mean: Tensor
@@ -122,12 +123,12 @@ class _Given:
 
     @property
     def one(self) -> Tensor:
-        """A noise of 1, which no approximation uses, 0-d."""
+        """A noise of 1, 0-d. No approximation uses it."""
         return torch.ones_like(self.mean[0])
 
 
 def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeLaplace:
-    """Return Laplace's approximation for one function: F x F algebra if features are no more than rows."""
+    """Return Laplace's approximation for one function."""
     if is_low_rank(prior, given.rows) and has_lattices(prior):
         model = LinearModel(prior.dense, given.rows, given.mean, given.one)
         return LatticeLaplace(model, given.likelihood, given.learned, given.warm_start)
@@ -141,48 +142,49 @@ def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeL
 
 
 def _coupled(prior: Prior, given: _Given) -> Inference:
-    """Return Laplace's approximation for several classes: weights of all of them if rows are many, else n x n."""
+    """Return Laplace's approximation for several classes."""
     if prior.has_weights_only and len(given.rows) > SHARED_RATIO * prior.num_features:
         return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
     if prior.precisions or prior.neighbors is not None:
         raise InvalidArgumentError(
-            "Several classes by Laplace's approximation need the covariance of all rows, which fields and neighbours "
-            'have not. Use approximation="variational", or features="exact".'
+            "Several classes by Laplace's approximation require a kernel with a dense covariance, got fields and "
+            'neighbors. Use inference="variational", or approximation=rfgp.Exact().'
         )
     block = gathered(given.rows)
     if len(block) > MOST_DENSE:
         raise InvalidArgumentError(
-            f"Several classes without features, or with sparse ones, take at most {MOST_DENSE:,} rows, got "
+            f"Several classes without features, or with sparse ones, must have at most {MOST_DENSE:,} rows, got "
             f"{len(block):,}. Use random features or inducing points."
         )
     return CoupledDenseLaplace(prior, block, given.mean, given.likelihood, given.warm_start)
 
 
 def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
-    """Return a solver whose variances at rows are computed, since a search with estimates of them would not end.
+    """Return a solver with exact variances at rows. A search with estimated variances would not converge.
 
     Raises:
-        InvalidArgumentError: only conjugate gradients serve the prior and so many rows.
+        InvalidArgumentError: If the prior and the number of rows require conjugate gradients.
     """
     if uses_cg(prior, block):
-        limit = f"at most {MOST_DENSE:,} observations" if len(block) > MOST_DENSE else "no fields or groups beside them"
-        count = f", got {len(block):,}" if len(block) > MOST_DENSE else ""
+        is_large = len(block) > MOST_DENSE
+        limit = f"at most {MOST_DENSE:,} observations" if is_large else "a model without fields or groups"
+        count = f", got {len(block):,}" if is_large else ""
         raise InvalidArgumentError(
-            f'Variational inference through sparse features takes {limit}{count}. Use inference="laplace".'
+            f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
         )
     if prior.neighbors is None or prior.walks:
         return solver_in_memory(prior, block, given.mean[:1], given.one)
     found = bordered_latent(prior, block, given.mean[:1], given.one)
     if found is None:
         raise InvalidArgumentError(
-            f"Variational inference needs a sparse factor of latent neighbours, which is too large or too inexact for "
-            f'{len(block):,} observations. Use inference="laplace", or fewer neighbours.'
+            f"The sparse factor of latent neighbors must be small and precise for variational inference, got one of "
+            f'{len(block):,} observations that is not. Use inference="laplace", or fewer neighbors.'
         )
     return found
 
 
 def _variational(priors: Sequence[Prior], given: _Given) -> Variational:
-    """Return variational inference, around Laplace's mode for one function."""
+    """Return variational inference. For one function it starts at Laplace's mode."""
     block, likelihood = gathered(given.rows), given.likelihood
     solvers = [_without_draws(prior, block, given) for prior in priors] * likelihood.num_latents
     mean = torch.cat([given.mean, given.mean.new_zeros(len(priors) - 1)])

@@ -1,4 +1,4 @@
-"""Posteriors of C latent functions that are not independent, as several classes have them under a softmax."""
+"""Posteriors of C dependent latent functions, such as those of several classes."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -7,7 +7,6 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.composite import block_diagonal
@@ -15,22 +14,24 @@ from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
 from rfgp.solvers.terms import known_terms
+from rfgp.torch_context import Cached
 
 
 @dataclass(frozen=True, eq=False)
 class CoupledDensePosterior(Posterior):
-    """A posterior through the covariances with the training rows; see `rfgp.inference.sites.coupled_dense`.
+    """A posterior through the covariances with the training rows.
 
-    A sum S of terms with the covariance k_S has the mean k_S(x, X) a_c in class c. Its covariance with another sum S'
-    in class d is k_R(x, x') 1(c = d) - k_S(x, X) T_cd k_S'(X, x'), where R are the terms in both sums.
+    The notation is that of `rfgp.inference.sites.coupled_dense`. A sum S of terms with the covariance k_S has the mean
+    k_S(x, X) a_c in class c. Let R be the terms in both S and another sum S'. The covariance of S in class c with S' in
+    class d is k_R(x, x') 1(c = d) - k_S(x, X) T_cd k_S'(X, x').
 
     Attributes:
         prior: The prior of each function.
         inputs: The training inputs, (n, d) or (n,).
-        coefficients: a, (n, C).
-        blocks: E, (C, n, n).
-        shared: L^-1 E with L L^T = S, (C, n, n).
-        terms: The names of the terms whose sum is predicted. If None, all.
+        coefficients: The coefficients a, (n, C).
+        blocks: The matrices E, (C, n, n).
+        shared: The matrices L^-1 E with L L^T = S, (C, n, n).
+        terms: The names of the terms of the predicted sum. If None, all terms.
     """
 
     prior: Prior
@@ -78,12 +79,14 @@ class CoupledDensePosterior(Posterior):
         return covariance_root(block_diagonal(own) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Refuse: functions (count, n, C) of several classes are drawn at given points.
+        """Raise: functions (count, n, C) of several classes can be drawn at given points only.
 
         Raises:
-            InvalidArgumentError: always.
+            InvalidArgumentError: Always.
         """
-        raise InvalidArgumentError("Functions of several classes are drawn at given points: predict(X).sample(...).")
+        raise InvalidArgumentError(
+            "A model of several classes without features cannot draw functions. Use predict(X).sample(...) instead."
+        )
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of coefficients, blocks and shared, for n rows and k functions."""
@@ -93,15 +96,15 @@ class CoupledDensePosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If an unknown term or no term is named.
         """
         return replace(self, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariances (n, n, C) between two sums of terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If an unknown term or no term is named.
         """
         left, right = (self.of(names).project(inputs) for names in (first, second))
         both = self.prior.of([name for name in first if name in second])
@@ -121,7 +124,7 @@ class CoupledDensePosterior(Posterior):
         return self.shared @ projected.mT
 
     def _without_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
-        """Return variances (n, C): those of functions that share no labels, plus what the coupling (C, n) adds."""
+        """Return the variances (n, C) of independent functions plus a coupling (C, n)."""
         explained = ((self.blocks @ projected.mT) * projected.mT).sum(1)
         return (self._own.diagonal(inputs) - explained + coupling).mT
 
@@ -131,18 +134,18 @@ class CoupledLowRankPosterior(Posterior):
     """A posterior through the weights of features.
 
     Attributes:
-        prior: The prior of each function, of dense weights alone.
-        weights: Their posterior mean, (F, C).
+        prior: The prior of each function, with dense weights only.
+        weights: The posterior mean of the weights, (F, C).
         factor: The lower Cholesky factor of their precision A, (C F, C F), class by class.
-        terms: The names of the terms whose sum is predicted. If None, all.
-        whole: The posterior of all terms, which keeps A^-1 for its terms. If None, this is it.
+        terms: The names of the terms of the predicted sum. If None, all terms.
+        full: The posterior of all terms, which caches A^-1. If None, this posterior.
     """
 
     prior: Prior
     weights: Tensor
     factor: Tensor
     terms: tuple[str, ...] | None = None
-    whole: "CoupledLowRankPosterior | None" = None
+    full: "CoupledLowRankPosterior | None" = None
 
     stored = ("weights", "factor")
 
@@ -152,7 +155,7 @@ class CoupledLowRankPosterior(Posterior):
         return self.weights.numel() * self.weights.shape[1]
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the features (n, F); those of other terms are 0."""
+        """Return the features (n, F). Those of other terms are 0."""
         phi = self.prior.dense.scaled(inputs).double()
         return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
@@ -194,26 +197,26 @@ class CoupledLowRankPosterior(Posterior):
         """Return the posterior of the sum of some terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If an unknown term or no term is named.
         """
-        return replace(self, terms=known_terms(self.prior, names), whole=self.whole or self)
+        return replace(self, terms=known_terms(self.prior, names), full=self.full or self)
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between the sums of some terms and of others, at n inputs.
+        """Return the posterior covariances (n, n, C) between two sums of terms.
 
         Raises:
-            InvalidArgumentError: there is no such term, or none is named.
+            InvalidArgumentError: If an unknown term or no term is named.
         """
         left, right = (self.of(names).project(inputs) for names in (first, second))
         return torch.stack([left @ own @ right.mT for own in self._own], dim=-1)
 
     @cached_property
     def _inverse(self) -> Tensor:
-        return inverse_blocks(self.factor, self.weights) if self.whole is None else self.whole._inverse
+        return inverse_blocks(self.factor, self.weights) if self.full is None else self.full._inverse
 
     @property
     def _own(self) -> Iterator[Tensor]:
-        """The blocks (F, F) of A^-1 of each class by itself."""
+        """The diagonal blocks (F, F) of A^-1, one for each class."""
         F = len(self.weights)
         return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self._inverse))
 
@@ -222,7 +225,7 @@ def inverse_blocks(
     factor: Tensor,  # (C F, C F)
     weights: Tensor,  # (F, C)
 ) -> Tensor:  # (C, F, C F)
-    """Return A^-1 of a factor of A as rows of blocks, for weights of C classes."""
+    """Return A^-1 from a factor of A, as rows of blocks for weights of C classes."""
     F, C = weights.shape
     return torch.cholesky_inverse(factor).reshape(C, F, C * F)
 
@@ -231,7 +234,7 @@ def function_covariance(
     phi: Tensor,  # (n, F)
     inverse: Tensor,  # (C, F, C F)
 ) -> tuple[Tensor, Tensor]:
-    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances Phi (A^-1)_cd Phi^T (n, C, C) of the functions."""
+    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of functions (n, C, C)."""
     C, F = inverse.shape[:2]
     products = torch.einsum("bf,cfg->bcg", phi, inverse).reshape(len(phi), C, C, F)
     return products, torch.einsum("bcdf,bf->bcd", products, phi)

@@ -1,14 +1,14 @@
 """Laplace's approximation for several classes, with the covariance of all rows in memory.
 
-f (n, C) has independent columns with one covariance K and means m_c, and classes follow by a softmax. With the
-probabilities p at f, counts w_i and D_c = diag(w p_c), the curvature is W = D - D R (R^T D R)^-1 R^T D, where R^T v =
-sum_c v_c, and (Rasmussen and Williams 2006, Eqs. 3.40 to 3.47, Algorithm 3.3)
+The latent values f (n, C) have independent columns with one covariance K and means m_c. Classes follow by a softmax.
+Let p be the probabilities at f, w_i the counts, D_c = diag(w p_c) and R^T v = sum_c v_c. The curvature is W = D - D R
+(R^T D R)^-1 R^T D, and (Rasmussen and Williams 2006, Eqs. 3.40 to 3.47, Algorithm 3.3)
 
     E_c = (K + D_c^-1)^-1,    S = sum_c E_c,    T = E - E R S^-1 R^T E,    posterior covariance of f: K - K T K,
     log|I + K W| = sum_c log|I + K D_c| + log|S| - sum_i log w_i.
 
-A Newton step has a = b - T K b, b = W (f - m) + g, and f - m = K a. With V_i the posterior covariance (C, C) of f_i and
-s of `softmax.determinant_gradient`, the gradient of the log evidence is as in `rfgp.inference.sites.laplace`:
+A Newton step has a = b - T K b, b = W (f - m) + g, and f - m = K a. Let V_i be the posterior covariance (C, C) of f_i,
+and s that of `softmax.determinant_gradient`. The gradient of the log evidence is as in `rfgp.inference.sites.laplace`:
 
     u = s - T K s,    d/dK = sum_c (a_c a_c^T / 2 + u_c a_c^T - T_cc / 2),    d/dm_c = sum_i a_ic + u_ic.
 """
@@ -32,14 +32,14 @@ from rfgp.rows import Block
 from rfgp.solvers import Inference, WarmStart
 
 _LEAST = 1e-10
-"""The least w p_c: a class that a row all but excludes keeps this curvature."""
+"""The least w p_c, the curvature of a class with a vanishing probability."""
 
 
 class ClassPrecision(NamedTuple):
     """The matrix T at some probabilities.
 
     Attributes:
-        blocks: E, (C, n, n).
+        blocks: The matrices E, (C, n, n).
         factor: The lower Cholesky factor of S, (n, n).
         log_determinant: log|I + K W|, 0-d.
     """
@@ -157,7 +157,7 @@ class CoupledDenseLaplace(Inference):
 
     @cached_property
     def kernel(self) -> Tensor:
-        """The covariance K (n, n), with gradients if they are wanted."""
+        """The covariance K (n, n), with gradients if they are enabled."""
         return self.prior.kernel(self.rows.inputs, self.rows.inputs)
 
     @cached_property
@@ -169,7 +169,7 @@ class CoupledDenseLaplace(Inference):
 
     @property
     def coefficients(self) -> Tensor:
-        """a, (n, C)."""
+        """The coefficients a, (n, C)."""
         return self.mode.state.position[1]
 
     @property
@@ -203,7 +203,7 @@ class CoupledDenseLaplace(Inference):
             return out
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return means (n, C) and covariances (n, C, C) of f at each row given all others, by Laplace's cavity."""
+        """Return the means (n, C) and covariances (n, C, C) of f at each row given all others."""
         return softmax.softmax_cavity(self.likelihood, self.rows, self.mode.state.f, self.covariance)
 
     def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:

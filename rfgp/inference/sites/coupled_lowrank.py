@@ -1,20 +1,18 @@
 """Laplace's approximation for several classes through features, in blocks of rows.
 
-f_i (C,) = m + W^T Phi_i, the weights W (F, C) standard normal, classes by a softmax. With the probabilities p_i, counts
-w_i and G_c = Phi^T diag(w p_c) Phi, the precision of all C F weights is
+The latent values are f_i (C,) = m + W^T Phi_i, with standard normal weights W (F, C). Classes follow by a softmax. With
+the probabilities p_i, counts w_i and G_c = Phi^T diag(w p_c) Phi, the precision of all C F weights is
 
-    A = I + blockdiag(G_c) - sum_i w_i (p_i x Phi_i) (p_i x Phi_i)^T,
+    A = I + blockdiag(G_c) - sum_i w_i (p_i x Phi_i) (p_i x Phi_i)^T.
 
-which is at most the block-diagonal matrix B without its last term. Newton's steps are solved by conjugate gradients: C
-matrices of F x F a step and products in O(n F C), while A itself takes O(n F^2 C^2). The preconditioner is
-B^-1 + Z Z^T, with Z Z^T the mean over classes: if all classes move together the labels do not change, so that A is 1
-there, and B is far from it. A is formed and factorised once, at the mode, for the evidence, its gradient (in the
-notation of `rfgp.inference.sites.coupled_dense`, with b = A^-1 Phi^T s and u = s - W Phi b)
+It is at most the block-diagonal matrix B without the last term. Conjugate gradients solve for Newton's steps, with C
+matrices of F x F a step and products in O(n F C), while A itself takes O(n F^2 C^2). The preconditioner is the sum of
+B^-1 and Z Z^T, the mean over classes. A common change of all classes does not change the labels, so that A is 1 there
+and B is far from it. A is formed and factorized once, at the mode, for the posterior, the evidence and its gradient. In
+the notation of `rfgp.inference.sites.coupled_dense`, with b = A^-1 Phi^T s and u = s - W Phi b, the gradient is
 
     d/dPhi = sum_c (g_c + u_c) w_c^T + g_c b_c^T - sum_d W_cd Phi (A^-1)_cd,    d/dm_c = sum_i g_ic + u_ic,
-    d/ds_t^2 = (tr W_t^T W_t / 2 + tr b_t^T W_t - (F_t C - tr (A^-1)_tt) / 2) / s_t^2,
-
-and the posterior.
+    d/ds_t^2 = (tr W_t^T W_t / 2 + tr b_t^T W_t - (F_t C - tr (A^-1)_tt) / 2) / s_t^2.
 """
 
 from collections.abc import Callable, Iterator
@@ -40,7 +38,7 @@ from rfgp.solvers.conjugate_gradients import conjugate_gradients
 from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
 
 KEPT = 2**26
-"""The most entries of the features of all rows that are kept for a search."""
+"""The most entries of the features of all rows that are kept in memory for a search."""
 
 
 def transposed_product(
@@ -49,13 +47,13 @@ def transposed_product(
 ) -> Tensor:  # (F, C)
     """Return phi^T v, float64.
 
-    It is formed as (v^T phi)^T: for few columns BLAS is several times faster if it reads the features row by row.
+    It is computed as (v^T phi)^T. With few columns, BLAS is several times faster if it reads the features row by row.
     """
     return (v.to(phi).mT @ phi).mT.double()
 
 
 class FeatureBlocks:
-    """Blocks of rows with their features, which are kept if they are not too many.
+    """Blocks of rows with their features. The features are kept unless they are too many.
 
     Args:
         model: The rows and their features.
@@ -74,9 +72,9 @@ class FeatureBlocks:
 
 
 MOST_WEIGHTS = 24_000
-"""The largest C F. A matrix of all pairs then takes 4.6 GB."""
+"""The largest number C F of weights, for which A takes 4.6 GB."""
 MOST_INNER, SOLVED = 300, (1e-9, 1e-2)
-"""The most conjugate gradients for a step, and their relative residuals near the mode and far from it."""
+"""The most iterations of conjugate gradients for a step, and their relative residuals near and far from the mode."""
 
 
 class ClassWeightProblem(ModeProblem[WeightState]):
@@ -118,7 +116,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return WeightState(position, value, scale[:, None] * gradient, scaled)
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
-        """Return Newton's step, solved to a residual that falls with the decrement."""
+        """Return Newton's step, solved to a residual that decreases with the decrement."""
         inside = state.gram.clone()
         inside.diagonal(dim1=1, dim2=2).add_(1)
         factors = torch.stack([cholesky(each, "The precision of the weights of a class") for each in inside])
@@ -137,7 +135,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return Step(change, float((change * ascent).sum()))
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
+        """Return the state at the longest length with an objective of at least `least`."""
         along = [
             (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
         ]
@@ -177,7 +175,7 @@ class CoupledLowRankLaplace(Inference):
         likelihood: The likelihood of C classes.
 
     Raises:
-        InvalidArgumentError: the matrix of all pairs of weights would not fit in memory.
+        InvalidArgumentError: If the precision of all weights would not fit in memory.
     """
 
     model: LinearModel
@@ -187,8 +185,8 @@ class CoupledLowRankLaplace(Inference):
         size = self.model.num_features * len(self.model.mean)
         if size > MOST_WEIGHTS:
             raise InvalidArgumentError(
-                f"At most {MOST_WEIGHTS:,} weights are solved for, got {size:,}: {self.model.num_features:,} features "
-                f"for each of {len(self.model.mean)} classes. Lower num_frequencies or num_points."
+                f"The number of weights must be at most {MOST_WEIGHTS:,}, got {size:,}: {self.model.num_features:,} "
+                f"features for each of {len(self.model.mean)} classes. Lower num_frequencies or num_points."
             )
 
     @cached_property
@@ -230,7 +228,7 @@ class CoupledLowRankLaplace(Inference):
         return CoupledLowRankPosterior(Prior(weights=self.model.weights.blocks), self.mode.position, self.factor)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return means (n, C) and covariances (n, C, C) of f at each row given all others, by Laplace's cavity."""
+        """Return the means (n, C) and covariances (n, C, C) of f at each row given all others."""
         model, parts = self._detached, []
         inverse = inverse_blocks(self.factor, self.mode.position)
         with torch.no_grad():

@@ -6,8 +6,8 @@ At the mode f the posterior is that of a Gaussian regression of working observat
 
     log q = sum_i log p(y_i | f_i) - (f - mean)^T a / 2 - log|I + K W| / 2.
 
-Its gradient in K has an explicit part, (a a^T - C^-1) / 2, and an implicit one through f, on which log|I + K W|
-depends: with the posterior variances v of f and s_i = -v_i / 2 dW_i / df_i (Eq. 5.23),
+Its gradient in K has an explicit part, (a a^T - C^-1) / 2, and an implicit one, because log|I + K W| depends on f. With
+the posterior variances v of f and s_i = -v_i / 2 dW_i / df_i (Eq. 5.23), the implicit part is
 
     s^T df = s^T (I + K W)^-1 dK g = u^T dK a,    u = C^-1 (s / W).
 
@@ -15,9 +15,9 @@ Since a a^T / 2 + (u a^T + a u^T) / 2 = (a + u) (a + u)^T / 2 - u u^T / 2, the s
 
     log N(z + s / W) - log N(s / W) + log N(0)
 
-under C with z, s and W held: three outputs of one Gaussian regression, which count 1, -1 and 1 times. The gradient in
-the mean is that of the same expression, and in the parameters of the likelihood it is that of
-sum_i log p + (K u)_i g_i - v_i W_i / 2 with f, K u and v held.
+under C, with z, s and W constant. These are three outputs of one Gaussian regression with the signs 1, -1 and 1. The
+gradient in the mean is that of the same expression. The gradient in the parameters of the likelihood is that of
+sum_i log p + (K u)_i g_i - v_i W_i / 2, with f, K u and v constant.
 """
 
 from collections.abc import Mapping
@@ -39,11 +39,11 @@ class Laplace(Inference):
     """Laplace's approximation to the posterior of one latent function.
 
     Attributes:
-        solver: Gaussian regression of the rows.
+        solver: A Gaussian regression of the rows.
         rows: The rows, with one target each.
         mean: The prior mean of the latent function, (1,).
         likelihood: The likelihood, with its given parameters.
-        learned: Its other parameters, 0-d each.
+        learned: The learned parameters of the likelihood, 0-d each.
         start: A warm start. The default is none.
     """
 
@@ -69,7 +69,7 @@ class Laplace(Inference):
 
     @property
     def likelihood_error(self) -> float:
-        """The standard error of the log evidence: that of the solver's log determinant, 0 if it is not estimated."""
+        """The standard error of the log evidence, or 0 if it is exact."""
         return self._regression.likelihood_error
 
     def warm_start(self) -> WarmStart:
@@ -108,7 +108,7 @@ class Laplace(Inference):
             return self._regression.posterior()
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
+        """Return the mean (n, 1) and variance (n,) of f at each row given all others."""
         mean, variance = cavity(self.mode.f, self.variance, self.mode.terms)
         return mean[:, None], variance
 

@@ -1,13 +1,13 @@
-"""Laplace's approximation through features on lattices, by non-uniform fast Fourier transforms: no features are formed.
+"""Laplace's approximation through features on lattices, by fast transforms.
 
-In the notation of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that depend on no hyperparameter,
-a Newton step needs f at the rows, which is a Fourier series, and phi^T W phi and phi^T g, which are sums over the rows
-with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the posterior variances v at the rows,
-which are a series on the doubled lattice, and sums with strengths s = -v / 2 dW / df and W. With b = A^-1 Phi^T s
+No features are formed. The notation is that of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that
+depend on no hyperparameter. A Newton step needs f at the rows, a Fourier series, and the sums phi^T W phi and phi^T g
+over the rows with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the posterior variances
+v at the rows, a series on the doubled lattice, and sums with strengths s = -v / 2 dW / df and W. With b = A^-1 Phi^T s
 
     d log q / d log S_j = w_j^2 + 2 b_j w_j - 1 + (A^-1)_jj,    d log q / d mean = sum_i (g_i + s_i) - b^T Phi^T W 1,
 
-since Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are read in blocks, and sums are added up.
+because Phi^T g = w, Phi^T W Phi = A - I and Phi^T u = b at the mode. Rows are read in blocks, and sums are added up.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -155,7 +155,7 @@ class LatticeLaplace(WeightLaplace, Inference):
 
     @property
     def variance(self) -> Tensor:
-        """A noise of 1 in place of none, 0-d."""
+        """A noise of 1, 0-d. It has no effect."""
         return torch.ones_like(self.model.noise)
 
     @property
@@ -168,7 +168,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         return self.log_marginal_likelihood()
 
     def with_factors_of(self, other: "LatticeLaplace") -> Self:
-        """Return the inference with what another has computed at the same hyperparameters, on the same rows.
+        """Return the inference with the results of another at the same hyperparameters and rows.
 
         Args:
             other: The other inference.
@@ -178,13 +178,13 @@ class LatticeLaplace(WeightLaplace, Inference):
         return self
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
-        """Return the Fisher information (p, p) of p parameters in the Gaussian regression of working observations.
+        """Return the Fisher information (p, p) of the regression of working observations.
 
-        Its noise is 1 / W with W held, so that it is an approximation; see `rfgp.solvers.onepass.solver`.
+        It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
 
         Args:
             in_mean: The derivatives of the mean in the parameters, (1, p).
-            in_variance: It has no effect.
+            in_variance: Not used.
             in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
@@ -203,12 +203,12 @@ def _layout_of(model: LinearModel) -> Layout:
 
 
 def _scale_of(model: LinearModel) -> Tensor:
-    """Return the prior standard deviations of the weights, those on a lattice included, (F,)."""
+    """Return the prior standard deviations of the weights, including those on a lattice, (F,)."""
     return scale_of(_prior_of(model))
 
 
 def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
-    """Return the moments of functions with weights (F, m), of which only means are used."""
+    """Return the moments of functions with weights (F, m). Only their means are defined."""
     return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
 
 
@@ -217,7 +217,7 @@ def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """The latent function and the likelihood, as passes over the rows take them."""
+    """The latent function and the likelihood, for passes over the rows."""
 
     series: SeriesMoments
     mean: Tensor  # (1,)
@@ -236,7 +236,10 @@ def _weighted(block: Block, weight: Tensor, target: Tensor) -> Block:
 def _newton_weights(
     at: _Rows, is_final: bool, has_excess: bool, block: Block
 ) -> tuple[Sequence[Block], Sequence[Tensor]]:
-    """Return rows with strengths W and g, then those with the majorizer's excess, and the log density, 0-d."""
+    """Return rows for the sums of a Newton step, and the log density, 0-d.
+
+    The first rows have the strengths W and g, and the second, if any, the majorizer's excess.
+    """
     terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
     found = [_weighted(block, terms.weight if is_final else terms.majorizer, terms.gradient)]
     if has_excess:
@@ -261,8 +264,8 @@ def _learned_sums(
         layout: The designs.
         both: The functions with weights w and b, and the likelihood with its given parameters.
         series: The posterior moments.
-        learned: The other parameters of the likelihood.
-        needs: Which of them need a gradient.
+        learned: The learned parameters of the likelihood.
+        needs: Whether each of them needs a gradient.
         rows: The rows.
     """
     totals = [torch.zeros_like(value) for value in learned.values()]

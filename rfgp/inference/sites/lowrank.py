@@ -1,18 +1,18 @@
-"""Laplace's approximation through features, in blocks of rows: memory O(block x F + F^2), however many rows.
+"""Laplace's approximation through features, in blocks of rows.
 
 At the mode w of the weights (`rfgp.inference.sites.weights`)
 
     log q = sum_i log p(y_i | f_i) - w^T w / 2 - log|A| / 2.
 
-The gradient takes two passes over the rows: first the posterior variances v_i = Phi_i A^-1 Phi_i^T and s_i = -v_i / 2
-dW_i / df_i, for b = A^-1 Phi^T s, and then, with u = s - W Phi b (the weight-space form of
+The gradient takes two passes over the rows. The first computes the posterior variances v_i = Phi_i A^-1 Phi_i^T and
+s_i = -v_i / 2 dW_i / df_i, for b = A^-1 Phi^T s. The second computes, with u = s - W Phi b (the weight-space form of
 `rfgp.inference.sites.laplace`),
 
     d/dPhi = (g + u) w^T + g b^T - W Phi A^-1,    d/dmean = sum_i g_i + u_i,
     d/ds_t^2 = (w_t^T w_t / 2 + b_t^T w_t - (F_t - tr (A^-1)_tt) / 2) / s_t^2,
 
-and in the parameters of the likelihood that of sum_i log p + (Phi b)_i g_i - v_i W_i / 2. A row that counts w times has
-w times the log density, g and W.
+and the gradient of sum_i log p + (Phi b)_i g_i - v_i W_i / 2 in the parameters of the likelihood. A row with the count
+w has w times the log density, g and W.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, ParameterGradients, summed
 
 _SAMPLE = 2000
-"""The number of rows whose curvature decides whether features may be rounded."""
+"""The number of rows whose curvature decides whether features may be in single precision."""
 
 
 class LowRankLaplace(WeightLaplace, Inference):
@@ -85,7 +85,7 @@ class LowRankLaplace(WeightLaplace, Inference):
 
 
 def with_typical_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
-    """Return a model with a noise of 1 / W of some rows at the mean, by which the rounding of features is judged.
+    """Return a model with the noise 1 / mean(W) of some rows at the mean.
 
     Args:
         model: The rows and their features.
@@ -101,10 +101,10 @@ def with_typical_noise(model: LinearModel, likelihood: Likelihood) -> LinearMode
 
 
 class _AtMode(NamedTuple):
-    """The mode, as passes over the rows take it."""
+    """The mode, for passes over the rows."""
 
     likelihood: Likelihood  # with its given parameters
-    learned: dict[str, Tensor]  # its others, 0-d each
+    learned: dict[str, Tensor]  # the learned ones, 0-d each
     weights: Tensor  # (F,)
     covariance: Tensor  # (F, F), of the weights times their scales
 
@@ -124,13 +124,13 @@ def _implicit_sums(at: _AtMode, model: LinearModel) -> Sums:
 
 
 def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, model: LinearModel) -> Sums:
-    """Return the gradients in the mean (1,) and in the parameters of the features and of the likelihood.
+    """Return the gradients in the mean (1,), the features and the likelihood.
 
     Args:
         at: The mode.
         b: A^-1 Phi^T s, (F,).
-        features: Which parameters of the features need a gradient.
-        learned: Which parameters of the likelihood need one.
+        features: Whether each parameter of the features needs a gradient.
+        learned: Whether each parameter of the likelihood needs a gradient.
         model: The rows.
     """
     in_mean, in_features = torch.zeros_like(model.mean), ParameterGradients(model, features)
@@ -162,12 +162,12 @@ def learned_gradients(
     block: Block,
     values: tuple[Tensor, Tensor, Tensor],
 ) -> list[Tensor]:
-    """Return the gradient in the parameters of a likelihood, 0-d each, 0 if not needed.
+    """Return the gradients in the learned parameters of a likelihood, 0-d each.
 
     Args:
         likelihood: The likelihood, with its given parameters.
-        learned: Its other parameters, 0-d each.
-        needs: Which of them need a gradient.
+        learned: The learned parameters, 0-d each.
+        needs: Whether each of them needs a gradient.
         block: Some rows.
         values: f, Phi b and the posterior variances v of f at these rows, (b,) each.
     """

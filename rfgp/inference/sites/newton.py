@@ -1,10 +1,10 @@
-"""Damped Newton's method for the mode of a posterior: one loop for all kinds of sites.
+"""Damped Newton's method for the mode of a posterior.
 
-The objective is psi(x) = sum_i log p(y_i | f_i) - (the negative log prior density of f), as a function of a position x:
-the latent values at the rows, or the weights of features. With the gradient g of psi and an approximation -H < 0 of its
-Hessian, a step is d = H^-1 g and its decrement g^T d: twice the gain that a quadratic psi would have. A step is
-shortened until psi rises, so that the method converges from anywhere if psi is concave (Boyd and Vandenberghe 2004,
-Convex optimization, Section 9.5). If psi is not concave, a problem's step rule returns a direction that rises.
+The objective is psi(x) = sum_i log p(y_i | f_i) + the log prior density of f. The position x is the latent values at
+the rows, or the weights of features. With the gradient g of psi and an approximation -H < 0 of its Hessian, a step is
+d = H^-1 g. Its decrement g^T d is twice the gain for a quadratic psi. A step is shortened until psi increases, so the
+method converges from any start if psi is concave (Boyd and Vandenberghe 2004, Convex optimization, Section 9.5). If psi
+is not concave, the step rule of a problem returns an ascent direction.
 """
 
 import math
@@ -17,25 +17,26 @@ from torch import Tensor
 from rfgp.errors import SolverError
 
 MOST_STEPS = 300
+"""The most steps of a search."""
 LENGTHS = tuple(0.5**i for i in range(90))
 """Step lengths in the order in which they are tried."""
 TOLERANCE = 1e-14
 """The decrement, in nats per thousand rows, at which a search has converged."""
 FLOOR = 1e-6
-"""The decrement, in nats, below which a search that makes no progress has converged to rounding."""
+"""The decrement, in nats, below which a search without progress has converged up to rounding."""
 NEGLIGIBLE = 1e-3
-"""The decrement, in nats, below which a search ends that rounding keeps from any progress."""
+"""The decrement, in nats, below which a search may end because no length of a step gains."""
 ROUNDING = 1e-11
 """The relative rounding error of the objective."""
 
 NOT_FINITE = (
-    "The log density of the targets is not finite at the start of the search for their mode. Check the targets and the "
+    "The log density of the targets must be finite at the start of the search for the mode. Check the targets and the "
     "mean."
 )
 
 
 class State(Protocol):
-    """The role: a position of the search, with whatever a problem computed there."""
+    """The role: a position of the search, with the results of a problem there."""
 
     @property
     def position(self) -> Tensor:
@@ -53,9 +54,9 @@ class Step(NamedTuple):
     """A step from a state.
 
     Attributes:
-        change: The change of the position at length 1, in its shape.
+        change: The change (...) of the position at length 1.
         decrement: The product of the gradient and the change, in nats.
-        curvature: The factorised matrix behind the step, in the form of one problem.
+        curvature: The factorized matrix of the step, in a form that depends on the problem.
     """
 
     change: Tensor
@@ -68,7 +69,7 @@ class ModeProblem(ABC, Generic[S]):
 
     Attributes:
         tolerance: The decrement, in nats, at which the search has converged.
-        floor: The decrement, in nats, below which a search that makes no progress has converged to rounding.
+        floor: The decrement, in nats, below which a search without progress has converged up to rounding.
         most_steps: The most steps.
     """
 
@@ -78,11 +79,11 @@ class ModeProblem(ABC, Generic[S]):
 
     @abstractmethod
     def starts(self) -> Sequence[Tensor]:
-        """Return positions (...) of which the search begins at the best, the first of equals."""
+        """Return starting positions (...). The search starts at the best of them."""
 
     @abstractmethod
     def objective(self, position: Tensor) -> float:
-        """Return psi at a position (...). -inf if it is not finite."""
+        """Return psi at a position (...), or -inf if it is not finite."""
 
     @abstractmethod
     def evaluate(self, position: Tensor) -> S:
@@ -94,15 +95,16 @@ class ModeProblem(ABC, Generic[S]):
 
         Args:
             state: The state.
-            last_decrement: The decrement of the step before, inf for the first. Inexact steps may end by it.
+            last_decrement: The decrement of the last step, or inf for the first. It may set the tolerance of inexact
+                steps.
         """
 
     def floor_at(self, state: S) -> float:
-        """Return the floor at a state, where rounding of the objective may be larger than `floor`."""
+        """Return the floor at a state, at least the rounding error of the objective there."""
         return max(self.floor, ROUNDING * abs(state.objective))
 
     def move(self, state: S, step: Step, least: float) -> S | None:
-        """Return the state at the longest of the step's lengths whose objective is at least `least`, or None."""
+        """Return the state at the longest length with an objective of at least `least`."""
         for length in LENGTHS:
             position = state.position + length * step.change
             if self.objective(position) >= least:
@@ -111,10 +113,7 @@ class ModeProblem(ABC, Generic[S]):
 
 
 class Mode(NamedTuple, Generic[S]):
-    """A mode: the last state of a search, and the step that would follow.
-
-    The step is smaller than the tolerance; its curvature is that at the state.
-    """
+    """A mode: the last state of a search, and the next step."""
 
     state: S
     step: Step
@@ -127,7 +126,7 @@ def find_mode(problem: ModeProblem[S]) -> Mode[S]:
         problem: The objective with its steps.
 
     Raises:
-        SolverError: the objective is not finite at the start, or steps do not raise it.
+        SolverError: If the objective is not finite at the start, or no step increases it.
     """
     starts = problem.starts()
     state = problem.evaluate(starts[0] if len(starts) == 1 else max(starts, key=problem.objective))
@@ -146,8 +145,9 @@ def find_mode(problem: ModeProblem[S]) -> Mode[S]:
         state = moved
     if decrement < max(floor, NEGLIGIBLE):
         return Mode(state, problem.step(state, decrement))
+    limit = max(floor, NEGLIGIBLE)
     raise SolverError(
-        f"The mode of the latent function was not found: a Newton step promises {decrement:.1e} nats and does not gain "
-        "them. The prior may be too wide for the likelihood: set a prior on outputscale, rescale the targets, or use "
-        "dtype=torch.float64."
+        f"The mode of the latent function was not found: the last decrement must be below {limit:.1e} nats, got "
+        f"{decrement:.1e}. The prior may be too wide for the likelihood. Set a prior on outputscale, rescale the "
+        "targets, or use dtype=torch.float64."
     )

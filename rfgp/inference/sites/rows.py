@@ -1,13 +1,13 @@
-"""Sites of rows over any solver: Newton's steps are Gaussian regressions of working observations.
+"""Sites of rows over any solver, with Gaussian regressions as Newton's steps.
 
 With the derivatives g of the log density and weights W > 0 at f, a step leads to the posterior mean of a Gaussian
 regression on z = f + g / W with noise 1 / W (Rasmussen and Williams 2006, Algorithm 3.1). Positions are pairs (f -
-mean, a) with f - mean = K a, so that psi(f) = log p(y | f) - (f - mean)^T a / 2 needs no algebra.
+mean, a) with f - mean = K a, so psi(f) = log p(y | f) - (f - mean)^T a / 2 needs no linear algebra.
 
-If the log density is not concave (Student's t), the regression takes a majorizer in place of the curvature (iteratively
-reweighted least squares). Newton's step is then found by conjugate gradients, which this regression preconditions: K^-1
-times its vectors is known, as a is. If the curvature of psi is not positive along the way, the regression's own step
-is taken.
+If the log density is not concave (Student's t), the regression uses a majorizer instead of the curvature (iteratively
+reweighted least squares). Conjugate gradients then solve for Newton's step, with this regression as the preconditioner.
+K^-1 times its vectors is known, like a. If conjugate gradients find a direction of negative curvature, the regression's
+own step is taken.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from rfgp.solvers import Solver, WarmStart
 from rfgp.solvers.conjugate_gradients import conjugate_gradients
 
 MOST_INNER, SOLVED = 100, 1e-8
-"""The most conjugate gradients for a step, and their relative residual."""
+"""The most iterations of conjugate gradients for a step, and their relative residual."""
 
 
 def regression(
@@ -33,7 +33,7 @@ def regression(
     mean: Tensor,  # (k,)
     signs: Tensor | None = None,  # (k,)
 ) -> Solver:
-    """Return the Gaussian regression of working observations with noise 1 / weight, under the prior of a solver."""
+    """Return the Gaussian regression of working observations with noise 1 / weight."""
     block = Block(rows.inputs, working, fixed_noise=1 / weight, signs=signs)
     return solver.at(block, mean, working.new_zeros(()))
 
@@ -43,10 +43,10 @@ class RowState:
     """A state of the search.
 
     Attributes:
-        position: f - mean and a, (2, n).
-        objective: psi.
+        position: The pair f - mean and a, (2, n).
+        objective: The objective psi, in nats.
         f: The latent values, (n,).
-        terms: The derivatives of the log density there.
+        terms: The log density and its derivatives at f.
     """
 
     position: Tensor
@@ -59,7 +59,7 @@ class RowProblem(ModeProblem[RowState]):
     """The posterior of one latent function at rows in memory.
 
     Args:
-        solver: Gaussian regression of the rows, without gradients.
+        solver: A Gaussian regression of the rows, without gradients.
         rows: The rows under their likelihood.
         mean: The prior mean of the latent function, 0-d.
         warm_start: A mode (n,) at hyperparameters close by, or nothing.
@@ -90,7 +90,7 @@ class RowProblem(ModeProblem[RowState]):
         return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)
 
     def step(self, state: RowState, last_decrement: float) -> Step:
-        """Return Newton's step, or one by the majorizer."""
+        """Return Newton's step, or a step by the majorizer."""
         terms, (shift, a) = state.terms, state.position
         found = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
         change, ascent = _position(found) - state.position, terms.gradient - a
@@ -100,7 +100,7 @@ class RowProblem(ModeProblem[RowState]):
         return Step(change, float(change[0] @ ascent))
 
     def _newton(self, solver: Solver, terms: LikelihoodTerms, ascent: Tensor) -> Tensor | None:
-        """Return Newton's step (2, n) by a solver for the majorizer. None if psi is not concave on the way."""
+        """Return Newton's step (2, n), or None if the curvature is negative."""
         n, curvature = len(ascent), terms.curvature[:, None]
 
         def precondition(residual: Tensor) -> Tensor:
@@ -118,7 +118,7 @@ class RowProblem(ModeProblem[RowState]):
         return None if bool(found.is_indefinite) or float(change[0] @ ascent) <= 0 else change
 
     def _regression(self, solver: Solver, working: Tensor, terms: LikelihoodTerms) -> Solver:
-        """Return the regression of working observations z - mean (n,), with the majorizer as curvature."""
+        """Return the regression of working observations z - mean (n,) by the majorizer."""
         return regression(solver, self._rows.rows, working[:, None], terms.majorizer, torch.zeros_like(working[:1]))
 
 
@@ -128,9 +128,9 @@ def _position(found: Solver) -> Tensor:
 
 
 def row_mode(problem: RowProblem) -> RowState:
-    """Return the mode of the latent function at its rows, after one more step than `find_mode` takes.
+    """Return the mode of the latent function at its rows, after one more step.
 
-    The step costs no more than its derivatives, since `find_mode` has solved for it.
+    The step costs only an evaluation, because `find_mode` has solved for it.
     """
     state, step = find_mode(problem)
     return problem.move(state, step, state.objective - problem.floor_at(state)) or state

@@ -34,7 +34,7 @@ def determinant_gradient(
     counts: Tensor,  # (n, 1)
     covariance: Tensor,  # (n, C, C)
 ) -> Tensor:  # (n, C)
-    """Return s = -1/2 d(sum_i tr V_i W_i) / df with V held: the gradient of -log|I + K W| / 2 in f.
+    """Return the gradient s of -log|I + K W| / 2 in f.
 
     s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
     """
@@ -60,7 +60,9 @@ def softmax_cavity(
     f: Tensor,  # (n, C)
     covariance: Tensor,  # (n, C, C)
 ) -> tuple[Tensor, Tensor]:
-    """Return means (n, C) and covariances (n, C, C) of f at each row without the row's own site (Laplace's cavity).
+    """Return the means (n, C) and covariances (n, C, C) of f at each row without its own site.
+
+    The mode of the other rows is not searched again (Laplace's cavity).
 
     Args:
         likelihood: The likelihood.

@@ -12,15 +12,15 @@ from rfgp.rows import Block
 
 
 class LikelihoodTerms(NamedTuple):
-    """The log density of rows at latent values f, with derivatives in f. Each row counts as often as its weight says.
+    """The log density of rows at latent values f, with derivatives, times the counts.
 
     Attributes:
         value: The log density of all rows, 0-d.
         gradient: Its derivatives g, (n,).
         weight: The curvature W of the Laplace approximation, positive, (n,).
-        weight_slope: dW / df, (n,).
-        curvature: The negative second derivatives, which may be negative, (n,).
-        majorizer: Curvatures that are positive and at least as large, (n,).
+        weight_slope: The derivatives dW / df, (n,).
+        curvature: The negative second derivatives, (n,). They may be negative.
+        majorizer: Positive upper bounds of the curvature, (n,).
     """
 
     value: Tensor
@@ -33,7 +33,7 @@ class LikelihoodTerms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowLikelihood:
-    """Rows under a likelihood. Latent values are without the log exposures of the rows.
+    """Rows under a likelihood. Latent values exclude the log exposures of the rows.
 
     Attributes:
         likelihood: The likelihood, with values of all its parameters.
@@ -64,19 +64,19 @@ class RowLikelihood:
         )
 
     def log_prob(self, f: Tensor) -> Tensor:
-        """Return the log density of all rows at f (n,) or (n, C), 0-d. -inf if it is not finite."""
+        """Return the log density, 0-d, of all rows at f (n,) or (n, C), or -inf."""
         offset = self.rows.offset() if f.ndim == 1 else self.rows.offset()[:, None]
         total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
     def parameter_objective(self, f: Tensor, change: Tensor, variance: Tensor) -> Tensor:
-        """Return a sum whose gradient in the likelihood's parameters is that of Laplace's evidence, 0-d.
+        """Return a sum, 0-d, with the gradient of the evidence in the likelihood.
 
-        The sum is log p(y | f) + change^T g - variance^T W / 2, with the latent values held.
+        The sum is log p(y | f) + change^T g - variance^T W / 2, with constant latent values.
 
         Args:
             f: The mode, (n,).
-            change: K u of `rfgp.inference.sites.laplace`, (n,).
+            change: The K u of `rfgp.inference.sites.laplace`, (n,).
             variance: The posterior variances of f, (n,).
         """
         shifted = f + self.rows.offset()
@@ -86,9 +86,9 @@ class RowLikelihood:
 
 
 def cavity(f: Tensor, variance: Tensor, terms: LikelihoodTerms) -> tuple[Tensor, Tensor]:
-    """Return the mean (n,) and variance (n,) of f at each row without the row's own site (Laplace's cavity).
+    """Return the mean (n,) and variance (n,) of f at each row without its own site.
 
-    The mode of the other rows is not searched again.
+    The mode of the other rows is not searched again (Laplace's cavity).
 
     Args:
         f: The mode, (n,).

@@ -1,18 +1,17 @@
-"""Variational inference over any solver, for rows in memory, by the nearest Gaussian to a posterior.
+"""Variational inference over any solver, for rows in memory.
 
-The approximation is the prior times a Gaussian factor, or site, for each row.
-
-For f = mean + h with h ~ N(0, K) and factors exp(beta_i h_i - lambda_i h_i^2 / 2), the approximation is the posterior
-of a Gaussian regression on h = beta / lambda with noise 1 / lambda. Its moments and the bound of the log evidence are
+The approximation is the prior times a Gaussian factor, or site, for each row. For f = mean + h with h ~ N(0, K) and
+factors exp(beta_i h_i - lambda_i h_i^2 / 2), it is the posterior of a Gaussian regression on h = beta / lambda with
+noise 1 / lambda. Its moments and the bound of the log evidence are
 
     m = K a,    a = beta - lambda m,    v = diag (K^-1 + lambda)^-1,
-    bound = sum_i E_q log p(y_i | f_i) - log|I + K lambda| / 2 + (lambda^T v - m^T a) / 2,
+    bound = sum_i E_q log p(y_i | f_i) - log|I + K lambda| / 2 + (lambda^T v - m^T a) / 2.
 
-where all but the first term are -KL(q || prior). The bound is largest if lambda = -2 dE/dv and beta = lambda m + dE/dm,
-with E the first sum (Opper and Archambeau 2009, Eqs. 9 and 10). A step moves lambda and beta a part of the way there,
-as far as the bound rises: a step along the natural gradient (Khan and Lin 2017, "Conjugate-computation variational
-inference"). Each step is extrapolated from the last ones if that leads higher. Several functions, each with a prior of
-its own, are independent under the approximation.
+The terms after the first sum E are -KL(q || prior). At the maximum of the bound, lambda = -2 dE/dv and
+beta = lambda m + dE/dm (Opper and Archambeau 2009, Eqs. 9 and 10). A step moves lambda and beta toward these values
+along the natural gradient, as far as the bound increases (Khan and Lin 2017, "Conjugate-computation variational
+inference"). A step is extrapolated from the last ones if that gives a higher bound. Several functions, each with its
+own prior, are independent under the approximation.
 """
 
 import math
@@ -35,26 +34,30 @@ from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 
 MOST_STEPS = 300
+"""The most steps of a search."""
 MOST_CLASS_STEPS, MOST_WARM_STEPS = 60, 20
-"""The most steps for several classes, and for these from a warm start. If inputs separate classes, the last tenth of a
-nat takes hundreds of steps; each evaluation of a fit goes on from the last one, and the value is always a bound."""
+"""The most steps for several classes, without and with a warm start.
+
+If inputs separate classes, the last tenth of a nat takes hundreds of steps. The value is a bound after any number of
+steps, and each evaluation of a fit continues from the last one."""
 TOLERANCE, CLASS_TOLERANCE = 1e-4, 3e-5
-"""The gains of two steps in a row, in nats per thousand rows, or per row for several classes, that end a search."""
+"""The gain of two consecutive steps that ends a search, in nats per thousand rows, or per row for several classes."""
 ROUNDING = 1e-12
 """The relative rounding error of the bound."""
 MEMORY = 10
 """The number of positions from which a step is extrapolated."""
 LARGEST_RATIO = 1e3
-"""The largest factor by which lambda may change in a step, because moments of e^f far away may be anything."""
+"""The largest factor by which lambda may change in a step. Moments of e^f far from the optimum are unreliable."""
 _LEAST_LENGTH, _LEAST_VARIANCE, _RIDGE = 1e-4, 1e-14, 1e-10
+"""The least length of a step, the least variance v, and the relative ridge of an extrapolation."""
 
 
 class Sites(NamedTuple):
     """Gaussian factors of n rows for L functions.
 
     Attributes:
-        precision: lambda, (n, L).
-        linear: beta, (n, L).
+        precision: The precisions lambda, (n, L).
+        linear: The linear parameters beta, (n, L).
     """
 
     precision: Tensor
@@ -63,12 +66,12 @@ class Sites(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """The approximate posterior that some sites give.
+    """The approximate posterior with some sites.
 
     Attributes:
         sites: The sites.
-        mean: m, without the prior mean, (n, L).
-        variance: v, (n, L).
+        mean: The mean m without the prior mean, (n, L).
+        variance: The variances v, (n, L).
         expected: The mean log density of one observation of each row, with derivatives.
         bound: The lower bound of the log evidence, 0-d.
         solvers: The Gaussian regression of each function.
@@ -86,15 +89,15 @@ class Approximation:
 
         Args:
             counts: The numbers of observations of the rows, (n, 1).
-            length: The length; at 1 the sites are those that the moments ask for.
+            length: The length. At 1 the new sites are optimal for the present moments.
         """
         precision = self.within_reach(counts * self.expected.curvature)
         linear = precision * self.mean + counts * self.expected.first
         pairs = zip(self.sites, (precision, linear), strict=True)
-        return Sites(*((1 - length) * now + length * goal for now, goal in pairs))
+        return Sites(*((1 - length) * present + length * target for present, target in pairs))
 
     def within_reach(self, precision: Tensor) -> Tensor:
-        """Return lambda (n, L) clipped to where one step may lead, and positive."""
+        """Return lambda (n, L), positive and within the largest ratio to the present one."""
         least = (self.sites.precision / LARGEST_RATIO).clamp_min(LEAST_CURVATURE)
         return precision.clamp(least, self.sites.precision * LARGEST_RATIO)
 
@@ -107,7 +110,7 @@ class VariationalProblem:
         likelihood: The likelihood, with values of all its parameters.
         rows: The rows, in memory.
         mean: The prior means, (L,).
-        solvers: Gaussian regression of the rows under the prior of each function.
+        solvers: A Gaussian regression of the rows under the prior of each function.
     """
 
     likelihood: Likelihood
@@ -121,12 +124,12 @@ class VariationalProblem:
         return self.rows.counts()[:, None]
 
     def bound(self, sites: Sites) -> float:
-        """Return the bound. -inf if it is no number."""
+        """Return the bound, or -inf instead of NaN."""
         value = float(self.at(sites).bound)
         return -math.inf if math.isnan(value) else value
 
     def at(self, sites: Sites) -> Approximation:
-        """Return the approximation that sites give."""
+        """Return the approximation with some sites."""
         zero = self.mean.new_zeros(1)
         working = torch.split(sites.linear / sites.precision, 1, dim=1)
         triples = zip(self.solvers, working, sites.precision.mT, strict=True)
@@ -143,15 +146,15 @@ class VariationalProblem:
 
 
 def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST_STEPS) -> Approximation:
-    """Return the best approximation that a search from some sites finds.
+    """Return the best approximation found by a search from some sites.
 
     Args:
         problem: The rows and the priors.
-        start: The sites to begin with.
+        start: The starting sites.
         most_steps: The most steps.
 
     Raises:
-        SolverError: the bound is not finite at the start.
+        SolverError: If the bound is not finite at the start.
     """
     now, acceleration = problem.at(start), AndersonAcceleration(problem)
     if not bool(torch.isfinite(now.bound)):
@@ -173,7 +176,7 @@ def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST
 
 
 def _damped_step(problem: VariationalProblem, now: Approximation, length: float) -> tuple[Approximation | None, float]:
-    """Return an approximation whose bound is no lower, None if there is none, and a length for the next step."""
+    """Return an approximation with a bound that is no lower, and the next length."""
     least = now.bound - ROUNDING * now.bound.abs()
     while length >= _LEAST_LENGTH:
         moved = problem.at(now.natural_gradient_step(problem.counts, length))
@@ -184,15 +187,15 @@ def _damped_step(problem: VariationalProblem, now: Approximation, length: float)
 
 
 class AndersonAcceleration:
-    """Extrapolation of steps from the last ones.
+    """Anderson acceleration of natural-gradient steps.
 
-    Source: Walker and Ni (2011), "Anderson acceleration for fixed-point iterations".
-
-    A natural-gradient step of length 1 maps sites x to x + g(x). The next position is the combination of the last
-    positions and steps, with weights that sum to one, that a linear g would make 0.
+    A step of length 1 maps sites x to x + g(x). The next position is the affine combination of the last positions and
+    steps at which a linear g would be 0.
 
     Args:
         problem: The rows and the priors.
+
+    Source: Walker and Ni (2011), "Anderson acceleration for fixed-point iterations".
     """
 
     def __init__(self, problem: VariationalProblem) -> None:
@@ -201,7 +204,7 @@ class AndersonAcceleration:
         self._steps: list[Tensor] = []
 
     def extrapolated(self, now: Approximation) -> Approximation | None:
-        """Return the approximation at the next position. None if its bound is no higher, or there is one position."""
+        """Return the approximation at the next position, or None without a gain."""
         position = torch.stack(now.sites).reshape(-1)
         step = torch.stack(now.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
         self._positions, self._steps = [*self._positions, position][-MEMORY:], [*self._steps, step][-MEMORY:]
@@ -220,7 +223,7 @@ class AndersonAcceleration:
         return None
 
 
-# --- where a search begins -----------------------------------------------------------------------------
+# --- starts of a search --------------------------------------------------------------------------------
 
 
 def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
@@ -230,39 +233,39 @@ def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
 
 
 def prior_sites(problem: VariationalProblem) -> Sites:
-    """Return the sites that the moments of the priors ask for."""
+    """Return the optimal sites for the moments of the priors."""
     none = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
     prior = problem.at(Sites(none + LEAST_CURVATURE, none))
-    return _asked_for(problem, prior.expected)
+    return _optimal_sites(problem, prior.expected)
 
 
 def mean_sites(problem: VariationalProblem) -> Sites:
-    """Return the sites that functions known to be their prior means ask for."""
+    """Return the optimal sites for functions that equal their prior means."""
     mean = problem.mean.expand(len(problem.rows), -1)
     none = torch.full_like(mean, _LEAST_VARIANCE)
-    return _asked_for(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))
+    return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))
 
 
-def _asked_for(problem: VariationalProblem, expected: Expected) -> Sites:
+def _optimal_sites(problem: VariationalProblem, expected: Expected) -> Sites:
     precision = (problem.counts * expected.curvature).clamp_min(LEAST_CURVATURE)
     return Sites(precision, problem.counts * expected.first)
 
 
 @dataclass(frozen=True, eq=False)
 class Variational(Inference):
-    """The Gaussian nearest to the posterior of one or several functions.
+    """The Gaussian that is closest to the posterior of one or several functions.
 
-    The bound is largest in its sites, so its gradient is that with the sites held:
-    of Gaussian regressions on z = mean + beta / lambda with noise 1 / lambda, and of the mean log density.
+    The sites maximize the bound, so its gradient is that with constant sites. It is the sum of the gradients of
+    Gaussian regressions on z = mean + beta / lambda with noise 1 / lambda, and of the mean log density.
 
     Attributes:
-        solvers: Gaussian regression of the rows under the prior of each of L functions.
+        solvers: A Gaussian regression of the rows under the prior of each of L functions.
         rows: The rows, with one target each.
         mean: The prior means, (L,).
         likelihood: The likelihood, with its given parameters.
-        learned: Its other parameters, 0-d each.
-        mode: Returns the mode (n,) of one function, around which the search begins. If None, it begins at the means.
-        start: A warm start, which is used in its place. The default is none.
+        learned: The learned parameters of the likelihood, 0-d each.
+        mode: Returns the mode (n,) of one function, at which the search starts. If None, it starts at the means.
+        start: A warm start, used instead of the mode. The default is none.
     """
 
     solvers: Sequence[Solver]
@@ -285,13 +288,13 @@ class Variational(Inference):
             return find_sites(problem, start, most_steps if has_classes else MOST_STEPS)
 
     def _start(self, problem: VariationalProblem) -> Sites:
-        """Return the sites at which the search for one function, or one and its log noise, begins."""
+        """Return the starting sites for one function, or a function and its log noise."""
         if self.start:
             return Sites(*self.start)
         return mean_sites(problem) if self.mode is None else laplace_sites(problem, self.mode())
 
     def _class_start(self, problem: VariationalProblem) -> Sites:
-        """Return the sites at which the search for functions of several classes begins: the better of two, if warm."""
+        """Return the better starting sites for several classes, warm or from the prior."""
         cold = prior_sites(problem)
         return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
@@ -312,7 +315,7 @@ class Variational(Inference):
         return found.bound + (total - total.detach())
 
     def posterior(self) -> Posterior:
-        """Return the posterior of the function, of several, or with that of the logarithm of the noise."""
+        """Return the posterior of one function, of several, or of a function and its log noise."""
         with torch.no_grad():
             each = [solver.posterior() for solver in self.approximation.solvers]
         if self.likelihood.has_noise_process:
@@ -320,11 +323,11 @@ class Variational(Inference):
         return each[0] if len(each) == 1 else IndependentFunctions(tuple(each))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the moments of the functions at each row given all others, without searching their sites again.
+        """Return the moments of the functions at each row given all others, with the same sites.
 
         Returns:
-            Means and variances: (n, 1) and (n,) of one function, (n, 2) and (n, 2) of a function and its log noise,
-            (n, L) and (n, L, L) of those of several classes.
+            The means and variances: (n, 1) and (n,) of one function, (n, 2) and (n, 2) of a function and its log noise,
+            (n, L) and (n, L, L) of the functions of several classes.
         """
         found = self.approximation
         left = 1 / (1 / found.variance - found.sites.precision).clamp_min(1e-12)
@@ -334,7 +337,7 @@ class Variational(Inference):
         return mean, left[:, 0] if len(self.solvers) == 1 else left
 
     def _regressions(self) -> list[Solver]:
-        """Return the Gaussian regressions at the sites, with gradients in the priors and the means."""
+        """Return the Gaussian regressions at the sites, with gradients."""
         precision, linear = self.approximation.sites
         working = torch.split(self.mean.detach() + linear / precision, 1, dim=1)
         each = zip(self.approximation.solvers, working, precision.mT, torch.split(self.mean, 1), strict=True)

@@ -1,12 +1,11 @@
-"""Sites over the weights of a low-rank model: Newton's steps are passes over blocks of rows.
+"""Sites over the weights of a low-rank model, by passes over blocks of rows.
 
-f = mean + Phi w, w ~ N(0, I), Phi = phi S with the prior standard deviations S of the weights. With the derivatives g
-of the log density and curvatures W at f, a step is A^-1 (Phi^T g - w), A = I + Phi^T W Phi (the weight-space form of
-Rasmussen and Williams 2006, Algorithm 3.1). One pass gives psi, Phi^T g and Phi^T W Phi; another one is needed only if
-a step has to be shortened. Rows on other machines are summed there.
+The model is f = mean + Phi w with w ~ N(0, I) and Phi = phi S, with the prior standard deviations S of the weights.
+With the derivatives g of the log density and curvatures W at f, a step is A^-1 (Phi^T g - w), A = I + Phi^T W Phi (the
+weight-space form of Rasmussen and Williams 2006, Algorithm 3.1). One pass computes psi, Phi^T g and Phi^T W Phi. A
+second pass is needed only if a step must be shortened. Rows on other machines are summed there.
 
-If the log density is not concave, W is a majorizer of the curvature wherever the curvature does not make A positive
-definite.
+If the log density is not concave and the curvature does not make A positive definite, W is a majorizer of it.
 """
 
 import math
@@ -32,13 +31,14 @@ ROUNDED_TOLERANCE = 1e-7
 ROUNDED_FLOOR = 1e-5
 """The rounding error of psi with features of single precision, in nats per square root of rows."""
 MOST_MAJORIZED = 2000
-"""The most steps if the log density is not concave, since those by a majorizer converge slowly."""
+"""The most steps if the log density is not concave, because steps by a majorizer converge slowly."""
 _SHORTER = (*LENGTHS[1:25], *LENGTHS[26::4])
+"""The lengths of shortened steps that are compared in one pass."""
 _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
 def precision_of(model: LinearModel) -> tuple[float, float]:
-    """Return the tolerance and the floor of a search (see `ModeProblem`) with the features of a model."""
+    """Return the tolerance and the floor (see `ModeProblem`) for the features."""
     block, count = next(iter(model.blocks())), len(model.rows)
     if model.phi(block.take(slice(1))).dtype == torch.float64:
         return TOLERANCE * (1 + count / 1000), FLOOR
@@ -70,7 +70,10 @@ class WeightState:
 
 
 class Reading(Protocol):
-    """The role: how passes over rows read the features of a model. It is pickled if rows lie on other machines."""
+    """The role: passes over rows that read the features of a model.
+
+    It is pickled for rows on other machines.
+    """
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
         """Return the tolerance and the floor of a search (see `ModeProblem`)."""
@@ -82,9 +85,9 @@ class Reading(Protocol):
         """Return Phi w (b, m), float64, for weights (F, m)."""
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density at weights (F,), 0-d, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess.
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess.
 
-        The excess is left out if the log density is concave. If `is_final`, it is left out too, and W is that of
+        The excess is omitted if the log density is concave. If `is_final`, it is omitted too, and W is that of
         Laplace's approximation.
         """
 
@@ -120,7 +123,7 @@ class WeightProblem(ModeProblem[WeightState]):
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        reading: How features are read.
+        reading: The passes that read the features.
     """
 
     def __init__(
@@ -144,13 +147,13 @@ class WeightProblem(ModeProblem[WeightState]):
         return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
-        """Return Newton's step, or one by the majorizer if Newton's does not lead upwards, with the factor of A."""
+        """Return Newton's step, or a step by the majorizer, with the factor of A."""
         factor, ascent = _step_factor(state), state.gradient - state.position
         change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
         return Step(change, float(change @ ascent), factor)
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the whole step, or the best one along it if the whole step goes too far."""
+        """Return the state after the full step, or the best one along it."""
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
             return moved
@@ -166,8 +169,8 @@ class WeightMode(NamedTuple):
     """The mode of the weights.
 
     Attributes:
-        weights: w, (F,).
-        factor: The lower Cholesky factor of A there, (F, F).
+        weights: The weights w, (F,).
+        factor: The lower Cholesky factor of A at the mode, (F, F).
         value: The log density of all rows, 0-d.
     """
 
@@ -190,10 +193,10 @@ def weight_mode(
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        reading: How features are read.
+        reading: The passes that read the features.
 
     Raises:
-        SolverError: no mode is found.
+        SolverError: If no mode is found.
     """
     state, step = find_mode(WeightProblem(model, likelihood, warm_start, reading))
     if likelihood.is_concave:
@@ -265,7 +268,7 @@ def _factor(gram: Tensor) -> Tensor:
 
 
 def _step_factor(state: WeightState) -> Tensor:
-    """Return the factor of A with the curvature, if that is positive definite, else with its majorizer."""
+    """Return the factor of A, with the majorizer unless A is positive definite."""
     if state.excess is not None:
         newton = state.gram - state.excess
         factor, failed = torch.linalg.cholesky_ex(newton.diagonal_scatter(newton.diagonal() + 1))
@@ -283,16 +286,16 @@ def terms_at(
     weights: Tensor,  # (F,)
     block: Block,
 ) -> tuple[Tensor, Tensor, LikelihoodTerms]:
-    """Return the features (b, F) of a block without scales, f (b,) at weights, and the derivatives there."""
+    """Return the features (b, F) of a block, f (b,) at weights, and derivatives there."""
     phi = model.phi(block)
     f = model.mean + model.fitted(phi, weights[:, None])[:, 0]
     return phi, f, RowLikelihood(likelihood, block).terms(f)
 
 
 def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: LinearModel) -> Sums:
-    """Return the value, Phi^T g (F,), and the upper triangles of Phi^T W Phi (F, F) and of the majorizer's excess.
+    """Return the sums of `Reading.step`, with upper triangles of matrices (F, F).
 
-    The excess is left out if the log density is concave. If `is_final`, it is left out too, and W is that of Laplace's
+    The excess is omitted if the log density is concave. If `is_final`, it is omitted too, and W is that of Laplace's
     approximation.
     """
     like, scale, F = model.mean, model.scale, model.num_features
@@ -313,7 +316,7 @@ def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: L
 
 
 def _value_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
-    """Return the log density of the rows at weights (F,), 0-d. -inf if it is not finite."""
+    """Return the log density of the rows at weights (F,), 0-d, or -inf if it is not finite."""
     total = model.mean.new_zeros(())
     for block in reading.blocks(model):
         f = torch.zeros_like(block.targets[:, 0])

@@ -1,4 +1,4 @@
-"""Models of one kernel on the nodes of a graph: the record of a selection of features, and their diagnosis."""
+"""Models of one kernel on nodes of a graph: selection of features, and their diagnosis."""
 
 from rfgp.regression.graph.checks import FeatureCheck as FeatureCheck
 from rfgp.regression.graph.checks import check_features as check_features

@@ -1,9 +1,8 @@
 """Diagnosis of features by an independent draw and held-out nodes, without the exact process.
 
-Some observed nodes near each other are selected, a few of them held out, and their values predicted from the others,
-for drawn features twice: through the model's features and through an independent draw. The divergence between the two
-predictive distributions is about twice that between either and the exact process, since the expectations of small
-errors add.
+Some observed nodes that are close to each other are selected, and a few of them held out. The model's features predict
+them from the others, and so does an independent draw. The divergence between the two predictive distributions is about
+twice the divergence of each from the exact process, because expectations of small errors add.
 """
 
 import math
@@ -26,7 +25,7 @@ from rfgp.approximations.role import TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.counts import counted
 from rfgp.linalg import cholesky
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block
 from rfgp.scaling import Scaling
@@ -35,7 +34,7 @@ from rfgp.solvers import solver_for
 MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
 _SEEDS = 4
 POOR = 0.1
-"""The divergence in nats a node above which features are called poor."""
+"""The divergence in nats per node above which features are called poor."""
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,19 @@ class FeatureCheck:
 
     Attributes:
         features: The kind of features.
-        divergence: The mean of the two Kullback-Leibler divergences between the joint predictive distributions of
-            held-out observations, through the model's features and through an independent draw, in nats a node. None
-            if features are not drawn, or too few nodes are observed.
-        walk_variance: The variance over draws at an observed node, on average, over the noise; or None. A fit takes it
-            for noise, and error bars at observed nodes are too small by it.
-        shift: The root mean square difference of the two means, in standard deviations of an observation; or None.
-        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not drawn; or None. Infinite
-            for polynomials if a degree of 2,000 does not reach the kernel.
-        spectral_error: The largest relative error of the kernel's spectrum, for features that bound it ("rational"); or
+        divergence: The symmetric Kullback-Leibler divergence between joint predictions of held-out observations, by
+            the model's features and by an independent draw, in nats per node. None for features that are not random,
+            or if too few nodes are observed.
+        walk_variance: The mean variance over draws at observed nodes, relative to the noise, or None. A fit includes it
+            in the noise, and error bars at observed nodes are too small by it.
+        shift: The root mean square difference of the two means, in standard deviations of an observation, or None.
+        kernel_error: |Phi Phi^T - K| / |K| over a sample of nodes, for features that are not random, or None. Infinite
+            for polynomials if degree 2,000 is too small for the kernel.
+        spectral_error: The largest relative error of the kernel's spectrum, for features that bound it ("rational"), or
             None.
         calibration: The mean squared z-score of the held-out observations, 1 for calibrated error bars.
-        nlpd: Their mean negative log predictive density, in the user's units.
-        num_rows: The number of observations that they were predicted from.
+        nlpd: The mean negative log predictive density of held-out observations, in the user's units.
+        num_rows: The number of observations that predict the held-out ones.
         num_held_out: The number of held-out observations.
     """
 
@@ -73,7 +72,7 @@ class FeatureCheck:
 
     @property
     def is_poor(self) -> bool:
-        """Whether draws differ by a tenth of a nat a node or vary as much as noise, or the kernel is off by a tenth."""
+        """Whether draws differ by 0.1 nats per node or vary as much as the noise, or the kernel error is 0.1."""
         errors = (self.divergence, self.kernel_error, self.spectral_error)
         return max(error or 0.0 for error in errors) > POOR or (self.walk_variance or 0.0) > 1
 
@@ -81,31 +80,33 @@ class FeatureCheck:
         parts = []
         if self.divergence is not None:
             parts.append(
-                f"two independent draws lead to laws of {counted(self.num_held_out, 'held-out observation')} "
-                "that differ by "
-                f"{self.divergence:.2g} nats a node (means by {self.shift:.2g} deviations)"
+                "two independent draws lead to predictive distributions of "
+                f"{counted(self.num_held_out, 'held-out observation')} that differ by "
+                f"{self.divergence:.2g} nats per node (means by {self.shift:.2g} standard deviations)"
             )
         if self.walk_variance is not None:
-            parts.append(f"their own variance at observed nodes is {self.walk_variance:.2g} times that of the noise")
+            parts.append(
+                f"the variance over draws at observed nodes is {self.walk_variance:.2g} times that of the noise"
+            )
         if self.kernel_error == math.inf:
-            parts.append("not even a polynomial of degree 2,000 is this kernel")
+            parts.append("a polynomial of degree 2,000 does not approximate this kernel")
         elif self.kernel_error is not None:
-            parts.append(f"the kernel on a sample of nodes is off by {self.kernel_error:.2g} of its norm")
+            parts.append(f"the relative error of the kernel on a sample of nodes is {self.kernel_error:.2g}")
         if self.spectral_error is not None:
-            parts.append(f"its spectrum is the kernel's to a relative error of {self.spectral_error:.2g}")
+            parts.append(f"the relative error of the spectrum is {self.spectral_error:.2g}")
         if self.calibration is not None:
-            parts.append(f"squared held-out errors are {self.calibration:.2g} times what is expected")
+            parts.append(f"squared held-out errors are {self.calibration:.2g} times the predicted variances")
         return f"{self.features}: " + ("; ".join(parts) or "exact")
 
 
-def check_features(spec: ModelSpec, values: Values, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
+def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scaling: Scaling, seed: int) -> FeatureCheck:
     """Return a diagnosis of the features of a model of one kernel on nodes.
 
     Args:
         spec: The specification.
         values: The hyperparameters.
-        rows: The model's data, standardised.
-        scaling: The maps to standardised units.
+        rows: The model's data, standardized.
+        scaling: The maps to standardized units.
         seed: The seed of the selection of nodes.
     """
     values, (term,) = values.detached(), spec.priors
@@ -115,7 +116,7 @@ def check_features(spec: ModelSpec, values: Values, rows: Block, scaling: Scalin
     error = None if own is None or own.is_exact or other is not None else _kernel_error(graph, kernel, own)
     bound = None if own is None else own.spectral_error(kernel)
     name = own.name if own is not None else "precision"
-    if not spec.is_gaussian:  # nothing is held out: only Gaussian observations are compared
+    if not spec.is_gaussian:  # only Gaussian observations are compared
         rows = rows.take(slice(0))
     ((_, (place,), _),) = spec.terms[0].parts()
     used, held_out = split(graph, rows.inputs[:, place].long().numpy(), seed)
@@ -141,7 +142,7 @@ def check_features(spec: ModelSpec, values: Values, rows: Block, scaling: Scalin
 
 
 def _moments(prior: Prior, rows: Block, new: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean (b, k) and covariance (b, b) of the function at new rows, given others."""
+    """Return the mean (b, k) and covariance (b, b) of the function at new rows, given the rows."""
     posterior = solver_for(prior, rows, mean, noise).posterior()
     projected = posterior.project(new.inputs)
     return posterior.mean(projected), posterior.covariance(new.inputs, projected)
@@ -152,7 +153,7 @@ def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
 
 
 def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_diag: Tensor) -> tuple[float, float]:
-    """Return the symmetrised divergence of observations in nats a node, and the difference of means in deviations."""
+    """Return the symmetric divergence in nats per node, and the difference of means in standard deviations."""
     n, k = first[0].shape
     a, b = (covariance + torch.diag(noise_diag) for _, covariance in (first, second))
     difference = first[0] - second[0]
@@ -176,7 +177,7 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
     sample = sample_of(graph)
     try:
         exact = exact_block(graph, kernel, sample)
-    except graphs.InvalidArgumentError:  # a graph too large, and a kernel too long: the fit that led to it stands
+    except graphs.InvalidArgumentError:  # the graph is too large for this diagnosis
         return math.inf if features.is_sparse else None
     theta = torch.as_tensor(kernel.values)
     positions = torch.from_numpy(sample)
@@ -187,12 +188,12 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
 
 
 def features_of(term: TermPrior) -> NodeFeatures | None:
-    """Return the features of nodes of a term. None if it has others, or a sparse precision."""
+    """Return the features of nodes of a term. None for other features or a sparse precision."""
     return term.features if isinstance(term, NodeTerm) else None
 
 
 def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior | None:
-    """Return a term with an independent draw of its walks. None if it has none."""
+    """Return a term with an independent draw of its walks, or None for other features."""
     approximation, features = spec.approximations[data.term.name], features_of(term)
     if features is None or features.walks is None or not isinstance(approximation, NodeApproximation):
         return None
@@ -203,7 +204,7 @@ def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior |
 
 
 def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple[Tensor, Tensor]:
-    """Return rows (n,) to predict from, near each other, and rows (b,) of other nodes among them to be held out."""
+    """Return close rows (n,) to predict from, and rows (b,) of other nodes among them to hold out."""
     generator = random.numpy_generator(seed, random.Role.SPLIT)
     observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
     most = MOST_ROWS + MOST_HELD_OUT

@@ -1,4 +1,4 @@
-"""The record of how features of nodes were selected, and what `graphs.advise` recommends."""
+"""Reports of the selection of features of nodes, and the recommendation of `graphs.advise`."""
 
 import math
 from dataclasses import replace
@@ -15,14 +15,14 @@ from rfgp.regression.selection_report import ERROR, RATE, Limits, Score, Selecti
 from rfgp.regression.spec import ModelSpec
 
 _SOLVED = ("precision", "rational", "exact")
-"""Features that are solved by a factor rather than by conjugate gradients."""
+"""Features with a factorization as solver, instead of conjugate gradients."""
 _EVALUATIONS, _PRODUCTS, _BYTES = 30.0, 400.0, 12.0
-"""Of a fit; products of a sparse matrix in each of its evaluations; and bytes of a non-zero, its column with it."""
+"""Evaluations of a fit, products with a sparse matrix in each, and bytes of a non-zero with its column index."""
 _NONE = Limits()
 
 
 def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
-    """Return the record of the selection of features of nodes, if a model of one term has selected them."""
+    """Return the report of the selection of node features, if a model of one term has selected them."""
     if len(spec.priors) != 1:
         return None
     (prior,), (approximation,) = spec.priors, spec.approximations.values()
@@ -37,33 +37,33 @@ def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
 
 
 def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | None = None) -> SelectionReport:
-    """Return the record of what was measured on so many nodes.
+    """Return the report of measurements on a sample of nodes.
 
     Args:
-        advice: What was measured.
+        advice: The measurements.
         graph: The graph.
-        sampled: How many nodes it was measured on.
-        used: The features in use, which a fit keeps where others are not twice as good; None: those recommended.
+        sampled: The number of nodes in the sample.
+        used: The features in use, which a fit keeps unless others are twice as good. If None, the recommended ones.
     """
     trials = tuple(_trial(candidate, graph, sampled) for candidate in advice.candidates)
     names, best, reason = [candidate.features for candidate in advice.candidates], advice.best.features, advice.reason
     if used is not None and used != best and used in names:
-        best, reason = used, f"{used}, which was in use, for {best} is not twice as good. {reason}"
+        best, reason = used, f"{used}, which was in use, because {best} is not twice as good. {reason}"
     is_measured = len(advice.candidates) > 1
     way = "of a sample, against the exact kernel" if is_measured else ""
     return SelectionReport(names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=RATE)
 
 
 def exact_selection(graph: graphs.Graph) -> SelectionReport:
-    """Return the record where the exact kernel is taken because nodes are few."""
+    """Return the report for a graph that is small enough for the exact kernel."""
     N = graph.num_nodes
     trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / RATE, 24.0 * N**2)
-    reason = f"exact: {N:,} nodes are few enough for the kernel itself, so nothing was measured."
+    reason = f"exact: the graph has {N:,} nodes, few enough for the exact kernel, so nothing was measured."
     return SelectionReport(0, (trial,), reason, ERROR, rate=RATE)
 
 
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
-    """Return the record of a candidate; costs go by its non-zeros, of a factor by their squares a row."""
+    """Return the trial of a candidate. Costs grow with its non-zeros, or their squares per row for a factor."""
     N, nonzeros = graph.num_nodes, candidate.nonzeros
     each = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
@@ -74,7 +74,7 @@ def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options as numbers, texts and truth values."""
+    """Return options as numbers, texts and booleans."""
     return {
         name: value if isinstance(value, str | bool | int | float | None) else str(value)
         for name, value in options.items()
@@ -84,30 +84,30 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
 def advised_selection(
     graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
 ) -> SelectionReport:
-    """Return the recommendation of `graphs.advise`, or the best within the limits, as the record of a selection."""
+    """Return the recommendation of `graphs.advise`, or the best within the limits, as a report."""
     advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
     selection = selection_of(advice, graph, min(128, graph.num_nodes))
     return selection if limits is _NONE else _within(selection, limits)
 
 
 def _within(selection: SelectionReport, limits: Limits) -> SelectionReport:
-    """Return the selection among what is not too dear; of nothing the cheapest."""
+    """Return the selection among candidates within the limits, or the cheapest if there are none."""
     most = math.inf if limits.time_limit is None else limits.time_limit
-    trials = tuple(replace(trial, status=_too_dear(trial, most, limits.memory)) for trial in selection.trials)
+    trials = tuple(replace(trial, status=_over_limit(trial, most, limits.memory)) for trial in selection.trials)
     allowed = [number for number, trial in enumerate(trials) if not trial.status]
     best, reason = selection.best, selection.reason
     if best not in allowed:
         numbers = allowed or range(len(trials))
         best = min(numbers, key=lambda number: _error(trials[number]) if allowed else trials[number].seconds)
-        said = "the best that keeps to the limits" if allowed else "the cheapest, for nothing keeps to the limits"
-        reason = f"{trials[best].name}: {said}; without them {reason}"
+        choice = "the best within the limits" if allowed else "the cheapest, because none is within the limits"
+        reason = f"{trials[best].name}: {choice}; without limits {reason}"
     seconds = 0.0 if limits.time_limit is None else limits.time_limit
     return replace(selection, trials=trials, best=best, reason=reason, time_limit=seconds, memory=limits.memory)
 
 
-def _too_dear(trial: Trial, seconds: float, memory: float) -> str:
+def _over_limit(trial: Trial, seconds: float, memory: float) -> str:
     if trial.memory > memory:
-        return f"{trial.memory:.2g} bytes are over the {memory:.2g} allowed"
+        return f"{trial.memory:.2g} bytes exceed the limit of {memory:.2g}"
     return f"over the limit of {seconds:.3g} s" if trial.seconds > seconds else ""
 
 

@@ -10,58 +10,60 @@ import torch
 from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import MixturePosterior
-from rfgp.regression.family import Member
-from rfgp.regression.regression import Regression
+from rfgp.regression.base_spec import Member
 from rfgp.regression.spec.changes import reassigned
 from rfgp.regression.spec.spec import ModelSpec
 from rfgp.regression.spec.starts import sampled
+from rfgp.regression.state import GPState
 from rfgp.rows import Rows
 from rfgp.scaling import Affine, Scaling
 
 ROUNDING = 1e-9
-"""The most by which the sum of the shares of an average may differ from one."""
+"""The tolerance for the sum of the weights of an average."""
 
-Share = tuple[float, Regression]
-"""The share of a model in an average, and the model."""
+Share = tuple[float, GPState]
+"""The weight of a model in an average, and the model."""
 
 
-def averaged(regression: Regression, weight: float, others: Sequence[Share]) -> Regression:
-    """Return a regression averaged with others, which are given its rows at the hyperparameters that they have.
+def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPState:
+    """Return the average of models, all conditioned on the rows of the first at their hyperparameters.
 
     Args:
-        regression: The model with the largest share.
-        weight: Its share.
-        others: Shares, and other models of these rows or of some of them, with the same columns and scaling.
+        regression: The model with the largest weight.
+        weight: Its weight.
+        others: Weights and other models with the same columns and scaling, fitted to some of these rows.
 
     Raises:
-        InvalidArgumentError: a model reads other columns, or has another scaling, several outputs or a likelihood that
-            is not Gaussian; or the shares are not positive, do not sum to one, or the first is not the largest.
+        InvalidArgumentError: Columns or scalings differ, a model has several outputs or a non-Gaussian likelihood, or
+            the weights are not positive, do not sum to one, or the first is not the largest.
     """
     spec = _spec_of(regression)
     check_shares([weight, *(share for share, _ in others)])
     if any(share > weight for share, _ in others):
-        raise InvalidArgumentError("The first model of an average must have the largest share.")
+        raise InvalidArgumentError(
+            f"The first model of an average must have the largest weight, got {weight}. Change the order."
+        )
     check_average(spec, regression.scaling)
     members = tuple(_member(share, one, regression) for share, one in others)
-    return regression.replace(family=replace(spec, weight=weight, others=members))
+    return regression.replace(spec=replace(spec, weight=weight, others=members))
 
 
 def check_shares(shares: Sequence[Any]) -> None:
-    """Refuse shares of an average that are not positive numbers with the sum one, or fewer than two.
+    """Check that the weights of an average are at least two positive numbers that sum to one.
 
     Raises:
-        InvalidArgumentError: the message has the shares.
+        InvalidArgumentError: They are not.
     """
     are_positive = all(isinstance(share, float) and share > 0 for share in shares)
     if len(shares) < 2 or not are_positive or not abs(math.fsum(shares) - 1) <= ROUNDING:
-        raise InvalidArgumentError(f"The shares of an average must be positive and sum to one, got {shares}.")
+        raise InvalidArgumentError(f"The weights of an average must be positive and sum to one, got {shares}.")
 
 
 def check_average(spec: ModelSpec, scaling: Scaling) -> None:
-    """Refuse a model that cannot be in an average.
+    """Check that a model can be part of an average.
 
     Raises:
-        InvalidArgumentError: its likelihood is not Gaussian, or there are several outputs.
+        InvalidArgumentError: Its likelihood is not Gaussian, or it has several outputs.
     """
     if not spec.is_gaussian:
         raise InvalidArgumentError(f"Averages require a Gaussian likelihood, got {spec.options.likelihood!r}.")
@@ -69,50 +71,50 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
         raise InvalidArgumentError("Averages require one output. Fit a model for each output.")
 
 
-def parts_of_average(regression: Regression) -> list[Share]:
-    """Return the models of an average with their shares, the model itself if there is one, each with its posterior."""
-    members = regression.family.members(regression.hyperparameters)
+def parts_of_average(regression: GPState) -> list[Share]:
+    """Return the models of an average with their weights and posteriors, or a single model."""
+    members = regression.spec.members(regression.hyperparameters)
     if len(members) == 1:
         return [(1.0, regression)]
     posterior, shares = regression.present_posterior, list[Share]()
     for number, member in enumerate(members):
         given = posterior.members[number] if isinstance(posterior, MixturePosterior) else None
-        changes = {"family": member.family, "hyperparameters": member.values, "given": given}
+        changes = {"spec": member.spec, "hyperparameters": member.values, "given": given}
         shares.append((member.weight, regression.replace(**changes)))
     return shares
 
 
-def largest(regression: Regression) -> Regression:
-    """Return the model with the largest share in an average, or the model itself."""
+def largest(regression: GPState) -> GPState:
+    """Return the model with the largest weight in an average, or a single model."""
     return parts_of_average(regression)[0][1]
 
 
-def each_changed(regression: Regression, change: Callable[[Regression], Regression]) -> Regression:
-    """Return the average of the changed models of an average, or the changed model."""
+def each_changed(regression: GPState, change: Callable[[GPState], GPState]) -> GPState:
+    """Return the average of changed models, or a changed single model."""
     (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(regression)]
     return averaged(first, weight, others) if others else first
 
 
-def approximated(regression: Regression, approximation: Any) -> Regression:
-    """Return a regression with other approximations. Of an average it is that with the largest share alone.
+def approximated(regression: GPState, approximation: Any) -> GPState:
+    """Return a state with other approximations. Of an average, only the model with the largest weight remains.
 
     Args:
-        regression: The regression, with its rows.
+        regression: The state, with its rows.
         approximation: An approximation, or a dict by the names of terms.
 
     Raises:
-        NotFittedError: there are no rows.
-        InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+        NotFittedError: There are no rows.
+        InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
     rows, one = regression.needed_rows("with_approximation"), largest(regression)
     spec, values = with_rows(_spec_of(one), rows), one.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
-    spec = spec.drawn(chosen, values, len(rows))
-    return one.replace(family=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
+    spec = spec.with_approximations(chosen, values, len(rows))
+    return one.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
 
 
 def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
-    """Return a specification with a sample of rows, or itself if it has one: it has none from a file."""
+    """Return a specification with a sample of rows, which is missing after loading from a file."""
     assert spec.columns is not None
     if len(spec.columns.sample):
         return spec
@@ -121,14 +123,14 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     return replace(spec, columns=columns, noise_process=noise)
 
 
-def _spec_of(regression: Regression) -> ModelSpec:
-    spec = regression.family
+def _spec_of(regression: GPState) -> ModelSpec:
+    spec = regression.spec
     assert isinstance(spec, ModelSpec)
     return spec
 
 
-def _member(share: float, one: Regression, regression: Regression) -> Member:
-    """Return a model as a member of the average with a regression, whose columns it reads."""
+def _member(share: float, one: GPState, regression: GPState) -> Member:
+    """Return a model as a member of an average, with the columns of the first model."""
     spec, own = _spec_of(regression), _spec_of(one)
     assert spec.schema is not None
     assert own.schema is not None
@@ -141,7 +143,7 @@ def _member(share: float, one: Regression, regression: Regression) -> Member:
     pairs = [(one.scaling.inputs, regression.scaling.inputs), (one.scaling.targets, regression.scaling.targets)]
     if not all(_are_equal(a, b) for a, b in pairs):
         raise InvalidArgumentError(
-            "All models of an average must have the same scaling. Start them from one regression."
+            "All models of an average must have the same scaling, got several. Start them from one model."
         )
     alone = replace(own, schema=spec.schema, columns=spec.columns, weight=1.0, others=())
     return Member(share, alone, one.hyperparameters.detached())
@@ -152,12 +154,12 @@ def _keys(schema: Schema) -> str:
 
 
 def _columns_of(schema: Schema) -> list[tuple[Any, ...]]:
-    """Return all that rows are read by, without the names of terms."""
+    """Return everything in a schema that determines how rows are read."""
     return [(c.key, c.kind, c.is_date, c.levels, None if c.nodes is None else id(c.nodes)) for c in schema.columns]
 
 
 def _are_equal(a: Affine | None, b: Affine | None) -> bool:
-    """Return whether two maps are one."""
+    """Return whether two maps are equal."""
     if a is None or b is None:
         return a is b
     return torch.equal(a.location, b.location) and torch.equal(a.scale, b.scale)

@@ -1,22 +1,22 @@
-"""Bounds of the log marginal likelihood of the exact kernel."""
+"""Bounds on the log marginal likelihood of the exact kernel."""
 
 from dataclasses import replace
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.regression.family import mean_and_noise
-from rfgp.regression.regression import Regression
+from rfgp.regression.base_spec import mean_and_noise
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.state import GPState
 from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 
 
-def exact_evidence_bounds(regression: Regression) -> EvidenceBounds:
-    """Return bounds of the log marginal likelihood of the exact kernel, in the user's units.
+def exact_evidence_bounds(regression: GPState) -> EvidenceBounds:
+    """Return bounds on the log marginal likelihood of the exact kernel, in the user's units.
 
     Raises:
-        NotFittedError: there are no rows.
-        InvalidArgumentError: the likelihood is not Gaussian, or a term has no bounds.
+        NotFittedError: There are no rows.
+        InvalidArgumentError: The likelihood is not Gaussian, or a term has no bounds.
     """
-    spec, rows = regression.family, regression.needed_rows("evidence_bounds")
+    spec, rows = regression.spec, regression.needed_rows("evidence_bounds")
     assert isinstance(spec, ModelSpec)
     if not spec.is_gaussian:
         raise InvalidArgumentError(

@@ -11,15 +11,15 @@ from rfgp.approximations.planning import assign
 from rfgp.blocks import Prior
 from rfgp.kernels import Sum
 from rfgp.kernels.terms import hyperparameters_of
-from rfgp.parameters import Values
-from rfgp.regression.regression import Regression
+from rfgp.parameters import ParameterValues
 from rfgp.regression.spec.noise import by_process
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.state import GPState
 from rfgp.rows import DataSummary
 
 
-def reassigned(spec: ModelSpec, approximation: Any, values: Values, num_rows: int) -> dict[str, Approximation]:
-    """Return the approximations of all terms by name, if some change and the others stay.
+def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num_rows: int) -> dict[str, Approximation]:
+    """Return the approximations of all terms by name, some of them changed.
 
     Args:
         spec: The specification.
@@ -28,7 +28,7 @@ def reassigned(spec: ModelSpec, approximation: Any, values: Values, num_rows: in
         num_rows: The number of rows.
 
     Raises:
-        InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+        InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
     data, noise = spec.term_data(values, num_rows), spec.noise_process
     of_noise = noise.term_data(values, num_rows) if noise else []
@@ -38,7 +38,7 @@ def reassigned(spec: ModelSpec, approximation: Any, values: Values, num_rows: in
 
 
 def learnable_draws(spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the draws (...) that a fit may change, by path."""
+    """Return the draws (...) that a fit may learn, by path."""
     found = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
     return found if spec.noise_process is None else found | learnable_draws(spec.noise_process)
 
@@ -50,7 +50,7 @@ def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the paths of the variances whose common factor scales the whole prior. Empty if there are none such."""
+    """Return the paths of the variances that together scale the whole prior. Empty if there are none."""
     assert spec.columns is not None
     found: list[str] = []
     for term in spec.terms:
@@ -62,7 +62,7 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the path of the variance of each block of weights of a prior, in order. Empty unless each has its own."""
+    """Return the path of the variance of each weight block of a prior, in order. Empty if blocks share one."""
     paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
     names = [block.name for block in prior.weights]
     is_own = len(set(paths.values())) == len(spec.terms) == len(set(names)) == len(names)
@@ -71,7 +71,7 @@ def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
 
 
 def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
-    """Return the specification of some of the terms, with their approximations and draws."""
+    """Return the specification of some terms, with their approximations and draws."""
     pairs = [pair for pair in zip(spec.terms, spec.priors, strict=True) if pair[0].name in names]
     terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
     used = {term.name: spec.approximations[term.name] for term in terms}
@@ -80,14 +80,14 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
 
 
 def with_draws_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
-    """Return the specification with the draws of the terms of another one that have the same names."""
+    """Return the specification with the draws of another one, matched by the names of terms."""
     found = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)
     return replace(spec, priors=tuple(found.get(term.name, prior) for term, prior in pairs))
 
 
-def values_of_terms(spec: ModelSpec, values: Values) -> Values:
-    """Return the hyperparameters of the terms of a specification, among those of more terms, with the same bounds."""
+def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
+    """Return the hyperparameters of the terms of a specification, from those of more terms."""
     columns = spec.columns
     assert columns is not None
     own = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
@@ -95,12 +95,12 @@ def values_of_terms(spec: ModelSpec, values: Values) -> Values:
     quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in own}
     hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in own or name == "mean"}
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
-    return Values(space, {name: values.raw[name] for name in space.names})
+    return ParameterValues(space, {name: values.raw[name] for name in space.names})
 
 
-def data_summary(regression: Regression) -> DataSummary:
-    """Return the summary of the data of a regression, without the targets: for another one on the same columns."""
-    spec, mean = regression.family, regression.hyperparameters.space.mean
+def data_summary(regression: GPState) -> DataSummary:
+    """Return the data summary of a state without the targets, for another model on the same columns."""
+    spec, mean = regression.spec, regression.hyperparameters.space.mean
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None
     return DataSummary(regression.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)

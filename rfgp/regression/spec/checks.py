@@ -1,4 +1,4 @@
-"""What the data do not determine of a model, and what does not fit into memory."""
+"""Checks of memory, and warnings about terms that the data do not determine."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,21 +17,21 @@ from rfgp.regression.parts import pattern_links, warnings_of_parts
 from rfgp.rows import Rows, gathered
 
 LONG = 1.5
-"""The least ratio of a period to the extent of its column to warn of. Hours of a day have a little more than 1."""
+"""The ratio of a period to the extent of its column above which a model warns. Hours of a day exceed 1 slightly."""
 SHARE = 0.8
-"""The share of the machine's memory that a model may take, unless it is given a limit."""
+"""The default memory limit of a model, as a fraction of the machine's memory."""
 
 
 def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData], limit: float | None) -> None:
-    """Refuse terms that take more memory than there is, before anything is allocated.
+    """Check that terms fit into memory, before anything is allocated.
 
     Args:
         chosen: The approximations of all terms by name.
         terms: The terms.
-        limit: The most memory, in bytes. If None, most of the machine's.
+        limit: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
 
     Raises:
-        InvalidArgumentError: with the largest term, its memory, and what to do.
+        InvalidArgumentError: They do not. The message names the largest term, its memory and a remedy.
     """
     allowed = SHARE * machine_memory() if limit is None else limit
     costs = {data.term.name: chosen[data.term.name].cost(data) for data in terms}
@@ -39,9 +39,9 @@ def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData],
     if total > allowed:
         name = max(costs, key=lambda one: costs[one].memory)
         raise InvalidArgumentError(
-            f"The model would take {total / 2**30:,.3g} GiB, more than the {allowed / 2**30:,.3g} GiB that there are. "
-            f"The term {name!r} takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another "
-            "approximation, such as rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
+            f"The model must fit into {allowed / 2**30:,.3g} GiB, got {total / 2**30:,.3g} GiB. The term {name!r} "
+            f"takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such "
+            "as rfgp.RandomFeatures() or rfgp.InducingPoints() with fewer features."
         )
 
 
@@ -53,7 +53,7 @@ def term_warnings(
     Args:
         terms: The terms.
         columns: The summary of the rows.
-        values: The hyperparameters (...) in standardised units, by path.
+        values: The hyperparameters (...) in standardized units, by path.
     """
     if not len(columns.sample):
         return
@@ -63,23 +63,23 @@ def term_warnings(
             period = values.get(f"{prefix}period")
             if period is not None and bool(period > LONG * own.extent.max()):
                 yield TermWarning(
-                    f"The period of {label} in the term {term.name!r} is longer than the data, which cannot tell a "
-                    "season from a trend. Use a shorter period, or k.RBF."
+                    f"The period of {label} in the term {term.name!r} is longer than the data, so that a season cannot "
+                    "be separated from a trend. Use a shorter period, or k.RBF."
                 )
             if factor.kind is Kind.LEVEL and _is_seen_once(own.sample):
                 yield TermWarning(
-                    f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be told "
-                    "from noise. Leave the term out, or fix its variance."
+                    f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be "
+                    "separated from noise. Leave the term out, or fix its variance."
                 )
 
 
 def _is_seen_once(sample: Tensor) -> bool:
-    """Return whether no two of some rows (r, c), at least two, have the same levels."""
+    """Return whether at least two rows (r, c) all have different levels."""
     return len(sample) > 1 and len(torch.unique(sample, dim=0)) == len(sample)
 
 
 def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows: Rows) -> Iterator[Warning]:
-    """Yield a warning for each surface, network or graph of which a part has none of the rows."""
+    """Yield a warning for each surface, network or graph with a connected part without rows."""
     for term in terms:
         for factor, places, _ in term.parts():
             if factor.kind not in (Kind.NODE, Kind.COORDINATE):
@@ -98,7 +98,7 @@ _WORDS = "The graph falls", ""
 
 
 def identity_of(terms: Sequence[Term]) -> Iterator[str | Tensor]:
-    """Yield the texts and tensors (...) of which the graphs, meshes and roads of terms are functions."""
+    """Yield the graphs, meshes and roads of terms as texts and tensors (...)."""
     for factor in (factor for term in terms for factor in term.factors):
         if factor.domain is not None:
             yield from factor.domain.identity()

@@ -1,4 +1,4 @@
-"""Warnings about a fit: features that are exhausted, structure that is missed, error bars that are too short."""
+"""Warnings about a fit: too few features, missed structure, short error bars."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,30 +14,28 @@ from rfgp.errors import (
 )
 from rfgp.kernels.terms import BoundTerm
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Values
+from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 
 MISCALIBRATED = 4.0
 """The mean squared leave-one-out z-score above which a fit warns."""
 EXHAUSTED = 0.9
-"""The share of the weights that the data determine above which a fit warns of variance starvation.
+"""The fraction of weights that the data determine above which a fit warns of variance starvation.
 
-Measured in `benchmarks/papers/own/starvation.py`: in all 8 of 28 fits with a larger share, the median variance at test
-points was 0.22 to 0.46 of that of the exact process with the same hyperparameters.
-"""
+Above it the median test variance is 0.22 to 0.46 of the exact one, see `benchmarks/papers/own/starvation.py`."""
 STRUCTURED = 0.3
-"""The correlation of the errors of neighbours above which a fit warns; for 200 rows its standard error is 0.09."""
+"""The residual autocorrelation above which a fit warns. For 200 rows its standard error is 0.09."""
 NEGLIGIBLE = 1e-7
-"""The noise below which no structure is looked for, as a share of the noise's upper bound."""
+"""The noise below which residuals are not checked for structure, relative to its upper bound."""
 DOMINATED = 1e3
-"""The ratio of the mean of a count to its median, far from the rows, above which a fit warns."""
+"""The ratio of the mean to the median of a count, far from the rows, above which a fit warns."""
 GIVEN_UP = 0.01
-"""The lengthscale above which a column hardly matters, as a share of the upper bound."""
+"""The lengthscale above which a column is called irrelevant, relative to the upper bound."""
 
 
 def fit_warnings(
     report: FitReport,
-    values: Values,
+    values: ParameterValues,
     terms: Sequence[BoundTerm],
     approximations: Mapping[str, Approximation],
     columns: Sequence[object],
@@ -46,7 +44,7 @@ def fit_warnings(
 
     Args:
         report: The report of the fit.
-        values: The hyperparameters found.
+        values: The fitted hyperparameters.
         terms: The terms.
         approximations: Their approximations by name.
         columns: The keys of the columns.
@@ -62,9 +60,9 @@ def fit_warnings(
     ):
         learn = ", or learn the frequencies for accuracy" if is_fixed else ""
         yield VarianceStarvationWarning(
-            f"The data determine {report.effective_dof_fraction:.0%} of the weights, so the features are exhausted. "
-            "The variance of the latent function is too small between the data and far from them (variance "
-            f"starvation), and the noise is too large. Raise {arguments('num_frequencies')}{learn}."
+            f"There are too few features: the data determine {report.effective_dof_fraction:.0%} of the weights. The "
+            "variance of the latent function between and far from the data is too small (variance starvation), and "
+            f"the noise is too large. Raise {arguments('num_frequencies')}{learn}."
         )
     elif (report.residual_autocorrelation or 0) > STRUCTURED and not is_local and _has_noise(values):
         yield UnderfittingWarning(
@@ -87,11 +85,11 @@ def fit_warnings(
         )
 
 
-def latent_warnings(values: Values, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
-    """Yield a warning if means of counts far from the rows are of the latent variance more than of the function.
+def latent_warnings(values: ParameterValues, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
+    """Yield a warning if the latent variance dominates the means of counts far from the rows.
 
     Args:
-        values: The hyperparameters found.
+        values: The fitted hyperparameters.
         terms: The terms.
         likelihood: The likelihood.
     """
@@ -108,7 +106,7 @@ def latent_warnings(values: Values, terms: Sequence[BoundTerm], likelihood: Like
 
 
 def lattice_warnings(terms: Sequence[TermData], approximations: Mapping[str, Approximation]) -> Iterator[Warning]:
-    """Yield a warning for each term whose lattice leaves out too much at the hyperparameters found.
+    """Yield a warning for each term whose lattice is too small at the fitted hyperparameters.
 
     Args:
         terms: The terms at these hyperparameters.
@@ -122,7 +120,7 @@ def lattice_warnings(terms: Sequence[TermData], approximations: Mapping[str, App
 
 
 def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
-    """Return the beginning of a sentence about what may find more structure."""
+    """Return the beginning of a sentence with remedies for missed structure."""
     points = [one for one in used if isinstance(one, InducingPoints)]
     if any(isinstance(one, RandomFeatures) for one in used):
         return f"Raise {arguments('num_frequencies')}" + ", learn the frequencies" * is_fixed
@@ -132,13 +130,13 @@ def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
     return "Use a rougher kernel"
 
 
-def _has_noise(values: Values) -> bool:
+def _has_noise(values: ParameterValues) -> bool:
     _, largest = values.space.quantities["noise"].bounds
     return bool(values.standardized("noise") > NEGLIGIBLE * largest)
 
 
-def _given_up(values: Values, terms: Sequence[BoundTerm], columns: Sequence[object]) -> str:
-    """Return a sentence that names the columns that do not matter by the lengthscales of a single term, or nothing."""
+def _given_up(values: ParameterValues, terms: Sequence[BoundTerm], columns: Sequence[object]) -> str:
+    """Return a sentence about columns that are irrelevant by the lengthscales of a single term, or nothing."""
     parts = [part for term in terms for part in term.parts()]
     name = f"{parts[0][2]}lengthscale"
     if len(parts) != 1 or name not in values.space.quantities or values.raw[name].ndim == 0:

@@ -1,4 +1,4 @@
-"""The random draws of all terms of a model, each with a seed of its own."""
+"""The random draws of all terms of a model, each with its own seed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -11,7 +11,7 @@ from rfgp.rows import Rows, ends_of, typical_noise
 
 
 def drawn_priors(data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int) -> tuple[TermPrior, ...]:
-    """Return the priors of terms with their draws made.
+    """Return the priors of terms with their random draws.
 
     Args:
         data: The terms and the rows.
@@ -25,10 +25,10 @@ def drawn_priors(data: Sequence[TermData], chosen: Mapping[str, Approximation], 
 def redrawn_priors(
     priors: Sequence[TermPrior], data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int
 ) -> tuple[TermPrior, ...]:
-    """Return priors whose draws that depend on hyperparameters are those for the present ones.
+    """Return priors with hyperparameter-dependent draws updated to the current hyperparameters.
 
     Args:
-        priors: The terms as they were drawn.
+        priors: The terms with their draws.
         data: The terms and the rows, at these hyperparameters.
         chosen: The approximations by the names of terms.
         seed: The seed of the model.
@@ -41,7 +41,7 @@ def redrawn_priors(
 
 
 def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], rows: Rows) -> ColumnSummary | None:
-    """Return the summary of columns with the range and the noise of rows, if a term has a lattice. Otherwise None."""
+    """Return the summary of columns with the range and noise of rows if a term has a lattice, or None."""
     if not any(isinstance(prior, LatticeTerm) for prior in priors):
         return None
     return replace(columns.between(*ends_of(rows)), row_noise=typical_noise(rows))
@@ -50,10 +50,10 @@ def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], row
 def relaid_priors(
     priors: Sequence[TermPrior], data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int
 ) -> tuple[TermPrior, ...]:
-    """Return priors whose lattices serve the present range and number of the rows. Other draws are kept.
+    """Return priors with lattices for the current range and number of rows. Other draws are kept.
 
     Raises:
-        InvalidArgumentError: a lattice would have too many features.
+        InvalidArgumentError: A lattice would have too many features.
     """
     found = list(priors)
     for place, (one, prior) in enumerate(zip(data, priors, strict=True)):
@@ -65,5 +65,5 @@ def relaid_priors(
 
 
 def _seed(seed: int, place: int) -> int:
-    """Return the seed of the term at a place."""
+    """Return the seed of the term with an index."""
     return random.child_seed(seed, random.Role.TERMS, place)

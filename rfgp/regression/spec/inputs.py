@@ -1,4 +1,4 @@
-"""Mixed columns as the inputs of a model."""
+"""Mixed columns as inputs of a model."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -16,7 +16,7 @@ from rfgp.errors import DataError
 from rfgp.kernels import Kernel
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 from rfgp.regression.spec.sources import coded
 from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
@@ -30,16 +30,16 @@ class ModelInputs:
     """The columns of a kernel, read as one matrix (n, D).
 
     Attributes:
-        schema: The columns. If None, there are no data yet.
-        terms: The terms, which know the places of their columns.
-        columns: The summary of the training rows. If None, there are none yet.
-        dtype: The type that the user chose. If None, that of the data.
-        standardize: Whether numbers and targets are standardised.
-        noise_terms: The terms of the noise, if it has a kernel of its own.
+        schema: The columns. None before there are data.
+        terms: The terms, with the indices of their columns.
+        columns: The summary of the training rows. None before there are data.
+        dtype: The dtype from the user. If None, that of the data.
+        standardize: Whether numbers and targets are standardized.
+        noise_terms: The terms of the kernel of the noise, if any.
         other_terms: The terms of the other models of an average.
-        reads_all: Whether the first term reads all columns of a table in their order, so that columns go by position
-            where the table or the training data have no names.
-        indicators: The levels of columns that are read as indicators, by their keys.
+        reads_all: Whether the first term reads all columns in order. Columns are then matched by position if names are
+            missing.
+        indicators: The levels of columns that are read as indicators, by key.
     """
 
     schema: Schema | None
@@ -66,17 +66,19 @@ class ModelInputs:
         return found, Origin(table.origin.is_numpy, found.new_empty(0))
 
     def named(self, table: Table) -> Table:
-        """Return a table whose columns have the names of the training data if one of the two has no names.
+        """Return a table with the column names of the training data if one of the two has no names.
 
         Raises:
-            DataError: the first term reads all columns, and an array has more or fewer than the training data.
+            DataError: The first term reads all columns, and an array has another number of columns.
         """
         names = () if self.schema is None else tuple(column.key for column in self.schema.columns)
         if not names or not self.reads_all:
             return table
         is_array, has_names = table.source == "array", all(isinstance(name, str) for name in names)
         if is_array and len(table.keys) != len(names) and (has_names or names == tuple(range(len(names)))):
-            raise DataError(f"X has {counted(len(table.keys), 'column')}, but the training data have {len(names)}.")
+            raise DataError(
+                f"X must have {counted(len(names), 'column')}, as the training data have, got {len(table.keys)}."
+            )
         are_numbered = names == tuple(range(len(names))) and all(isinstance(key, str) for key in table.keys)
         if len(table.keys) != len(names) or not (has_names if is_array else are_numbered):
             return table
@@ -89,11 +91,11 @@ class ModelInputs:
         return coded(source, self, tuple(column.key for column in self.schema.columns))
 
     def complete(self, given: Chunk) -> Chunk:
-        """Return the rows as they are: missing cells are errors."""
+        """Return the rows unchanged, because missing cells are errors."""
         return given
 
-    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Quantity]:
-        """Return the hyperparameters of the kernel by path, whatever the standard deviations (D,).
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters of the kernel by path. The standard deviations (D,) are not used.
 
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
         start at different lengthscales.
@@ -110,25 +112,25 @@ class ModelInputs:
         return found
 
     def place_of(self, key: Any) -> int:
-        """Return the place of a column of numbers.
+        """Return the index of a column of numbers.
 
         Raises:
-            InvalidArgumentError: there is no such column of numbers.
+            InvalidArgumentError: There is no such column of numbers.
         """
         assert self.schema is not None
         return self.schema.column_of(key, Kind.NUMBER)
 
     @property
     def numbers(self) -> dict[int, Any]:
-        """The keys of the columns of numbers by their places."""
+        """The keys of the columns of numbers by index."""
         assert self.schema is not None
         return {place: one.key for place, one in enumerate(self.schema.columns) if one.kind is Kind.NUMBER}
 
     def check(self, inputs: Tensor) -> None:
-        """Refuse rows that are not (n, D), and cells that `read` never returns for training rows.
+        """Check rows (n, D) as `read` returns them for training rows.
 
         Raises:
-            DataError: they have another shape, or there is no such level, node or point.
+            DataError: The shape is wrong, or a level, node or point is unknown.
         """
         assert self.schema is not None
         assert self.columns is not None
@@ -142,10 +144,10 @@ class ModelInputs:
 
 
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:
-    """Refuse rows (n, D) with levels, nodes or points that terms do not have.
+    """Check that terms know the levels, nodes and points of rows (n, D).
 
     Raises:
-        DataError: with the name of the term.
+        DataError: They do not. The message names the term.
     """
     for term in terms:
         for factor, places, _ in term.parts():
@@ -153,15 +155,17 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
                 size = columns.num_levels[place] if factor.nodes is None else int(factor.nodes.num_nodes)
                 cells = inputs[:, place]
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
-                    raise DataError(f"The term {term.name!r} has {size} {factor.kind.value}s, and a row has another.")
+                    raise DataError(
+                        f"The term {term.name!r} must have the {factor.kind.value}s of all rows, got another."
+                    )
     check_points(terms, inputs)
 
 
 def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
-    """Refuse rows (n, D) with numbers so far from the training data that their squares are not finite.
+    """Check that numbers in rows (n, D) are so close to the training data that squares are finite.
 
     Raises:
-        DataError: with the name of the column.
+        DataError: A number is too far away. The message names the column.
     """
     if not len(inputs):
         return
@@ -178,22 +182,22 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
 
 
 def indicators_of(table: Table, kernel: Kernel) -> Indicators:
-    """Return the levels of the columns of a table that a kernel reads as indicators: none if it names all its columns.
+    """Return the levels of columns that a kernel reads as indicators, if it does not name all its columns.
 
     Raises:
-        DataError: a column has missing cells or too many levels.
+        DataError: A column has missing cells or too many levels.
     """
     is_open = any(factor.columns is None and factor.kind is Kind.NUMBER for factor in _factors(kernel))
     return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
 
 
 def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
-    """Return the keys of the columns that a kernel reads if it names none.
+    """Return the keys of the columns that a kernel reads by default.
 
-    They are all but the index of a dataframe, and columns of text that another kernel reads as levels.
+    These are all columns except the index of a dataframe and texts that another kernel reads as levels.
 
     Warns:
-        IndexColumnWarning: a column without a name counts the rows and is left out, or may be an index.
+        IndexColumnWarning: A column without a name may be an index, or is one and is left out.
     """
     if all(factor.columns is not None for factor in _factors(kernel)):
         return table.keys
@@ -206,7 +210,7 @@ def _factors(kernel: Kernel) -> list[Kernel]:
 
 
 def _keys_of_levels(kernel: Kernel) -> set[str | int]:
-    """Return the keys of the columns that a kernel names and reads as levels."""
+    """Return the keys of named columns that a kernel reads as levels."""
     return {key for factor in _factors(kernel) if factor.kind is Kind.LEVEL for key in factor.columns or ()}
 
 
@@ -224,13 +228,13 @@ def _without_index(table: Table) -> tuple[str | int, ...]:
 
 
 def graph_of(kernel: Kernel) -> graphs.Graph | None:
-    """Return the graph of a kernel that is on the nodes of one graph alone, else None."""
+    """Return the graph of a kernel that reads only nodes of one graph, or None."""
     nodes = {factor.nodes for term in kernel.terms() for factor in term.factors}
     return nodes.pop() if len(nodes) == 1 else None
 
 
 def table_of(X: Any, graph: graphs.Graph | None) -> Table:
-    """Return inputs as a table. For a kernel on nodes alone, tuples that are labels of its graph are one column."""
+    """Return inputs as a table. If a kernel reads only nodes of a graph, labels may be tuples."""
     if graph is not None and graph.labels is not None and isinstance(graph.labels[0], tuple):
         rows = X.tolist() if isinstance(X, Tensor | np.ndarray) else X
         size = len(graph.labels[0])
@@ -242,17 +246,17 @@ def table_of(X: Any, graph: graphs.Graph | None) -> Table:
 
 
 def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
-    """Leave out the rows without a value, if a kernel is on nodes alone: NaN in y, (n,) or in all k outputs of (n, k).
+    """Leave out rows with NaN in y, (n,) or (n, k), if a kernel reads only nodes of one graph.
 
     Raises:
-        DataError: some outputs of a row are missing and others not; or every row is.
+        DataError: A row lacks some outputs but not all, or every row is missing.
     """
     graph, y, is_table = graph_of(kernel), given.y, isinstance(given.X, Mapping) or hasattr(given.X, "columns")
     if graph is None or is_table or isinstance(y, str):
         return given
     try:
         values = y.detach().cpu().numpy() if isinstance(y, Tensor) else np.asarray(y if y is not None else 0.0)
-    except ValueError:  # ragged: whoever reads the targets says so
+    except ValueError:  # ragged targets raise an error in their reader
         return given
     if values.dtype.kind != "f" or values.ndim not in (1, 2) or not np.isnan(values).any():
         return given
@@ -260,19 +264,19 @@ def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
     partly = missing.any(1) & ~missing.all(1)
     if partly.any():
         raise DataError(
-            f"Row {int(partly.argmax())} has a value for some outputs and none for others, {int(partly.sum())} rows in "
-            "all. Outputs share one posterior covariance, so fit a model for each output."
+            f"A row must have values for all outputs or none, got {int(partly.sum())} rows with some, the first in row "
+            f"{int(partly.argmax())}. Outputs share one posterior covariance, so fit a model for each output."
         )
     if missing.all():
-        raise DataError(f"All {len(values)} values are missing (NaN).")
-    graph.index(given.X.tolist() if isinstance(given.X, Tensor) else given.X)  # the labels of all rows name nodes
+        raise DataError(f"y must have a value, got {len(values)} missing ones (NaN).")
+    graph.index(given.X.tolist() if isinstance(given.X, Tensor) else given.X)  # check the labels of all rows
     present = np.flatnonzero(~missing.all(1))
     return Chunk(*(_take(column, present, len(values)) for column in given[:4]))
 
 
 def _take(column: Any, rows: Any, count: int) -> Any:
     if column is None or not hasattr(column, "__len__") or len(column) != count:
-        return column  # of a wrong length: said where it is read
+        return column  # a wrong length raises an error in its reader
     if isinstance(column, Tensor):
         return column[torch.from_numpy(rows)]
     if isinstance(column, list | tuple):

@@ -1,4 +1,4 @@
-"""The kernel of the logarithm of the noise, with the approximations of its terms, and the bounds of one noise."""
+"""The kernel of the logarithm of the noise, approximations of its terms, and bounds of the noise."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -14,19 +14,19 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.kernel import transformed
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Values
-from rfgp.regression.family import NOISE_BOUNDS
+from rfgp.parameters import ParameterValues
+from rfgp.regression.base_spec import NOISE_BOUNDS
 from rfgp.rows import Block
 
 PREFIX = "noise."
-"""The beginning of the names of the terms of the noise, and of the paths of their hyperparameters."""
+"""The prefix of the terms of the noise, and of the paths of their hyperparameters."""
 
 
 def check_kernel(likelihood: Likelihood) -> None:
-    """Refuse a kernel of the noise that is none.
+    """Check that the kernel of the noise is a kernel.
 
     Raises:
-        InvalidArgumentError: it is of another class.
+        InvalidArgumentError: It is another object.
     """
     kernel = likelihood.noise_kernel
     if kernel is not None and not isinstance(kernel, Kernel):
@@ -34,7 +34,7 @@ def check_kernel(likelihood: Likelihood) -> None:
 
 
 def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) -> Kernel | None:
-    """Return the kernel of the noise with explicit columns and names that begin with the prefix. None without one.
+    """Return the kernel of the noise with explicit columns and prefixed names, or None.
 
     Args:
         likelihood: The likelihood.
@@ -42,7 +42,7 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
         keys: All columns but the target.
 
     Raises:
-        InvalidArgumentError: a term of the function has such a name.
+        InvalidArgumentError: The name of a term of the function begins with the prefix.
     """
     if likelihood.noise_kernel is None:
         return None
@@ -59,12 +59,12 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
 def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence[TermData]) -> tuple[Any, Any]:
     """Return the approximations of the function, and those of its noise.
 
-    One value is for both, unless it serves the terms of one of them only.
+    A single approximation applies to both, or to the only one that supports it.
 
     Args:
         approximation: "auto", an approximation, or a dict by the names of terms.
         function: The terms of the function.
-        noise: The terms of the noise. There may be none.
+        noise: The terms of the noise, possibly empty.
     """
     if not noise:
         return approximation, AUTO
@@ -79,15 +79,15 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
 
 
 def with_least_noise(
-    values: Values, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
-) -> Values:
-    """Return values whose noise may be as little as the approximations of all terms allow.
+    values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
+) -> ParameterValues:
+    """Return values with the smallest bound of the noise that the approximations of all terms allow.
 
     Args:
         values: The hyperparameters.
         approximations: The approximations by the names of terms.
         terms: The terms.
-        rows: Some of the rows. In single precision the least noise is that of features.
+        rows: Some of the rows. In single precision the bound is that of features.
     """
     if "noise" not in values.space.quantities:
         return values

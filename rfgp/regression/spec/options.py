@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
-from rfgp.regression.family import check_approximation, read_likelihood
+from rfgp.regression.base_spec import check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
 
 MEANS = ("constant", "zero")
@@ -30,24 +30,29 @@ class ModelOptions:
         kernel: The kernel.
         likelihood: The likelihood, or its name.
         approximations: "auto", an approximation, or a dict by the names of terms.
-        inference: "laplace" or "variational". If None, as usual for the likelihood.
+        inference: "laplace" or "variational". If None, the default of the likelihood.
         mean: "constant", or "zero".
-        standardize: Whether numbers and targets are standardised.
+        standardize: Whether numbers and targets are standardized.
         start: Starting values by path or unique suffix, in the user's units.
         priors: Log densities by path or unique suffix.
-        seed: The seed of everything random.
-        dtype: The type of the rows. If None, that of the data.
-        budget: The number of features that the terms with random features share. If None, each has its own.
-        memory: The most memory, in bytes. If None, most of the machine's.
-        alternatives: Kernels on the same columns by name, among which a fit chooses. If empty, it keeps `kernel`.
+        seed: The random seed.
+        dtype: The dtype of the rows. If None, that of the data.
+        budget: The number of features that the terms with random features share. If None, they share none.
+        memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
+        alternatives: Kernels on the same columns by name, among which a fit selects. If empty, it keeps `kernel`.
         search_space: The candidates among which a fit selects, for `rfgp.selection`. If None, it keeps `kernel`.
-        indicators: The levels of columns that are read as indicators, by their keys; known once there are data, if the
-            kernel is selected.
-        starts: Starting values by path; known once there are data.
-        hyperpriors: Log densities by path; known once there are data.
+        indicators: The levels of columns that are read as indicators, by key. Known with data if the kernel is
+            selected.
+        starts: Starting values by path. Known with data.
+        hyperpriors: Log densities by path. Known with data.
 
     Raises:
-        InvalidArgumentError: an option has a wrong type or value.
+        InvalidArgumentError: An option has a wrong type or value.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> ModelOptions(k.RBF(), seed=3).seed
+        3
     """
 
     kernel: Kernel
@@ -89,20 +94,20 @@ class ModelOptions:
 
     @property
     def approximation(self) -> str | None:
-        """How the posterior is approximated. If None, as usual for the likelihood."""
+        """The approximation of the posterior. If None, the default of the likelihood."""
         return self.inference
 
     @property
     def has_matrices(self) -> bool:
-        """Whether every term is asked to be exact, as those of `rfgp.ExactGP` are."""
+        """Whether the user requested exact terms only, as `rfgp.ExactGP` does."""
         return all(isinstance(one, Exact) for one in self._given)
 
     @property
     def _given(self) -> list[Any]:
-        """The approximations that the user gave."""
+        """The approximations from the user."""
         given = self.approximations
         return list(given.values()) if isinstance(given, Mapping) else [given]
 
     def changed(self, **changes: Any) -> Self:
-        """Return the options with others."""
+        """Return the options with some changed."""
         return replace(self, **changes)

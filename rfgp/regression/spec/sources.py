@@ -1,4 +1,4 @@
-"""Sources of rows whose columns a model reads by their names, block by block."""
+"""Sources of rows that a model reads by column names, block by block."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,9 +21,9 @@ class CodedSource:
     """The rows of a source as matrices of numbers: codes of levels, and days of dates.
 
     Attributes:
-        source: The rows as the user has them.
-        reader: How tables are read.
-        keys: The names of the columns that it reads.
+        source: The user's rows.
+        reader: The reader of tables.
+        keys: The names of the columns to read.
     """
 
     source: RowSource
@@ -31,24 +31,24 @@ class CodedSource:
     keys: tuple[str | int, ...]
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
+        """Yield all rows in blocks."""
         yield from self.coded(self.source)
 
     def coded(self, source: RowSource, first: int = 0) -> Iterator[Chunk]:
-        """Yield the rows of a part of the source, given the number of rows before it."""
+        """Yield the rows of a part of the source, after `first` rows."""
         for table, chunk in tables_of(source, self.keys, first):
             found, origin = self.reader.read(table)
             y, is_matrix = chunk.y, isinstance(chunk.X, np.ndarray | Tensor)
-            if not is_matrix and self.reader.dtype is None:  # columns have types of their own
+            if not is_matrix and self.reader.dtype is None:  # columns may have different dtypes
                 found, y = _of_one_type(found, y)
             yield chunk._replace(X=found.numpy() if origin.is_numpy else found, y=y, names=None)
 
 
 class CodedPartitions(CodedSource):
-    """The same of a `DistributedSource`, which is coded where its parts are."""
+    """The rows of a `DistributedSource`, coded on the workers that hold its parts."""
 
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
-        """Return function(part, rows before it) of each coded part, combined in the parts' order."""
+        """Return function(part, rows before it) of all coded parts, combined in order."""
         assert isinstance(self.source, DistributedSource)
         whole = CodedSource(_Nothing(), self.reader, self.keys)
         return self.source.reduce(partial(_of_coded_part, whole, function), combine)
@@ -56,19 +56,19 @@ class CodedPartitions(CodedSource):
 
 @dataclass(frozen=True, eq=False)
 class _CodedPart:
-    """The rows of one part."""
+    """The coded rows of one part."""
 
     whole: CodedSource
     part: RowSource
     first: int
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows, some at a time."""
+        """Yield all rows in blocks."""
         yield from self.whole.coded(self.part, self.first)
 
 
 class _Nothing:
-    """A source without rows, in the place of one that is not sent to other machines."""
+    """A source without rows, which replaces a source that is not sent to workers."""
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield nothing."""
@@ -80,7 +80,7 @@ def _of_coded_part(whole: CodedSource, function: Callable[[RowSource, int], T], 
 
 
 def coded(source: RowSource, reader: InputReader, keys: tuple[str | int, ...]) -> CodedSource:
-    """Return a source as matrices of numbers, by a reader of these columns."""
+    """Return a source as matrices of numbers, from a reader of these columns."""
     return (CodedPartitions if isinstance(source, DistributedSource) else CodedSource)(source, reader, keys)
 
 
@@ -91,8 +91,8 @@ def tables_of(
 
     Args:
         source: The rows.
-        keys: The columns that are needed. If None, all.
-        first: The number of rows before these, for messages.
+        keys: The keys of the columns to read. If None, all.
+        first: The number of preceding rows, for messages.
     """
     for chunk in source.tables(keys) if isinstance(source, TableSource) else source.chunks():
         X = chunk.X
@@ -108,24 +108,24 @@ def first_table(source: RowSource) -> Table:
     """Return the first table of a source.
 
     Raises:
-        DataError: it has no rows.
+        DataError: The source has no rows.
     """
     for table, _ in tables_of(source):
         return table
-    raise DataError("The source has no rows.")
+    raise DataError("The source must have rows, got none. Check its path or its filter.")
 
 
 def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:
-    """Return a schema with the levels of all rows of a source, which are read if there is a column of levels.
+    """Return a schema with the levels of all rows of a source. They are read if a column has levels.
 
     Args:
         schema: The schema.
         source: The rows.
-        is_new: Whether the schema is that of the first table, so that levels are sorted. Otherwise new levels are after
-            those that it has.
+        is_new: Whether the schema is that of the first table, so that levels are sorted. Otherwise new levels come
+            last.
 
     Raises:
-        DataError: a column cannot be read as levels.
+        DataError: A column cannot be read as levels.
     """
     own = [place for place, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
     if not own:
@@ -142,14 +142,14 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
 
 
 def _levels_of_part(schema: Schema, source: RowSource, first: int) -> Schema:
-    """Return a schema with new levels of a part of a source after its own."""
+    """Return a schema extended by new levels of a part of a source."""
     for table, _ in tables_of(source, [column.key for column in schema.columns], first):
         schema = schema.extended(table)
     return schema
 
 
 def _merged(one: Schema, other: Schema) -> Schema:
-    """Return a schema with new levels of another after its own."""
+    """Return a schema extended by new levels of another."""
     pairs = zip(one.columns, other.columns, strict=True)
     return Schema(tuple(replace(a, levels=tuple(dict.fromkeys([*a.levels, *b.levels]))) for a, b in pairs))
 

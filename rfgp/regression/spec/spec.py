@@ -17,9 +17,9 @@ from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
-from rfgp.parameters import BoundaryAvoiding, Hyperprior, Values
+from rfgp.parameters import BoundaryAvoiding, Hyperprior, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.family import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, Family, Member, Variance
+from rfgp.regression.base_spec import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
@@ -45,27 +45,26 @@ from rfgp.scaling import Affine, Scaling
 S = TypeVar("S", bound="ModelSpec")
 
 NORMALIZED_ROWS = 2000
-"""The most rows over which the prior variances of terms are averaged for their starting output scales."""
+"""The number of rows over which prior variances of terms are averaged for starting output scales."""
 NOISE_START = 0.1
 """The starting noise, in variances of the target."""
 
 
 @dataclass(frozen=True, eq=False)
-class ModelSpec(Family):
+class ModelSpec(BaseSpec):
     """A kernel, approximations of its terms and a likelihood.
 
     Attributes:
         options: The user's options.
-        schema: The columns that the kernel reads. If None, there are no data yet.
-        kernel: The kernel, resolved as far as the data are known.
-        terms: Its terms, which know the places of their columns.
+        schema: The columns that the kernel reads. None before there are data.
+        kernel: The kernel, resolved once there are data.
+        terms: Its terms, with the indices of their columns.
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
         priors: The terms with their draws.
-        noise_process: The specification of the logarithm of the noise, on the same columns, if it has a kernel of its
-            own.
-        weight: The share of the model in an average of posteriors.
-        others: The other models of the average, on the same columns, at hyperparameters of their own.
+        noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
+        weight: The weight of the model in an average of posteriors.
+        others: The other models of the average on the same columns, at their hyperparameters.
     """
 
     options: ModelOptions
@@ -85,7 +84,7 @@ class ModelSpec(Family):
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        others = [term for member in self.others for term in cast(ModelSpec, member.family).terms]
+        others = [term for member in self.others for term in cast(ModelSpec, member.spec).terms]
         own = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is Kind.NUMBER
@@ -99,19 +98,19 @@ class ModelSpec(Family):
         scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
-    def prior(self, values: Values) -> Prior:
+    def prior(self, values: ParameterValues) -> Prior:
         """Return the prior of all terms."""
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
 
-    def members(self, values: Values) -> tuple[Member, ...]:
-        """Return the models whose posteriors are averaged, that of these hyperparameters first."""
+    def members(self, values: ParameterValues) -> tuple[Member, ...]:
+        """Return the models whose posteriors are averaged, starting with the one at these hyperparameters."""
         alone = replace(self, weight=1.0, others=()) if self.others else self
         return Member(self.weight, alone, values), *self.others
 
     def with_options(self, options: ModelOptions) -> Self:
-        """Return the specification of other options on the columns of its schema, before there are rows."""
+        """Return the specification with other options on the same schema, without rows."""
         assert self.schema is not None
         keys = [column.key for column in self.schema.columns]
         expanded = transformed(options.kernel, lambda factor: factor.expanded(keys))
@@ -126,8 +125,8 @@ class ModelSpec(Family):
         A specification that has a schema keeps it and adds new levels.
 
         Raises:
-            DataError: columns are missing or cannot be read.
-            InvalidArgumentError: there are new levels, and hyperparameters of each level.
+            DataError: Columns are missing or cannot be read.
+            InvalidArgumentError: There are new levels, and a term has hyperparameters for each level.
         """
         source = as_source(*data[:4])
         if source is not None:
@@ -144,7 +143,7 @@ class ModelSpec(Family):
         return _with_columns(spec, table), data._replace(X=table, y=y)
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the specification, and a summary whose map leaves levels, nodes and coordinates as they are."""
+        """Return the specification, and a summary that does not standardize levels, nodes and coordinates."""
         inputs, schema = summary.scaling.inputs, self.schema
         assert inputs is not None
         assert schema is not None
@@ -153,7 +152,7 @@ class ModelSpec(Family):
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification, alone without others, with the kernel resolved on standardised rows."""
+        """Return the specification with the kernel resolved on standardized rows, without other models."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
@@ -177,7 +176,7 @@ class ModelSpec(Family):
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
 
     def _with_paths(self) -> Self:
-        """Return the specification whose starting values and priors have full paths."""
+        """Return the specification with full paths of starting values and priors."""
         assert self.columns is not None
         noise, paths = self.noise_process, _paths_of(self)
         if noise is not None:
@@ -197,18 +196,19 @@ class ModelSpec(Family):
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
-    def initialized(self, values: Values, rows: Rows) -> tuple[Self, Values]:
+    def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
         """Return the specification with approximations and random draws, and starting output scales.
 
-        The prior variance of a term is then, on average over some rows, its share of the variance of the target.
+        The prior variance of a term, averaged over some rows, is then its share of the target's variance.
         """
-        spec = self.drawn(self.options.approximations, values, len(rows), in_blocks=is_read_in_blocks(rows))
+        chosen, in_blocks = self.options.approximations, is_read_in_blocks(rows)
+        spec = self.with_approximations(chosen, values, len(rows), in_blocks=in_blocks)
         check_blocks(spec, values, rows)
         data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
-    def normalized(self, values: Values, rows: Block) -> Values:
-        """Return values with output scales that make up for the mean variances of kernels that are not stationary.
+    def normalized(self, values: ParameterValues, rows: Block) -> ParameterValues:
+        """Return values with output scales divided by the mean variances of non-stationary kernels.
 
         Args:
             values: The hyperparameters.
@@ -218,10 +218,10 @@ class ModelSpec(Family):
             prior = self.prior(values)
             return with_mean_variances(prior, self.terms, self.options.starts, values, rows)
 
-    def drawn(
+    def with_approximations(
         self,
         approximations: Any,
-        values: Values,
+        values: ParameterValues,
         num_rows: int,
         shares: Mapping[str, float] | None = None,
         *,
@@ -238,7 +238,7 @@ class ModelSpec(Family):
             in_blocks: Whether the rows are read in blocks.
 
         Raises:
-            InvalidArgumentError: an approximation cannot serve a term, or the terms take too much memory.
+            InvalidArgumentError: A term does not support an approximation, or the terms take too much memory.
         """
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
@@ -247,13 +247,13 @@ class ModelSpec(Family):
         if self.options.budget is not None and not shares:
             shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
-        noise = None if noise is None else noise.drawn(of_noise, values, num_rows, in_blocks=in_blocks)
+        noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         own = drawn_priors(data, chosen, self.options.seed)
         return replace(self, approximations=chosen, priors=own, noise_process=noise)
 
-    def redrawn(self, values: Values, num_rows: int) -> Self:
-        """Return the specification whose draws that depend on hyperparameters are those for these, or itself.
+    def redrawn(self, values: ParameterValues, num_rows: int) -> Self:
+        """Return the specification with hyperparameter-dependent draws updated, or itself.
 
         Args:
             values: The hyperparameters.
@@ -265,8 +265,8 @@ class ModelSpec(Family):
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
-    def covering(self, values: Values, rows: Rows) -> Self:
-        """Return the specification with lattices on the range of rows, or itself; see `Family.covering`."""
+    def covering(self, values: ParameterValues, rows: Rows) -> Self:
+        """Return the specification with lattices that cover the range of rows. See `BaseSpec.covering`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
         if columns is None:
             return self
@@ -275,8 +275,8 @@ class ModelSpec(Family):
         priors = relaid_priors(self.priors, data, *fixed)
         return self if priors == self.priors else replace(spec, priors=priors)
 
-    def fitted_kernel(self, values: Values) -> Kernel:
-        """Return the kernel whose starting values are these hyperparameters."""
+    def fitted_kernel(self, values: ParameterValues) -> Kernel:
+        """Return the kernel with these hyperparameters as starting values."""
         starts = {path: plain_value(values.value(path)) for path in values.space.names}
         assert self.columns is not None
         kernel = self._resolved(self.columns, starts).kernel
@@ -286,9 +286,9 @@ class ModelSpec(Family):
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
     def diagnosed(
-        self, values: Values, rows: Rows | None, scaling: Scaling, report: FitReport | None
+        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield warnings about terms that the rows do not determine, and about parts of domains without a row."""
+        """Yield warnings about terms that the rows do not determine, and about domains with parts without rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         terms = (*self.terms, *self.inputs.noise_terms)
@@ -303,26 +303,26 @@ class ModelSpec(Family):
             yield from fit_warnings(report, values, self.terms, self.approximations, self.schema.keys)
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads; those of others likewise."""
+        """Yield the options as texts, and the tensors (...) of graphs, meshes and roads, of all models."""
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
         yield from identity_of(self.options.kernel.terms())
         for member in self.others:
             yield repr(member.weight)
-            yield from member.family.identity()
+            yield from member.spec.identity()
             yield member.values.flat()
 
-    def term_data(self, values: Values, num_rows: int) -> list[TermData]:
-        """Return what approximations may know of each term, at some hyperparameters and for a number of rows."""
+    def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
+        """Return the information for the approximation of each term, at some hyperparameters."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]
 
 
 def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
-    """Return the specification of the logarithm of the noise on the columns of the function. None without a kernel.
+    """Return the specification of the logarithm of the noise on the columns of the function, or None.
 
-    Its draws have the seeds of those of the function, as if both had one kernel.
+    Its draws have the seeds of a single kernel for the function and the noise.
     """
     if kernel is None:
         return None
@@ -332,7 +332,7 @@ def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
 
 
 def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
-    """Return a specification with the schema of a table, or with the new levels of one if it has a schema.
+    """Return a specification with the schema of a table, or with new levels in its schema.
 
     Args:
         spec: The specification.
@@ -358,7 +358,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     """Return a specification with more levels.
 
     Raises:
-        InvalidArgumentError: a term has hyperparameters of each level.
+        InvalidArgumentError: A term has hyperparameters for each level.
     """
     assert spec.columns is not None
     sizes = tuple(column.num_levels for column in schema.columns)
@@ -368,7 +368,9 @@ def _with_levels(spec: S, schema: Schema) -> S:
     before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
     grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
     if grown is not None:
-        raise InvalidArgumentError(f"There are new levels, and {grown} has a value for each level. Fit again.")
+        raise InvalidArgumentError(
+            f"Levels must be known, because {grown} has a value for each, got new ones. Fit again."
+        )
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
     others = tuple(member.changed(lambda one: _with_levels(one, schema)) for member in spec.others)
     return replace(spec, schema=schema, columns=columns, noise_process=noise, others=others)
@@ -377,14 +379,14 @@ def _with_levels(spec: S, schema: Schema) -> S:
 def restored(
     options: ModelOptions, schema: Schema, kernel: Kernel, columns: ColumnSummary, noise: Kernel | None = None
 ) -> ModelSpec:
-    """Return the specification of a kernel that was resolved before.
+    """Return the specification of a resolved kernel, for a file.
 
     Args:
         options: The user's options.
         schema: The columns of these rows.
         kernel: The kernel.
-        columns: Their summary.
-        noise: The kernel of the noise, likewise. If None, there is none.
+        columns: The summary of the columns.
+        noise: The resolved kernel of the noise, if any.
     """
     terms = bind(kernel.terms(), schema.column_of)
     spec = ModelSpec(options, schema, kernel, terms, columns)

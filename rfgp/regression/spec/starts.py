@@ -1,4 +1,4 @@
-"""Starting values of kernels, and samples of rows from which others are found."""
+"""Starting values of kernels, and samples of rows for their computation."""
 
 import math
 from collections.abc import Collection, Iterator, Sequence
@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
 from rfgp.likelihoods import Likelihood
-from rfgp.parameters import Hyperprior, Values
+from rfgp.parameters import Hyperprior, ParameterValues
 from rfgp.priors import HalfNormalDeviation
 from rfgp.rows import Block, Rows, ends_of, pool_of, typical_noise
 from rfgp.scaling import Affine, moments
@@ -23,11 +23,11 @@ from rfgp.scaling import Affine, moments
 MOST_SAMPLED = 10_000
 """The most rows whose columns are summarised for starting values and random draws."""
 FREEDOM = 0.5
-"""Standard deviation of the logarithm of a factor of a free modulation, under its prior."""
+"""The prior standard deviation of the logarithm of a factor of a free modulation."""
 
 
 def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
-    """Yield the starting values that kernels have, by path, in the user's units."""
+    """Yield the starting values of kernels by path, in the user's units."""
     for term in terms:
         for factor, _, prefix in term.parts():
             for name, value in factor.starts.items():
@@ -43,13 +43,13 @@ def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
 
 
 NARROWER, WEAKER = 0.5, 0.25
-"""The factors of the starting lengthscale and variance of a term for each earlier one on the same columns.
+"""The factors of the starting lengthscale and variance for each earlier term on the same columns.
 
-With equal starts the sum of a Gaussian and a Matern kernel ended lower on concrete, by 20 to 110 nats of 927 rows."""
+Equal starts ended 20 to 110 nats lower for a sum of a Gaussian and a Matern kernel on 927 rows of concrete."""
 
 
 def repetitions(terms: Sequence[BoundTerm]) -> dict[str, int]:
-    """Return the number of earlier terms of one stationary kernel on the same columns, for each term by its name."""
+    """Return the number of earlier single-factor stationary terms on the same columns, by name of the term."""
     found, seen = dict[str, int](), list[tuple[int, ...]]()
     for term in terms:
         is_stationary = len(term.places) == 1 and term.term.factors[0].measure is not None
@@ -76,13 +76,13 @@ def sampled(rows: Rows, seed: int) -> Block:
 
 
 def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSummary:
-    """Return the summary of columns from a sample of standardised rows, which count as often as their weights say.
+    """Return the weighted summary of columns from a sample of standardized rows.
 
     Args:
         schema: The columns.
         rows: All rows.
         seed: The seed of the sample.
-        maps: The map to standardised units.
+        maps: The map to standardized units.
     """
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
     own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
@@ -91,14 +91,14 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
 
 
 def with_mean_variances(
-    prior: Prior, terms: Sequence[BoundTerm], given: Collection[str], values: Values, rows: Block
-) -> Values:
-    """Return values with output scales that make up for the mean variances of kernels that are not stationary.
+    prior: Prior, terms: Sequence[BoundTerm], given: Collection[str], values: ParameterValues, rows: Block
+) -> ParameterValues:
+    """Return values with output scales divided by the mean variances of non-stationary kernels.
 
     Args:
         prior: The prior at the values.
         terms: The terms.
-        given: The paths of values that the user gave.
+        given: The paths of the user's values.
         values: The hyperparameters.
         rows: The rows over which variances are averaged.
     """
@@ -117,7 +117,7 @@ def with_mean_variances(
 
 
 def prior_of_factor() -> Hyperprior:
-    """Return the log-normal prior of mode 1 of a factor of a free modulation."""
+    """Return the log-normal prior, with mode 1, of a factor of a free modulation."""
     one = torch.ones((), dtype=torch.float64)
     return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
 
@@ -134,7 +134,7 @@ def plain_value(value: Tensor) -> Any:
     return found if isinstance(found, float) else tuple(found)
 
 
-def variance_of(values: Values, path: str) -> float:
-    """Return an output scale in the user's units. That of several outputs is standardised, as they share it."""
+def variance_of(values: ParameterValues, path: str) -> float:
+    """Return an output scale in the user's units. Several outputs share it in standardized units."""
     found = values.value(path)
     return float(values.standardized(path) if found.ndim else found)

@@ -1,4 +1,4 @@
-"""Whether the exact kernel would predict rows better than the random features of a fit."""
+"""Comparison of the exact kernel with the random features of a fit."""
 
 import math
 from collections.abc import Iterator
@@ -11,43 +11,41 @@ from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import PoorFeaturesWarning, arguments
 from rfgp.inference.distributions import normal_log_density
-from rfgp.parameters import Values
-from rfgp.regression.regression import Regression
+from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.diagnostics import EXHAUSTED
 from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.state import GPState
 from rfgp.rows import Block, gathered, is_read_in_blocks
 
 MOST_ROWS = 500
-"""The most rows whose covariance is factorised for the comparison."""
+"""The largest number of rows whose covariance is factorized for the comparison."""
 FACTORS = (0.5, 1.0, 2.0)
-"""The factors of the lengthscales found at which the exact kernel is tried. Features with few frequencies prefer longer
-ones."""
+"""The factors of the fitted lengthscales at which the exact kernel is evaluated. Few frequencies favor longer ones."""
 CLEAR, ERRORS = 0.2, 2.0
-"""The nats a row, and the standard errors, by which the exact kernel must be ahead for a warning.
+"""The margin of the exact kernel for a warning, in nats per row and in standard errors.
 
-On 7 tables of UCI with 64 and 256 frequencies it was ahead by 0.22 for 64 on airfoil, where 256 were ahead of these by
-0.24, and by at most 0.05 elsewhere."""
+On 7 UCI tables it was 0.22 with 64 frequencies on airfoil, where 256 gained 0.24, and at most 0.05 elsewhere."""
 _RATIOS = -12.0, 2.0, 43
-"""The decimal logarithms of the least and the largest noise, in largest eigenvalues, and the number of noises."""
+"""The grid of noises: decimal logarithms of its ends relative to the largest eigenvalue, and its size."""
 
 
 class LeftOut(NamedTuple):
-    """The likelihood of rows under the best noise and variance, and their leave-one-out log densities."""
+    """The likelihood of rows at the best noise and variance, and their leave-one-out log densities."""
 
     likelihood: float
     densities: Tensor  # (n, k)
 
 
 def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
-    """Return leave-one-out log densities under c (K + r I), with the likeliest r and c.
+    """Return leave-one-out log densities under c (K + r I), with r and c of maximum likelihood.
 
-    With K = V diag(l) V^T, the inverse of K + r I has the diagonal sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams
+    With K = V diag(l) V^T, the diagonal of (K + r I)^-1 is sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams
     (2006), Equations 5.10 to 5.12.
 
     Args:
         covariance: K (n, n), float64.
-        y: Targets less their mean, (n, k), float64.
+        y: Centered targets (n, k), float64.
     """
     own, vectors = torch.linalg.eigh(covariance)
     (n, k), projected = y.shape, vectors.mT @ y
@@ -62,17 +60,17 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
     return LeftOut(float(likelihoods[best]), densities)
 
 
-def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[Warning]:
+def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warning]:
     """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
 
-    Each row is left out of at most 500 for the exact kernel, and of all for the features. Nothing is compared if the
-    search did not converge, if there are priors, or if the features are exhausted, of which another warning speaks.
+    The exact kernel uses at most 500 rows, and the features use all. The comparison is skipped if the search did not
+    converge, if there are priors, or if too few features have raised another warning.
 
     Args:
-        regression: The regression after a fit. If it has no rows in memory, nothing is compared.
+        regression: The state after a fit. Without rows in memory the comparison is skipped.
         report: The report of the fit.
     """
-    spec, values, rows = regression.family, regression.hyperparameters.detached(), regression.rows
+    spec, values, rows = regression.spec, regression.hyperparameters.detached(), regression.rows
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
     has_features = any(isinstance(one, RandomFeatures) for one in used)
@@ -94,23 +92,23 @@ def starvation_warnings(regression: Regression, report: FitReport) -> Iterator[W
     gain, error = float(densities.mean()) - report.leave_one_out, float(densities.std()) / math.sqrt(len(some))
     if gain > max(CLEAR, ERRORS * error):
         yield PoorFeaturesWarning(
-            f"The exact kernel predicts left-out rows better than the random features, by {gain:.2g} nats a row: the "
-            f"features are too few for the function, and what they miss was taken for noise. Raise "
+            f"The exact kernel predicts left-out rows better than the random features, by {gain:.2g} nats per row. "
+            f"There are too few features for the function, so that part of it was fitted as noise. Raise "
             f"{arguments('num_frequencies')}, learn the frequencies, or use Exact() or Vecchia()."
         )
 
 
-def _nearby(spec: ModelSpec, values: Values) -> Iterator[Values]:
-    """Yield values with all lengthscales of random features times each factor."""
+def _nearby(spec: ModelSpec, values: ParameterValues) -> Iterator[ParameterValues]:
+    """Yield values with all lengthscales of random features multiplied by each factor."""
     paths = [f"{prefix}lengthscale" for term in spec.terms for _, _, prefix in term.parts()]
     known = [path for path in paths if path in values.space.quantities]
     for factor in FACTORS:
         yield values.shifted(**dict.fromkeys(known, math.log(factor)))
 
 
-def _left_out(spec: ModelSpec, values: Values, some: Block) -> LeftOut:
+def _left_out(spec: ModelSpec, values: ParameterValues, some: Block) -> LeftOut:
     """Return leave-one-out log densities of rows under the exact kernel."""
     inputs = some.inputs.double()
-    covariance = spec.drawn(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
+    covariance = spec.with_approximations(Exact(), values, len(some)).prior(values).kernel(inputs, inputs)
     mean = values.standardized("mean").reshape(-1).double()
     return exact_left_out(covariance.double(), some.targets.double() - mean)

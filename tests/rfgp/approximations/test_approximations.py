@@ -76,7 +76,7 @@ def test_terms_through_features_agree_with_dense_algebra_of_the_features(case, a
             model(case, approximation).condition(ROWS, Y)
         return
     gp = model(case, approximation).condition(ROWS, Y)
-    assert any(type(one) is type(approximation) for one in gp.family.approximations.values())
+    assert any(type(one) is type(approximation) for one in gp.spec.approximations.values())
     agrees(gp, twin_through(case, gp), case)
 
 
@@ -118,7 +118,7 @@ def test_residuals_of_inducing_points_are_noise_or_a_bound(case, method):
 
 @pytest.mark.parametrize("condition_on", ["responses", "latent", "auto"])
 @pytest.mark.parametrize("case", ["one", "two smooth", "linear", "season and groups", "categories"])
-def test_all_neighbours_are_exact(case, condition_on):
+def test_all_neighbors_are_exact(case, condition_on):
     name, others = NAMES[case][0], {"two smooth": {"space": rfgp.Exact()}}.get(case, {})
     near = rfgp.Vecchia(100, condition_on=condition_on)
     gp, exact = model(case, {name: near, **others}).condition(ROWS, Y), twin(case)
@@ -135,7 +135,7 @@ def test_all_neighbours_are_exact(case, condition_on):
         np.testing.assert_allclose(prediction.terms[one].variance, np.diag(exact.cross_covariance(one, one)), atol=atol)
 
 
-def test_products_of_gaussian_kernels_have_neighbours():
+def test_products_of_gaussian_kernels_have_neighbors():
     kernel = (k.RBF("t", lengthscale=1.7) * k.RBF(("t", "p"), lengthscale=(3.0, 2.0))).named("both")
     start = {"both.outputscale": 1.3, "noise": 0.1}
     exact = rfgp.GP(kernel, start=start, seed=0).condition(ROWS, Y)
@@ -173,7 +173,7 @@ def test_seeds_decide_the_draws():
 
 def test_one_value_serves_the_terms_that_it_can_and_others_are_planned():
     gp = model("every kind", rfgp.RandomFeatures(8)).condition(ROWS, Y)
-    chosen = {name: type(one).__name__ for name, one in gp.family.approximations.items()}
+    chosen = {name: type(one).__name__ for name, one in gp.spec.approximations.items()}
     assert chosen == {
         "trend": "RandomFeatures",
         "space": "RandomFeatures",

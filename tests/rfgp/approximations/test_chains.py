@@ -82,7 +82,7 @@ def test_a_saved_model_predicts_the_same(tmp_path):
 
 @pytest.mark.parametrize("nu", NUS)
 def test_nanoseconds_of_a_clock_predict_as_seconds(nu):
-    """A column at 1.7e18 nanoseconds, whose values differ by whole microseconds, is standardised before it is read."""
+    """A column at 1.7e18 nanoseconds, whose values differ by whole microseconds, is standardized before it is read."""
     rng = np.random.default_rng(7)
     seconds = np.sort(rng.integers(0, 10**7, 500)) * 1e-6
     y, at = np.sin(seconds) + 0.1 * rng.normal(size=500), np.array([0.5, 3.25, 9.0])
@@ -105,7 +105,7 @@ def planned(kernel, num_rows, likelihood="gaussian"):
     """Return the names of the classes of the planned approximations of a kernel for so many rows."""
     X, y = rows()
     regression = rfgp.GP(kernel, likelihood, seed=0).condition(X, np.abs(y.round())).regression
-    terms = list(regression.family.term_data(regression.hyperparameters, num_rows))
+    terms = list(regression.spec.term_data(regression.hyperparameters, num_rows))
     return [type(one).__name__ for one in assign("auto", terms).values()]
 
 

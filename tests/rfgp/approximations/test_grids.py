@@ -252,7 +252,7 @@ def test_auto_takes_a_grid_before_inducing_points(needs_weights, monkeypatch):
     monkeypatch.setattr(planning, "MOST_EXACT", 45)
     kernel = (k.Nodes(GRAPH, "diffusion") * TIME).named("f")
     gp = rfgp.GP(kernel, start={"noise": 0.05}, seed=0).condition(ROWS, Y)
-    data = gp.family.term_data(gp.regression.hyperparameters, N)[0]
+    data = gp.spec.term_data(gp.regression.hyperparameters, N)[0]
     found = planning.plan(data, needs_weights=needs_weights)
     assert found == (rfgp.InducingPoints() if needs_weights else rfgp.Exact())
 

@@ -1,4 +1,4 @@
-"""Nearest neighbours of any kernel and of sums of terms: exact if all rows are neighbours, and near if some are."""
+"""Nearest neighbors of any kernel and of sums of terms: exact if all rows are neighbors, and near if some are."""
 
 from dataclasses import dataclass
 
@@ -12,11 +12,11 @@ import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.blocks import KernelVecchiaBlock
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 RING = graphs.Graph.from_networkx(nx.cycle_graph(6))
 ALL = 100
-"""More neighbours than rows."""
+"""More neighbors than rows."""
 
 
 def near_of(condition_on="responses", count=ALL):
@@ -37,7 +37,7 @@ def check_terms(prediction, exact, names, atol):
 
 
 @pytest.mark.parametrize("case", KERNELS)
-def test_all_neighbours_of_sums_are_exact(case):
+def test_all_neighbors_of_sums_are_exact(case):
     gp, exact, names = model(case, near_of()).condition(ROWS, Y), twin(case), NAMES[case]
     assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), rel=1e-9)
     prediction = gp.predict(NEW)
@@ -68,7 +68,7 @@ def test_gradients_are_those_of_differences(case):
 
 
 @pytest.mark.parametrize("count", [1, 5])
-def test_gradients_of_few_neighbours_are_those_of_differences(count):
+def test_gradients_of_few_neighbors_are_those_of_differences(count):
     gp = model("every kind", near_of(count=count), standardize=False).condition(ROWS, Y)
     gp.log_marginal_likelihood().backward()
     for name, raw in gp.hyperparameters.raw.items():
@@ -87,7 +87,7 @@ def test_gradients_of_few_neighbours_are_those_of_differences(count):
 
 
 @pytest.mark.parametrize("case", ["a season that changes", "two smooth", "season and groups", "every kind"])
-def test_all_latent_neighbours_are_exact(case):
+def test_all_latent_neighbors_are_exact(case):
     gp, exact, names = model(case, near_of("latent")).condition(ROWS, Y), twin(case), NAMES[case]
     assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), rel=1e-5)
     prediction = gp.predict(NEW)
@@ -103,7 +103,7 @@ def test_all_latent_neighbours_are_exact(case):
             prediction.cross_covariance(names[0], names[1])
 
 
-def test_terms_without_neighbours_are_added():
+def test_terms_without_neighbors_are_added():
     case = "every kind"
     near = {"trend": near_of(), "season": near_of(), "own": near_of()}
     chosen = {name: near.get(name, rfgp.Exact()) for name in NAMES[case]}
@@ -113,7 +113,7 @@ def test_terms_without_neighbours_are_added():
 
 
 @pytest.mark.parametrize("case", ["a season that changes", "two smooth", "every kind"])
-def test_more_neighbours_come_closer(case):
+def test_more_neighbors_come_closer(case):
     errors, exact = [], model(case).condition(ROWS, Y).predict(NEW)
     for count in (2, 8, 30):
         prediction = model(case, near_of(count=count)).condition(ROWS, Y).predict(NEW)
@@ -153,7 +153,7 @@ def test_copies_of_rows_without_noise_say_nothing_new():
         )
 
 
-def test_neighbours_of_a_season_are_in_other_periods():
+def test_neighbors_of_a_season_are_in_other_periods():
     t = np.concatenate([np.arange(0, 10, 0.5), [0.25]])
     gp = rfgp.GP(k.Periodic("t", 2.5), approximation=near_of(count=3), seed=0).condition({"t": t}, np.sin(t))
     block, rows = gp.regression.prior().neighbors, gp.regression.points({"t": t})[0]
@@ -172,7 +172,7 @@ def test_blocks_of_rows_do_not_change_results(monkeypatch):
 
 
 @pytest.mark.parametrize("likelihood", ["bernoulli", "poisson"])
-def test_sums_with_neighbours_have_other_likelihoods(likelihood):
+def test_sums_with_neighbors_have_other_likelihoods(likelihood):
     y = (np.median(Y) < Y).astype(float)
     start = {name: value for name, value in start_of("season and groups").items() if name not in ("noise", "mean")}
     exact = rfgp.GP(KERNELS["season and groups"], likelihood, start=start, seed=0).condition(ROWS, y)
@@ -216,7 +216,7 @@ class Wendland(k.Kernel):
 
     def hyperparameters(self, columns):
         spread = columns.spread.mean()
-        return {"lengthscale": Quantity(2 * spread, columns.scale.mean(), (0.01 * spread, 100 * spread))}
+        return {"lengthscale": Hyperparameter(2 * spread, columns.scale.mean(), (0.01 * spread, 100 * spread))}
 
     def covariance(self, a, b, values):
         square = ((a[:, None] - b[None]) / values["lengthscale"]).square().sum(-1)
@@ -241,7 +241,7 @@ def test_a_kernel_with_covariance_alone_is_fitted(approximation):
     assert np.abs(z).max() < 6
 
 
-def test_all_neighbours_of_a_users_kernel_are_exact():
+def test_all_neighbors_of_a_users_kernel_are_exact():
     start = {"own.lengthscale": 3.0, "own.outputscale": 1.3, "noise": 0.1}
     gp = rfgp.GP(Wendland("t", name="own"), approximation=rfgp.Exact(), start=start, seed=0).condition(ROWS, Y)
     near = gp.with_approximation(near_of())
@@ -275,6 +275,6 @@ def test_loops_and_batches_agree(monkeypatch):
         (k.RBF("t", name="a") + k.RBF("p", name="b"), {"a": rfgp.Vecchia(8), "b": rfgp.Vecchia(9)}, "one value"),
     ],
 )
-def test_terms_that_have_no_neighbours_are_named(kernel, approximation, message):
+def test_terms_that_have_no_neighbors_are_named(kernel, approximation, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
         rfgp.GP(kernel, approximation=approximation).fit({**ROWS, "node": np.arange(60) % 6}, Y)

@@ -63,12 +63,12 @@ def leaves_of(gp):
 
 def features_of(regression, inputs):
     """Return the features of the two terms at inputs (n, D), products multiplied out row by row, with gradients."""
-    family, values = regression.family, regression.hyperparameters
+    spec, values = regression.spec, regression.hyperparameters
     known = {name: values.standardized(name) for name in values.space.quantities}
-    product = family.priors[0]
+    product = spec.priors[0]
     theta = torch.stack([known[path].double() for path in product.paths])
     alone, one = product.features.prior(theta, torch.ones((), dtype=torch.float64)), torch.ones(())
-    (columns,) = product.columns.at(known, family.columns).weights
+    (columns,) = product.columns.at(known, spec.columns).weights
     place = next(places[0] for factor, places, _ in product.term.parts() if factor.nodes is not None)
     positions = inputs[:, place].long()
     if alone.walks:
@@ -81,7 +81,7 @@ def features_of(regression, inputs):
         nodes = alone.weights[0].scaled(positions)
     psi = columns.scaled(inputs.double()) * one
     own = torch.stack([torch.kron(a, b) for a, b in zip(nodes, psi, strict=True)])
-    (slope,) = family.priors[1].at(known, family.columns).weights
+    (slope,) = spec.priors[1].at(known, spec.columns).weights
     return own, slope.scaled(inputs.double())
 
 
@@ -228,7 +228,7 @@ def test_product_kernel_is_unbiased():
     near = {"node": np.array(["n0", "n1", "n2", "n3"] * 2), "hour": np.arange(8) / 4, "pressure": np.arange(8.0)}
     gp = model(way=rfgp.Exact())
     near = {key: near.get(key, value[:8]) for key, value in ROWS.items()}
-    spec, values = gp.family, gp.regression.hyperparameters
+    spec, values = gp.spec, gp.regression.hyperparameters
     data, x = spec.term_data(values, N)[0], inputs_of(gp, near)
     approximation = rfgp.RandomWalks(2, exact_hops=0, columns=rfgp.RandomFeatures(2, coupling="iid"))
     with torch.no_grad():
@@ -236,7 +236,7 @@ def test_product_kernel_is_unbiased():
         slope = gp.regression.prior().of(["slope"]).kernel(x, x)
         draws = [approximation.draw(data, seed).at(data.values, spec.columns).kernel(x, x) for seed in range(300)]
         scale = float(gp.regression.scaling.targets.scale) ** 2
-    nodes = x[:, gp.family.terms[0].places[0][0]]
+    nodes = x[:, gp.spec.terms[0].places[0][0]]
     one, other = ((nodes[:, None] != nodes) & torch.ones(8, 8).triu(1).bool()).nonzero().T
     samples = torch.stack(draws)[:, one, other].numpy()
     expected = (exact / scale - slope)[one, other].numpy()
@@ -249,7 +249,7 @@ def test_product_kernel_is_unbiased():
 
 def test_seeds_of_nodes_and_columns_are_independent():
     def drawn(approximation):
-        product = model(way=approximation).family.priors[0]
+        product = model(way=approximation).spec.priors[0]
         positions = torch.arange(40)
         walks = product.features.prior(torch.ones(1).double(), torch.ones(())).walks[0].features(positions, keep=False)
         return walks.matrix().toarray(), product.columns.parts[0].feature_map.frequencies.dense().numpy()
@@ -282,9 +282,9 @@ def test_new_levels_have_the_prior_of_their_features(way):
     gp, new = model("matern of each group", way), {**NEW, "sensor": np.array(["z"] * 4 + ["y"] * 2 + ["a", "b"])}
     found = gp.predict(new).terms["product"]
     x = inputs_of(gp, new)
-    place = gp.family.terms[0].places[0][0]
+    place = gp.spec.terms[0].places[0][0]
     with torch.no_grad():
-        block = gp.family.priors[0].features.prior(torch.tensor([2.0]).double(), torch.ones(()).double())
+        block = gp.spec.priors[0].features.prior(torch.tensor([2.0]).double(), torch.ones(()).double())
         nodes = block.kernel(x[:, place].long(), x[:, place].long()).numpy()
     values, scale = gp.hyperparameters, float(gp.regression.scaling.targets.scale)
     matern = k.Matern(("hour", "pressure"), nu=1.5, lengthscale=values["product.matern.lengthscale"].tolist()).matrix(
@@ -301,15 +301,15 @@ def test_fit_tunes_walks_and_updates_keep_draws():
     gp = gp.fit(ROWS, Y)
     assert np.isfinite(gp.predict(NEW).std).all()
     more = gp.update(NEW, np.zeros(M))
-    assert more.family.priors[0].has_draws_of(gp.family.priors[0])
+    assert more.spec.priors[0].has_draws_of(gp.spec.priors[0])
     again = gp.with_approximation({"product": rfgp.RandomWalks(4, seed=9, columns=FEW)})
-    assert not again.family.priors[0].has_draws_of(gp.family.priors[0])
+    assert not again.spec.priors[0].has_draws_of(gp.spec.priors[0])
 
 
 def test_harmonics_are_redrawn_for_shorter_lengthscales():
     gp = model("periodic")
-    data = gp.family.term_data(gp.regression.hyperparameters, N)[0]
-    prior, approximation = gp.family.priors[0], WAYS["walks"]
+    data = gp.spec.term_data(gp.regression.hyperparameters, N)[0]
+    prior, approximation = gp.spec.priors[0], WAYS["walks"]
     assert approximation.redraw(data, 0, prior) is prior
     short = {**data.values, "product.periodic.lengthscale": torch.tensor(0.2).double()}
     changed = approximation.redraw(type(data)(data.term, data.columns, N, short), 0, prior)

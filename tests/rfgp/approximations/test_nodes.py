@@ -77,7 +77,7 @@ def test_kernels_without_a_sparse_precision_on_large_graphs_are_planned_with_wal
     ("kernel", "approximation", "message"),
     [
         (k.RBF("hour"), rfgp.RandomWalks(4), "no kernel on the nodes"),
-        (k.Nodes(GRAPH), rfgp.RationalPrecision(), "no power of the resolvent"),
+        (k.Nodes(GRAPH), rfgp.RationalPrecision(), "not a power of the resolvent"),
         (k.Nodes(GRAPH), rfgp.SparsePrecision(), "no factor has a sparse precision"),
         (k.Nodes(GRAPH), rfgp.RandomFeatures(4), "no spectral measure"),
     ],

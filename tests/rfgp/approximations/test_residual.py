@@ -1,4 +1,4 @@
-"""Inducing points whose residual has nearest neighbours (VIF): dense algebra, other terms, redraws and refusals."""
+"""Inducing points whose residual has nearest neighbors (VIF): dense algebra, other terms, redraws and refusals."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ from rfgp.regression.spec import with_rows
 from rfgp.solvers.bordered import planning
 
 ALL = 59
-"""All other rows are neighbours."""
+"""All other rows are neighbors."""
 BOTH = (k.RBF("t", lengthscale=1.7) * k.RBF(("t", "p"), lengthscale=(3.0, 2.0))).named("both")
 KERNELS = {
     "one": TREND,
@@ -97,7 +97,7 @@ def check_exact(gp, kernel, atol, within):
 
 
 @pytest.mark.parametrize("case", KERNELS)
-def test_all_neighbours_are_exact(case):
+def test_all_neighbors_are_exact(case):
     kernel = KERNELS[case]
     gp, exact = model(kernel, near()), model(kernel, rfgp.Exact())
     check_exact(gp, kernel, 1e-8, 1e-8)
@@ -122,10 +122,10 @@ def test_kernels_of_one_lengthscale_are_exact(nu, condition_on):
         np.testing.assert_allclose(slope, slopes[name], rtol=1e-5, atol=1e-5, err_msg=name)
 
 
-@pytest.mark.parametrize("is_factorised", [True, False])
+@pytest.mark.parametrize("is_factorized", [True, False])
 @pytest.mark.parametrize("case", KERNELS)
-def test_all_latent_neighbours_are_exact(case, is_factorised, monkeypatch):
-    if not is_factorised:
+def test_all_latent_neighbors_are_exact(case, is_factorized, monkeypatch):
+    if not is_factorized:
         monkeypatch.setattr(planning, "MOST_FLOPS", 0)
     gp = model(KERNELS[case], near(condition_on="latent"))
     check_exact(gp, KERNELS[case], 1e-5, 1e-3)
@@ -147,7 +147,7 @@ def test_prior_is_that_of_the_terms():
 
 
 def dense_vecchia(covariance, noise, near):
-    """Return the covariance of rows in order, each given those of its neighbours (n, k) that are before it."""
+    """Return the covariance of rows in order, each given those of its neighbors (n, k) that are before it."""
     n = len(covariance)
     whole, root = covariance + noise * np.eye(n), np.zeros((n, n))
     for i in range(n):
@@ -159,7 +159,7 @@ def dense_vecchia(covariance, noise, near):
 
 
 @pytest.mark.parametrize("case", ["one", "beside weights", "of two columns", "product"])
-def test_few_neighbours_are_those_of_the_residual_alone(case):
+def test_few_neighbors_are_those_of_the_residual_alone(case):
     kernel, name = KERNELS[case], KERNELS[case].terms()[0].name
     gp, exact = model(kernel, near(5)), twin(kernel)
     prior, (x, _) = gp.regression.prior(), gp.regression.points(ROWS)
@@ -170,11 +170,11 @@ def test_few_neighbours_are_those_of_the_residual_alone(case):
         pattern = predecessors_in_blocks(prior.neighbors, x[order])
     order = order.numpy()
     parts = [pattern.indices[a:b] for a, b in zip(pattern.indptr[:-1], pattern.indptr[1:], strict=True)]
-    neighbours = {part[-1]: part for part in parts}
+    neighbors = {part[-1]: part for part in parts}
     assert max(map(len, parts)) < 20
     residual = (exact.covariance(name, "rows", "rows") - scale * phi @ phi.T)[np.ix_(order, order)]
     own = np.empty((60, 60))
-    own[np.ix_(order, order)] = dense_vecchia(residual, 0.07, neighbours)
+    own[np.ix_(order, order)] = dense_vecchia(residual, 0.07, neighbors)
     others = [term.name for term in kernel.terms()[1:]]
     exact.total = own + scale * phi @ phi.T + sum(exact.covariance(one, "rows", "rows") for one in others)
     assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), abs=1e-8)
@@ -199,12 +199,12 @@ def test_residuals_bring_points_closer_to_the_exact_process():
 
 
 @pytest.mark.parametrize("condition_on", ["responses", "latent"])
-def test_other_neighbours_and_new_rows_keep_the_points(condition_on):
+def test_other_neighbors_and_new_rows_keep_the_points(condition_on):
     gp = model(KERNELS["beside weights"], near(8, condition_on=condition_on))
     grown = gp.with_approximation({"trend": near(ALL, condition_on=condition_on)})
     more = {key: np.concatenate([value, value[:5]]) for key, value in ROWS.items()}
-    both = rfgp.GP(gp.kernel, approximation=gp.family.approximations, seed=0).condition(more, np.append(Y, Y[:5]))
-    (before,), (after,) = ([one for one in each.family.priors if isinstance(one, PointTerm)] for each in (gp, grown))
+    both = rfgp.GP(gp.kernel, approximation=gp.spec.approximations, seed=0).condition(more, np.append(Y, Y[:5]))
+    (before,), (after,) = ([one for one in each.spec.priors if isinstance(one, PointTerm)] for each in (gp, grown))
     torch.testing.assert_close(before.points, after.points, rtol=0, atol=0)
     assert both.num_observations == 65
     updated = gp.update({key: value[:5] for key, value in ROWS.items()}, Y[:5])
@@ -224,7 +224,7 @@ def test_terms_are_reported():
     gp = model(KERNELS["beside weights"], near(8))
     report = gp.terms["trend"]
     assert report.approximation == near(8)
-    assert report.cost.note == "10 inducing points, and 8 neighbours of each row for their residual"
+    assert report.cost.note == "10 inducing points, and 8 neighbors of each row for their residual"
     assert report.cost.num_features == 70
     assert 0 < report.share < 1
     exact = model(KERNELS["beside weights"], rfgp.Exact()).terms["trend"]
@@ -242,8 +242,8 @@ def test_bounds_are_those_of_the_points():
 
 def redrawn(gp, **changes):
     """Return the term of points before and after a redraw at changed hyperparameters."""
-    values = gp.hyperparameters.values.given(**changes)
-    return gp.family.priors[0], gp.family.redrawn(values, 60).priors[0]
+    values = gp.hyperparameters.values.with_values(**changes)
+    return gp.spec.priors[0], gp.spec.redrawn(values, 60).priors[0]
 
 
 @pytest.mark.parametrize("residual", [None, rfgp.Vecchia(5)])
@@ -276,12 +276,12 @@ def test_points_of_a_file_are_chosen_again(tmp_path):
     with pytest.warns(rfgp.DataSavedWarning):
         gp.save(tmp_path / "m")
     again = rfgp.load(tmp_path / "m")
-    assert again.family.priors[0].lengthscales is None
+    assert again.spec.priors[0].lengthscales is None
     np.testing.assert_array_equal(again.predict(NEW).mean, gp.predict(NEW).mean)
-    spec = with_rows(again.family, again.regression.rows)
+    spec = with_rows(again.spec, again.regression.rows)
     after = spec.redrawn(again.hyperparameters.values, 60).priors[0]
-    assert after is not again.family.priors[0]
-    torch.testing.assert_close(after.points, gp.family.priors[0].points)
+    assert after is not again.spec.priors[0]
+    torch.testing.assert_close(after.points, gp.spec.priors[0].points)
 
 
 @pytest.mark.parametrize("condition_on", ["responses", "latent"])
@@ -290,10 +290,10 @@ def test_gradient_in_points_is_that_of_differences(condition_on):
     approximation = near(6, points=5, condition_on=condition_on, learn_locations=True)
     gp = model(KERNELS["of two columns"], approximation)
     regression = gp.regression
-    (draw,) = regression.family.priors[0].learnable.values()
+    (draw,) = regression.spec.priors[0].learnable.values()
 
     def density(points):
-        values = regression.hyperparameters.beside({"space.points": points}, {})
+        values = regression.hyperparameters.with_others({"space.points": points}, {})
         return regression.replace(hyperparameters=values).log_marginal_likelihood()
 
     points = draw.clone().requires_grad_()
@@ -382,9 +382,9 @@ RING = graphs.Graph.from_edges([(i, (i + 1) % 6) for i in range(6)])
         (k.RBF("t") * k.Group("store"), near(5), "requires columns of numbers"),
         (k.Group("store"), near(5), "requires columns of numbers"),
         (k.Nodes(RING, "diffusion", column="node"), near(5), "requires columns of numbers"),
-        (TREND + SPACE, near(5), "only one term may have neighbours"),
-        (TREND + SPACE, {"trend": near(5), "space": rfgp.Vecchia(5)}, "'trend'.* only one term.*'space'"),
-        (TREND + SPACE, {"trend": near(5), "space": near(6)}, "only one term may have neighbours"),
+        (TREND + SPACE, near(5), "one term may have neighbors"),
+        (TREND + SPACE, {"trend": near(5), "space": rfgp.Vecchia(5)}, "one term.*'trend'.*'space'"),
+        (TREND + SPACE, {"trend": near(5), "space": near(6)}, "one term may have neighbors"),
     ],
 )
 def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
@@ -394,7 +394,7 @@ def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
 
 def test_second_residual_is_refused_when_approximations_change():
     gp = rfgp.GP(TREND + SPACE, approximation={"trend": near(5)}, seed=0).condition(ROWS, Y)
-    with pytest.raises(rfgp.InvalidArgumentError, match="only one term may have neighbours"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="one term may have neighbors"):
         gp.with_approximation({"space": rfgp.Vecchia(5)})
     moved = gp.with_approximation({"trend": rfgp.InducingPoints(10), "space": near(5)})
     assert moved.regression.prior().neighbors.residual_of == "space"

@@ -21,8 +21,8 @@ def models(case):
 @pytest.mark.parametrize("case", CASES)
 def test_fields_agree_with_exact_covariances(case):
     gp, exact = models(case)
-    assert any(isinstance(one, rfgp.SparsePrecision) for one in gp.family.approximations.values())
-    assert all(isinstance(one, rfgp.Exact) for one in exact.family.approximations.values())
+    assert any(isinstance(one, rfgp.SparsePrecision) for one in gp.spec.approximations.values())
+    assert all(isinstance(one, rfgp.Exact) for one in exact.spec.approximations.values())
     digits = {"roads": 1e-3, "rough and smooth roads": 1e-5}.get(case, 1e-6)  # a tail of harmonics; alpha of 2
     found, expected = gp.log_marginal_likelihood(), exact.log_marginal_likelihood()
     assert found.item() == pytest.approx(expected.item(), abs=digits)
@@ -125,7 +125,7 @@ def days(kernel):
     rng = np.random.default_rng(0)
     X = {"road": rng.integers(0, 2, 60), "fraction": rng.uniform(0, 1, 60), "day": rng.integers(0, 5, 60)}
     gp = rfgp.GP(kernel(ROADS), seed=0).condition(X, rng.standard_normal(60))
-    return {name: type(one).__name__ for name, one in gp.family.approximations.items()}
+    return {name: type(one).__name__ for name, one in gp.spec.approximations.items()}
 
 
 def test_a_shared_group_times_a_field_is_sparse():

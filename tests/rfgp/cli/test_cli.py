@@ -371,9 +371,9 @@ def test_an_average_has_no_terms_to_write(monkeypatch, capsys, tmp_path):
         (["--kernel", "RBF(price) + Group(store)", "--holdout-by", "store"], "--holdout-by must be a column that"),
         (["--kernel", "Constant()"], "at least one column"),
         (["--kernel", "Group(price)"], "group(price) reads levels"),
-        (["--kernel", "__import__('os').system('touch owned')"], "It may hold names, calls"),
-        (["--kernel", "[RBF(x) for x in y]"], "It may hold names, calls"),
-        (["--kernel", "RBF(price).__class__"], "It may hold names, calls"),
+        (["--kernel", "__import__('os').system('touch owned')"], "Use only names, calls"),
+        (["--kernel", "[RBF(x) for x in y]"], "Use only names, calls"),
+        (["--kernel", "RBF(price).__class__"], "Use only names, calls"),
         (["--kernel", "(" * 5000], "at most 32 brackets"),
         (["--kernel", "RBF(price)" + "+RBF(price)" * 10_000], "at most 10,000 characters"),
         (["--kernel", "RBF(price, lengthscale='long')"], "lengthscale must be a number"),
@@ -440,7 +440,7 @@ def test_one_model_serves_the_command_and_python(monkeypatch, capsys, tmp_path):
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *given, "--out", out)
     assert code == 0, err
     gp = rfgp.load(out / "model.safetensors")
-    assert {key: len(levels) for key, levels in gp.family.options.indicators.items()} == {"store": 5}
+    assert {key: len(levels) for key, levels in gp.spec.options.indicators.items()} == {"store": 5}
     (tmp_path / "n.csv").write_text(frame.iloc[6:14].to_csv(index=False))
     found = gp.predict(pd.read_csv(tmp_path / "n.csv", parse_dates=["day"]))
     code, said, err = run(monkeypatch, capsys, "predict", out / "model.safetensors", tmp_path / "n.csv")
@@ -708,7 +708,7 @@ def test_datasets_lists_and_fetches(monkeypatch, capsys, tmp_path):
         (["predict", "model", "/dev/stdin"], 1, "Standard input is not read."),
         (["fit"], 2, "Missing argument"),
         (["mesh", "roads.geojson"], 1, "`rfgp traffic` reads that, `rfgp mesh` needs a mesh."),
-        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "must say where its values are"),
+        (["mesh", "mesh.ply", "--values", "table.csv"], 1, "must have places of values"),
         (["mesh", "mesh.ply", "--values", "none.csv"], 1, "no file"),
         (["mesh", "mesh.ply", "--kernel", "heat"], 1, "--kernel must be one of"),
         (["mesh", "mesh.ply", "--features", "walks"], 2, "Name a graph's kernel, as --kernel diffusion, to use it."),
@@ -822,7 +822,7 @@ def test_targets_of_two_classes_are_recognized(monkeypatch, capsys, tmp_path):
     assert code == 0, err
     assert "y is 1 for yes and 0 for no" in err
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
-    assert gp.family.options.inference == "laplace"
+    assert gp.spec.options.inference == "laplace"
     assert (gp.predict(X).observed().mean[one] > 0.5).mean() > 0.8
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "numbers.csv", *common, "--out", tmp_path / "n")
     assert code == 0, err

@@ -98,5 +98,5 @@ DAMAGED |= {"one column twice": {"version": 1, "columns": [entry(), entry()]}}
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_schemas_are_refused(content):
-    with pytest.raises(DataError, match="not a schema of columns"):
+    with pytest.raises(DataError, match="schema of columns must be valid"):
         Schema.from_plain(content)

@@ -125,7 +125,7 @@ def test_terms_share_columns():
     assert schema.kinds == (NUMBER, COORDINATE)
     assert schema.is_standardizable == (True, False)
     assert [schema.column_of("t", kind) for kind in ("number", COORDINATE)] == [0, 1]
-    with pytest.raises(InvalidArgumentError, match=r"no single column 't'.*column 't', a number; column 't', a coord"):
+    with pytest.raises(InvalidArgumentError, match=r"one column 't'.*column 't', a number; column 't', a coord"):
         schema.column_of("t", LEVEL)
 
 
@@ -189,7 +189,7 @@ def test_two_graphs_read_one_column_apart():
     schema = Schema.learn([Request("node", NODE, "one", one), Request("node", NODE, "two", two)], table)
     assert schema.read(table).tolist() == [[float(one.index([x])[0]), float(two.index([x])[0])] for x in "abc"]
     assert [schema.column_of("node", NODE, graph) for graph in (one, two)] == [0, 1]
-    with pytest.raises(InvalidArgumentError, match="no single column"):
+    with pytest.raises(InvalidArgumentError, match="one column"):
         schema.column_of("node", NODE)
 
 

@@ -186,7 +186,7 @@ BAD = {
     "a dict of frames": ({"a": pd.DataFrame({"b": [1]})}, r"'a'.*got \(1, 1\)"),
     "a tuple as a key": ({("a", "b"): [1]}, "must be names or integers"),
     "a boolean as a key": ({True: [1]}, "must be names or integers"),
-    "the same name twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "Several columns of X are named 'a'"),
+    "the same name twice": (pd.DataFrame([[1, 2]], columns=["a", "a"]), "unique names, got 'a'"),
     "names of several parts": (pd.DataFrame([[1]], columns=pd.MultiIndex.from_tuples([("a", "b")])), "Rename them"),
     "a sparse tensor": (torch.zeros(2, 2).to_sparse(), "to_dense"),
     "a tensor without values": (torch.zeros(2, 2, device="meta"), "meta device"),

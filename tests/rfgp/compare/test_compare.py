@@ -62,7 +62,7 @@ def test_crowded_nodes_are_not_always_trained_on():
 def test_rows_that_repeat_are_on_one_side_of_a_split():
     X, y = np.tile(TABLE.X[:60], (2, 1)), np.tile(TABLE.y[:60], 2)
     found = compare_table(X, y, methods=["iid"], sizes=[4], num_train=61, num_test=40, plan=Plan(1, 1, 0))
-    assert not set(found.example.process.regression.rows.given.y.tolist()) & set(found.example.observed.tolist())
+    assert not set(found.example.process.regression.rows.chunk.y.tolist()) & set(found.example.observed.tolist())
     assert len(found.example.observed) == 39
 
 
@@ -87,7 +87,7 @@ def test_figures_are_what_they_say():
     assert draw.rmse == pytest.approx(rfgp.metrics.rmse(TABLE.y[test], p), rel=1e-9)
     x = TABLE.X[order[:60]] / exact.hyperparameters.lengthscale.detach().numpy()
     distance = ((x[:, None] - x[None]) ** 2).sum(2)
-    phi = gp.family.priors[0].parts[0].feature_map.frequencies.dense().numpy() @ x.T
+    phi = gp.spec.priors[0].parts[0].feature_map.frequencies.dense().numpy() @ x.T
     estimate = np.cos(phi[:, :, None] - phi[:, None, :]).mean(0)
     kernel = np.exp(-distance / 2)
     assert draw.kernel_error == pytest.approx(np.linalg.norm(estimate - kernel) / np.linalg.norm(kernel), rel=1e-8)
@@ -158,7 +158,7 @@ def test_pictures_are_drawn(table, nodes, tmp_path):
     ("call", "error", "message"),
     [
         (lambda: compare_table(TABLE.X[:9], TABLE.y[:9]), rfgp.DataError, "256 training and 256 test items"),
-        (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "no coupling 'x'"),
+        (lambda: compare_table(TABLE.X, TABLE.y, methods=["x"]), rfgp.InvalidArgumentError, "got 'x'"),
         (lambda: compare_table(TABLE.X, TABLE.y * np.nan), rfgp.DataError, "y has 600 values that are not finite"),
         (
             lambda: compare_nodes(GRAPH, range(49), np.where(VALUES[9] == VALUES, np.nan, VALUES)),

@@ -148,7 +148,7 @@ def test_a_seed_draws_what_a_model_of_this_seed_draws():
     gp = rfgp.SparseSpectrumGP(num_frequencies=6, coupling="orthogonal", seed=4).condition(np.eye(3), np.arange(3.0))
     assert torch.equal(draw.dense(), gp.feature_map.frequencies.dense())
     assert not torch.equal(couplings.by_name("iid").sample(6, 3).dense(), couplings.by_name("iid").sample(6, 3).dense())
-    with pytest.raises(rfgp.InvalidArgumentError, match="Give a seed or a generator, not both"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="seed and generator"):
         couplings.by_name("iid").sample(6, 3, seed=0, generator=random.generator(0))
     assert repr(draw) == "Frequencies(m=6, d=3)"
 
@@ -370,7 +370,7 @@ def test_counts_must_be_positive_integers(name, m, d):
 
 
 def test_unknown_names_are_refused():
-    with pytest.raises(rfgp.InvalidArgumentError, match="no coupling 'sorf'; known are energy, iid"):
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"one of energy, iid.* got 'sorf'"):
         couplings.by_name("sorf")
     with pytest.raises(rfgp.InvalidArgumentError, match="Coupling 'iid'"):
         couplings.by_name("iid", blocks=2)

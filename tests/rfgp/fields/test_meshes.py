@@ -163,8 +163,8 @@ def test_names_of_places_may_be_in_capitals(header, ball, tmp_path):
     [
         ("x,y,heat", "by x, y and z, got the columns x, y, heat"),
         ("face,x,y,z,heat", "by a column face, or vertex"),
-        ("x,X,y,z,heat", "must say where"),
-        ("face,vertex,heat", "must say where"),
+        ("x,X,y,z,heat", "must have places"),
+        ("face,vertex,heat", "must have places"),
         ("x,y,z", "must have a column of values"),
     ],
 )
@@ -249,9 +249,9 @@ def test_quadrilaterals_are_cut_in_two(tmp_path):
     path = simulation(tmp_path, "vtk", [("quad", [(0, 1, 2, 3), (1, 4, 5, 2)])])
     mesh = graphs.load_mesh(path)
     assert (len(mesh.faces), mesh.area) == (4, 2)
-    with pytest.raises(rfgp.DataError, match="stores polygons"):
+    with pytest.raises(rfgp.DataError, match="must have triangles"):
         fields.read_mesh_field(path, target="stress")
-    with pytest.raises(rfgp.DataError, match="stores polygons"):
+    with pytest.raises(rfgp.DataError, match="must have triangles"):
         fields.read_mesh_field(path, write(tmp_path / "v.csv", "face,heat\n0,1\n1,2\n"))
     with pytest.warns(graphs.UnreferencedVerticesWarning):
         assert len(fields.read_mesh_field(path, target="heat").nodes) == 6

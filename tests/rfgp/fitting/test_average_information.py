@@ -1,4 +1,4 @@
-"""Scoring steps on estimated gradients: where they end, and what they keep to."""
+"""Scoring steps on estimated gradients: their end, bounds, priors and information."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from grid import MOST_DENSE, model, observations
 from rfgp.fitting import Plan, maximize
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.maximize import Objective
-from rfgp.parameters import Quantity, Space
+from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.rows import Block
 from rfgp.scaling import Affine
 
@@ -19,7 +19,7 @@ def iterative(monkeypatch):
 
 
 def ascended(regression, values=None, **plan):
-    """Return the hyperparameters that scoring finds, from those of the regression or others, and its report."""
+    """Return the hyperparameters found by scoring, from those of the regression or others, and the report."""
     rows = regression.rows
 
     def infer(values):
@@ -29,7 +29,7 @@ def ascended(regression, values=None, **plan):
     return AverageInformation(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan)).run()
 
 
-def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):
+def test_scoring_ends_within_its_error_of_the_maximum(monkeypatch):
     exact = model(observations()).regression
     best, report = maximize(Objective.of(exact, exact.rows), exact.hyperparameters, Plan())
     likelihood = exact.replace(hyperparameters=best).log_marginal_likelihood()
@@ -45,22 +45,22 @@ def test_scoring_finds_the_maximum_but_for_a_part_of_its_error(monkeypatch):
 
 
 def search_within(low, high):
-    """Return a search over as many hyperparameters as there are bounds, and the bounds as it has them."""
+    """Return a search over one hyperparameter for each pair of bounds, and the bounds in its order."""
     one, flat = torch.ones((), dtype=torch.float64), Affine.identity(torch.ones(1, dtype=torch.float64))
     bounds = [
         tuple(torch.tensor(end, dtype=torch.float64).exp() for end in ends) for ends in zip(low, high, strict=True)
     ]
-    space = Space.of({f"q{i}": Quantity(one, one, ends) for i, ends in enumerate(bounds)}, flat, flat)
+    space = ParameterSpace.of({f"q{i}": Hyperparameter(one, one, ends) for i, ends in enumerate(bounds)}, flat, flat)
     rows = Block(torch.zeros(1, 1), torch.zeros(1, 1, dtype=torch.float64))
     search = AverageInformation(None, rows, 0.0, space.start, Plan(fixed=("mean",)), "all rows")
     return search, *np.array([space.bounds(name)[0] for name in space.quantities]).T
 
 
-def test_steps_are_the_best_within_radius_and_bounds():
+def test_steps_are_optimal_within_radius_and_bounds():
     rng = np.random.default_rng(0)
 
     def are_met(step, point, gradient, information, low, high):
-        """The conditions of Karush, Kuhn and Tucker for radius .05."""
+        """The conditions of Karush, Kuhn and Tucker for radius 0.05."""
         low, high = np.maximum(low - point, -0.05), np.minimum(high - point, 0.05)
         slope = (gradient - information @ step) / np.abs(gradient).max()
         best = (np.abs(slope) < 1e-6) | ((slope > 0) & (step > high - 1e-12)) | ((slope < 0) & (step < low + 1e-12))
@@ -89,10 +89,10 @@ def test_steps_are_the_best_within_radius_and_bounds():
 
 
 @pytest.mark.parametrize("name", ["noise", "nodes.lengthscale"])
-def test_scoring_begins_within_bounds(name, iterative):
+def test_scoring_starts_within_bounds(name, iterative):
     regression = model(observations()).regression
     ((_, high),) = regression.hyperparameters.space.bounds(name)
-    outside = regression.hyperparameters.given(**{name: 1e9})
+    outside = regression.hyperparameters.with_values(**{name: 1e9})
     beside = outside.replaced({name: torch.tensor(np.nextafter(high, -np.inf))})  # missed by rounding
     for start in (outside, beside):
         assert start.raw[name].item() != high
@@ -105,7 +105,7 @@ def test_scoring_begins_within_bounds(name, iterative):
         assert values.value("noise").item() < 1
 
 
-def test_scoring_minds_priors_and_what_is_fixed(iterative):
+def test_scoring_respects_priors_and_fixed_values(iterative):
     one = torch.ones((), dtype=torch.float64)
     tight = torch.distributions.Normal(one, 1e-3 * one)
     regression = model(observations(), lengthscale=1.2, priors={"lengthscale": tight}).regression
@@ -120,7 +120,7 @@ def test_scoring_minds_priors_and_what_is_fixed(iterative):
     assert torch.equal(same.flat(), regression.hyperparameters.flat())
 
 
-def test_the_average_information_is_that_of_dense_matrices(iterative):
+def test_average_information_matches_dense_algebra(iterative):
     regression = model(observations(), "noise").regression
     rows, values = regression.rows, regression.hyperparameters
 

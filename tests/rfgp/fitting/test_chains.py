@@ -33,7 +33,7 @@ def table(kind, n=N):
 
 
 def fitted(kind, nu):
-    """Return a fitted model and its log density, that of the hyperpriors included."""
+    """Return a fitted model and its log density, including that of the hyperpriors."""
     X, y, options = table(kind)
     priors = {"priors": {"lengthscale": torch.distributions.LogNormal(0.5, 0.05)}} if kind == "priors" else {}
     start = {"start": {"lengthscale": 2.0, "noise": 0.1}} if kind in ("fixed", "weights") else {}
@@ -44,7 +44,7 @@ def fitted(kind, nu):
 
 
 def check_fit(kind, nu):
-    """The fit is as likely as that by L-BFGS and sparse factors, to a part of a nat."""
+    """Compare the likelihood with that of L-BFGS and sparse factors."""
     gp, found = fitted(kind, nu)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(chain, "serves", lambda prior: False)
@@ -55,7 +55,7 @@ def check_fit(kind, nu):
 
 
 @pytest.mark.parametrize(("kind", "nu"), [("plain", nu) for nu in NUS] + [(kind, 1.5) for kind in KINDS[1:]])
-def test_a_fit_is_as_likely_as_by_sparse_factors(kind, nu):
+def test_fit_is_as_likely_as_by_sparse_factors(kind, nu):
     check_fit(kind, nu)
 
 
@@ -64,19 +64,19 @@ def test_fixed_hyperparameters_stay():
     assert gp.hyperparameters["lengthscale"].item() == pytest.approx(2.0)
 
 
-def test_a_fit_takes_few_passes_over_all_rows():
+def test_fit_takes_few_passes_over_all_rows():
     gp, _ = fitted("plain", 1.5)
     *_, last = gp.fit_report.stages
     assert (last.name, last.rows) == ("all rows", N)
     assert last.evaluations <= 12
 
 
-def test_fits_of_few_rows_are_searched_on_all_at_once():
+def test_few_rows_are_all_searched_at_once():
     X, y, _ = table("plain", 300)
     gp = rfgp.GP(k.Matern(0, nu=1.5), approximation=rfgp.SparsePrecision(), seed=0).fit(X, y)
     assert [stage.name for stage in gp.fit_report.stages] == ["all rows"]
 
 
-def test_a_planted_early_end_is_seen(monkeypatch):
+def test_planted_early_end_is_seen(monkeypatch):
     monkeypatch.setattr(ChainScoring, "done", 1e6)
     assert fails(check_fit, "plain", 1.5)

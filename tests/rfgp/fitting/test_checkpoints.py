@@ -1,4 +1,4 @@
-"""Checkpoints: a fit that was killed goes on to the same bits, and what is not its own is refused and left alone."""
+"""Checkpoints: a killed fit resumes to the same bits, and foreign files raise and are unchanged."""
 
 import os
 import signal
@@ -56,8 +56,8 @@ print(count)
 
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 @pytest.mark.slow
-def test_killed_and_resumed_is_never_killed(kind, tmp_path):
-    """The process is killed by SIGKILL after its k-th step, in the middle of writing the next, over and over."""
+def test_resumed_fit_equals_an_uninterrupted_one(kind, tmp_path):
+    """SIGKILL ends the process after step k, while it writes the next step, several times."""
     script = tmp_path / "fit.py"
     script.write_text(textwrap.dedent(SCRIPT))
 
@@ -79,7 +79,7 @@ def test_killed_and_resumed_is_never_killed(kind, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "whole.npy"))
 
 
-def test_a_finished_fit_is_read_again(tmp_path, monkeypatch):
+def test_finished_fit_is_read_from_its_checkpoint(tmp_path, monkeypatch):
     X, y = table(300)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
     before, computed, remember = (tmp_path / "c").read_bytes(), [], FileJournal.memoize
@@ -91,11 +91,11 @@ def test_a_finished_fit_is_read_again(tmp_path, monkeypatch):
     again = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
     np.testing.assert_array_equal(again.predict(X).variance, gp.predict(X).variance)
     assert again.fit_report == gp.fit_report
-    assert computed == ["starts"]  # the first step alone, which tells whether the fit is the same
+    assert computed == ["starts"]  # the first step only, which is compared
     assert (tmp_path / "c").read_bytes() == before
 
 
-def test_every_model_has_them(tmp_path):
+def test_exact_models_have_checkpoints(tmp_path):
     X, y = table(60)
     gp = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
     again = rfgp.ExactGP().fit(X, y, checkpoint=tmp_path / "c")
@@ -104,7 +104,7 @@ def test_every_model_has_them(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")
 @pytest.mark.parametrize("kind", ["table", "graph"])
-def test_a_prior_has_no_bytes_and_is_told_by_the_first_step(kind, tmp_path):
+def test_first_step_detects_another_hyperprior(kind, tmp_path):
     def make(changed):
         prior = torch.distributions.LogNormal(-8.0 if changed else 0.0, 0.5)
         if kind == "table":
@@ -119,13 +119,13 @@ def test_a_prior_has_no_bytes_and_is_told_by_the_first_step(kind, tmp_path):
     again.fit(*data, checkpoint=tmp_path / "c")
     assert again.fit_report == gp.fit_report
     other, data = make(True)
-    with pytest.raises(rfgp.CheckpointError, match=r"another fit|where this fit has"):
+    with pytest.raises(rfgp.CheckpointError, match=r"another fit|next step"):
         other.fit(*data, checkpoint=tmp_path / "c")
 
 
 @pytest.mark.parametrize("change", ["graph", "weights", "seed", "features", "kernel", "walkers"])
-def test_another_fit_on_nodes_is_refused(change, tmp_path):
-    """Starts that are given are the same for every graph; what the features come from tells the fits apart."""
+def test_checkpoint_of_another_fit_on_nodes_raises(change, tmp_path):
+    """Given starting values are equal for all graphs. The sources of the features distinguish the fits."""
     nodes, y = list(range(20)), np.sin(np.arange(20.0))
 
     def make(change):
@@ -136,7 +136,7 @@ def test_another_fit_on_nodes_is_refused(change, tmp_path):
         kernel = "regularized-laplacian" if change == "kernel" else "diffusion"
         return rfgp.GraphGP(graph, kernel, outputscale=1.0, noise=0.1, **options)
 
-    same, again, other = (fingerprint(begin(make(c).family, Chunk(nodes, y)), (), None) for c in (None, None, change))
+    same, again, other = (fingerprint(begin(make(c).spec, Chunk(nodes, y)), (), None) for c in (None, None, change))
     assert same == again != other
     make(None).fit(nodes, y, checkpoint=tmp_path / "c")
     before = (tmp_path / "c").read_bytes()
@@ -148,7 +148,7 @@ def test_another_fit_on_nodes_is_refused(change, tmp_path):
 
 
 @pytest.mark.parametrize("change", ["data", "targets", "options", "seed", "fixed", "iterations", "noise"])
-def test_another_fit_is_refused(change, tmp_path):
+def test_checkpoint_of_another_fit_raises(change, tmp_path):
     X, y = table(100)
     options, fit = {"num_frequencies": 8, "seed": 0}, {}
     rfgp.SparseSpectrumGP(**options).fit(X, y, checkpoint=tmp_path / "c")
@@ -165,7 +165,7 @@ def test_another_fit_is_refused(change, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"x", b"PK\x03\x04" * 99, "its first line", "its first line, and more"])
-def test_other_files_are_refused_and_left_alone(content, tmp_path):
+def test_other_files_raise_and_are_unchanged(content, tmp_path):
     X, y = table(50)
     if isinstance(content, str):
         rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "c")
@@ -179,7 +179,7 @@ def test_other_files_are_refused_and_left_alone(content, tmp_path):
 
 @pytest.mark.parametrize("cut", [0.3, 0.6, 0.99])
 @pytest.mark.parametrize("damage", ["cut", "flip"])
-def test_a_damaged_end_is_computed_again(cut, damage, tmp_path):
+def test_damaged_end_is_computed_again(cut, damage, tmp_path):
     X, y = table(200)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
     whole = (tmp_path / "c").read_bytes()
@@ -191,30 +191,30 @@ def test_a_damaged_end_is_computed_again(cut, damage, tmp_path):
     assert (tmp_path / "c").read_bytes() == whole
 
 
-def test_a_full_disk_does_not_stop_the_fit(tmp_path, monkeypatch):
+def test_full_disk_does_not_stop_the_fit(tmp_path, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
     X, y = table(100)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0)
-    with pytest.warns(rfgp.CheckpointWarning, match="No space left on device.*goes on without a checkpoint"):
+    with pytest.warns(rfgp.CheckpointWarning, match="No space left on device.*continues without a checkpoint"):
         gp.fit(X, y, checkpoint=tmp_path / "c")
     plain = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y)
     np.testing.assert_array_equal(gp.predict(X).mean, plain.predict(X).mean)
 
 
-def test_a_missing_folder_is_named(tmp_path):
+def test_error_names_a_missing_folder(tmp_path):
     X, y = table(50)
     with pytest.raises(FileNotFoundError, match="nowhere"):
         rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, y, checkpoint=tmp_path / "nowhere" / "c")
 
 
-def test_what_cannot_be_a_checkpoint_is_named(tmp_path, monkeypatch):
+def test_error_names_an_impossible_checkpoint(tmp_path, monkeypatch):
     X, y = table(50)
     gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0)
     os.mkfifo(tmp_path / "pipe")
-    for path, message in ((tmp_path, "is a folder"), (tmp_path / "pipe", "is no regular file")):
+    for path, message in ((tmp_path, "the folder"), (tmp_path / "pipe", "regular file")):
         with pytest.raises(rfgp.CheckpointError, match=message):
             gp.fit(X, y, checkpoint=path)
 
@@ -230,13 +230,13 @@ def test_what_cannot_be_a_checkpoint_is_named(tmp_path, monkeypatch):
         gp.fit(X, y, checkpoint=tmp_path / "c")
 
 
-def test_without_a_path_nothing_is_remembered():
+def test_journal_without_a_path_computes_each_step():
     with open_journal(None, lambda: "x") as journal:
         assert journal.memoize("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
         assert journal.memoize("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0
 
 
-def test_a_record_without_a_tensor_is_a_fault_of_the_file(tmp_path):
+def test_record_without_a_tensor_raises(tmp_path):
     def step():
         return {"value": torch.ones(()), "gradient": torch.ones(2)}
 

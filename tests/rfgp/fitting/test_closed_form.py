@@ -12,7 +12,7 @@ from rfgp import kernels as k
 from rfgp import priors
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.maximize import Objective
-from rfgp.regression.regression import begin
+from rfgp.regression.state import begin
 from rfgp.rows import Chunk
 from rfgp.solvers.dense import DenseSolver
 
@@ -60,14 +60,14 @@ CASES = {
 
 @pytest.fixture(params=CASES.values(), ids=CASES.keys())
 def case(request):
-    """A regression of 30 rows, two of which coincide, hyperparameters away from its start, and formulas of terms."""
+    """A regression of 30 rows, two of them equal, hyperparameters away from its start, and formulas of terms."""
     kernel, formulas, d, outputs, own = request.param
     rng = np.random.default_rng(3)
     X = rng.normal(size=(30, d))
     X[7] = X[4]
     y = np.sin(X[:, :1]) + X[:, 1:2] + 0.3 * rng.normal(size=(30, outputs))
     gp = rfgp.GP(kernel, approximation=rfgp.Exact(), priors=own)
-    regression = begin(gp.family, Chunk(X, y if outputs > 1 else y[:, 0]))
+    regression = begin(gp.spec, Chunk(X, y if outputs > 1 else y[:, 0]))
     start = regression.hyperparameters
     names = start.space.free(())
     vector = start.vector(names)
@@ -75,7 +75,7 @@ def case(request):
 
 
 def density(regression, values, formulas):
-    """Return the log density of standardised targets and that of the hyperpriors by dense algebra."""
+    """Return the log density of standardized targets and that of the hyperpriors by dense algebra."""
     rows = regression.rows
     x, y = rows.inputs.numpy(), rows.targets.numpy()
     known = {name: values.standardized(name).numpy() for name in values.space.names}
@@ -123,12 +123,12 @@ def test_gradient_matches_autograd(case):
 
 
 @pytest.mark.parametrize("planted", ["slope", "noise"])
-def test_a_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
+def test_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
     regression, values, formulas = case
     if planted == "slope" and not any("lengthscale" in name for name in values.space.names):
         pytest.skip("no term is stationary")
     if planted == "slope":
-        measure = next(term.measure for term in regression.family.terms if term.measure is not None)
+        measure = next(term.measure for term in regression.spec.terms if term.measure is not None)
         right = type(measure).gram_and_slope
         monkeypatch.setattr(
             type(measure), "gram_and_slope", lambda self, z: (right(self, z)[0], 1.01 * right(self, z)[1])
@@ -151,14 +151,14 @@ def test_a_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
 )
 def test_other_models_have_no_closed_form(kernel, approximation):
     X = np.random.default_rng(0).normal(size=(30, 3))
-    regression = begin(rfgp.GP(kernel, approximation=approximation).family, Chunk(X, X[:, 0]))
+    regression = begin(rfgp.GP(kernel, approximation=approximation).spec, Chunk(X, X[:, 0]))
     assert ClosedForm.of(regression, regression.rows) is None
 
 
-def test_a_row_far_out_is_left_to_autograd():
+def test_row_far_out_has_no_closed_form():
     X = np.random.default_rng(0).normal(size=(30, 2))
     gp = rfgp.GP(k.RBF(name="rbf"), approximation=rfgp.Exact())
-    regression = begin(gp.family, Chunk(X, X[:, 0]))
+    regression = begin(gp.spec, Chunk(X, X[:, 0]))
     values = regression.hyperparameters.replaced({"rbf.lengthscale": torch.full((2,), math.log(1e-6))})
     free = values.space.free(())
     assert ClosedForm.of(regression, regression.rows)(values, free) is None

@@ -1,4 +1,4 @@
-"""What a search walks through."""
+"""The coordinates of a search."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 
 import rfgp
 from rfgp.fitting.maximize import Coordinates
-from rfgp.parameters import Quantity, Space
+from rfgp.parameters import Hyperparameter, ParameterSpace
 from rfgp.scaling import Affine
 
 
@@ -14,11 +14,13 @@ def space():
     one = torch.ones((), dtype=torch.float64)
     flat = Affine(0 * one, one)
     bounds = (torch.tensor([1e-3, 2e-3]), torch.tensor([1e4, 2e4]))
-    lengthscale = Quantity(torch.ones(2), one, tuple(b.double() for b in bounds), fades=True)
-    return Space.of({"lengthscale": lengthscale, "noise": Quantity(one, one, (1e-6 * one, one))}, flat, flat)
+    lengthscale = Hyperparameter(torch.ones(2), one, tuple(b.double() for b in bounds), fades=True)
+    return ParameterSpace.of(
+        {"lengthscale": lengthscale, "noise": Hyperparameter(one, one, (1e-6 * one, one))}, flat, flat
+    )
 
 
-def test_there_and_back():
+def test_raw_numbers_round_trip():
     there = Coordinates.of(space(), ["noise", "lengthscale", "mean"])
     np.testing.assert_allclose(np.exp(there.fading), [np.inf, 1e3, 2e3, np.inf])
     for x in (np.array([-3.0, -2.0, 3.0, 0.5]), np.array([-3.0, np.log(1e4), np.log(2e4), -7.0])):
@@ -32,7 +34,7 @@ def test_there_and_back():
         np.testing.assert_array_equal(there.slope(x)[[0, 3]], 1.0)
 
 
-def test_bounds_go_where_their_points_go():
+def test_bounds_map_like_points():
     there = Coordinates.of(space(), ["lengthscale", "mean"])
     ends = (np.log(1e-3), np.log(1e4))
     limits = there.limits([ends, ends, (None, 1.0)])
@@ -41,8 +43,8 @@ def test_bounds_go_where_their_points_go():
 
 
 @pytest.mark.parametrize("model", [rfgp.ExactGP, lambda **o: rfgp.SparseSpectrumGP(num_frequencies=64, seed=0, **o)])
-def test_a_column_that_was_given_up_comes_back(model):
-    """In the logarithm of the lengthscale the slope there is 10^-8 of what it is where columns matter."""
+def test_faded_column_comes_back(model):
+    """The slope in the log lengthscale there is 10^-8 times that of a relevant column."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.05 * rng.standard_normal(60)
@@ -51,8 +53,8 @@ def test_a_column_that_was_given_up_comes_back(model):
     np.testing.assert_allclose(gp.predict(X).mean, y, atol=0.2)
 
 
-def test_the_better_of_two_ends_is_returned(monkeypatch):
-    """A column that comes back is a promise: a search from there that ends lower is forgotten, its trace as well."""
+def test_better_of_two_ends_is_returned(monkeypatch):
+    """A restarted search that ends lower is dropped together with its trace."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((40, 2))
     y = np.sin(2 * X[:, 0]) + 0.05 * rng.standard_normal(40)

@@ -1,4 +1,4 @@
-"""What is said of a fit at its end."""
+"""The last stage of a fit and its report."""
 
 import math
 
@@ -13,13 +13,13 @@ from rfgp.fitting.finish import finish, neighbor_correlation
 
 
 def begun(**plan):
-    """Return a fit in single precision of a target without noise, which starts at a tenth of it."""
+    """Return a fit in single precision of a target without noise. It starts at a noise of a tenth."""
     X = np.random.default_rng(0).random((1000, 1)).astype(np.float32)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, coupling="iid", seed=0).condition(X, np.sin(2 * X[:, 0]))
     return TermFit.of(gp.regression, Plan(**plan))
 
 
-def test_sums_are_taken_again_in_double_precision_where_the_noise_found_needs_it():
+def test_small_noise_repeats_sums_in_double_precision():
     fit = begun()
     assert not fit.linear(fit.values, fit.rows).is_precise
     regression, report = finish(fit, [], "", False)
@@ -29,7 +29,7 @@ def test_sums_are_taken_again_in_double_precision_where_the_noise_found_needs_it
     assert report.log_marginal_likelihood == pytest.approx(anew, rel=1e-9)
 
 
-def test_a_record_without_a_sum_is_a_fault_of_the_checkpoint(tmp_path):
+def test_checkpoint_without_a_sum_raises(tmp_path):
     with open_journal(tmp_path / "c", lambda: "x") as journal:
         journal.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
     with open_journal(tmp_path / "c", lambda: "x") as journal:
@@ -38,7 +38,7 @@ def test_a_record_without_a_sum_is_a_fault_of_the_checkpoint(tmp_path):
             finish(fit, [], "", False)
 
 
-def test_the_correlation_of_neighbors():
+def test_neighbor_correlation():
     generator = torch.Generator().manual_seed(0)
     points, errors = (torch.randn(shape, generator=generator, dtype=torch.float64) for shape in ((200, 3), (200, 2)))
     near = (torch.cdist(points, points) + torch.diag(torch.full((200,), math.inf))).argmin(1)

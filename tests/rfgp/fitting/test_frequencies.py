@@ -1,4 +1,4 @@
-"""Learned frequencies: what they gain, what they are not learned from, and when the fixed ones are taken."""
+"""Learned frequencies: their gain, the held-out rows, and when fixed frequencies are taken."""
 
 from dataclasses import replace
 
@@ -10,13 +10,13 @@ from problems import exhausted, table
 import rfgp
 from rfgp.fitting import Plan, draws, frequencies
 from rfgp.fitting.context import TermFit
-from rfgp.fitting.frequencies import Learning, refusal
+from rfgp.fitting.frequencies import Learning, nothing_learned
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
 
 
 def fit_of(n, **options):
-    """Return a fit of 5 frequencies that has not begun, in single steps."""
+    """Return a fit of 5 frequencies at its start."""
     X, y = table(n)
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True, **options).condition(X, y)
     return TermFit.of(gp.regression, Plan(given_iterations=7))
@@ -27,11 +27,11 @@ def rows_of(block):
 
 
 class Watched(Learning):
-    """Remembers the batches of its steps."""
+    """Records the batches of its steps."""
 
     def __init__(self, fit):
         self.batches = []
-        super().__init__(fit, fit.held_out(), fit.values)
+        super().__init__(fit, fit.split(), fit.values)
 
     def gradient(self, parameters, rows, step=None):
         self.batches.append(rows)
@@ -39,7 +39,7 @@ class Watched(Learning):
 
 
 @pytest.mark.slow
-def test_it_pays_where_features_are_few():
+def test_learning_lowers_the_error_of_few_features():
     X, y = exhausted(3000)
     with pytest.warns(rfgp.VarianceStarvationWarning):
         fixed = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:2500], y[:2500])
@@ -64,8 +64,8 @@ def test_it_pays_where_features_are_few():
 
 
 @pytest.mark.slow
-def test_it_starts_where_a_short_climb_leads_highest():
-    """Ten steps with fixed frequencies give columns up here, and learning from there ends at an error of .7."""
+def test_learning_starts_at_the_best_of_short_runs():
+    """Ten steps with fixed frequencies drop columns here. Learning from there ends at an error of 0.7."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4000, 4))
     f = np.sin(4 * X[:, 0]) * X[:, 1] + np.cos(3 * X[:, 2] + X[:, 3])
@@ -77,9 +77,9 @@ def test_it_starts_where_a_short_climb_leads_highest():
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize(("density", "expected"), [(1e3, "fell back"), (-1e3, "learned")])
-def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expected, monkeypatch):
-    monkeypatch.setattr(draws, "CLOSE", np.inf)
-    monkeypatch.setattr(draws, "judged", lambda *_: torch.tensor(density))
+def test_close_scores_are_compared_with_fitted_fixed_frequencies(density, expected, monkeypatch):
+    monkeypatch.setattr(draws, "CLEAR_GAIN", np.inf)
+    monkeypatch.setattr(draws, "fixed_density", lambda *_: torch.tensor(density))
     X, y = exhausted(1000)
     report = (
         rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True)
@@ -93,8 +93,8 @@ def test_close_ones_are_compared_with_fixed_ones_fitted_to_the_end(density, expe
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
-def test_those_with_more_numbers_than_rows_are_compared_with_fixed_ones_fitted_to_the_end(monkeypatch):
-    monkeypatch.setattr(draws, "CLOSE", -np.inf)
+def test_more_learned_numbers_than_rows_are_compared(monkeypatch):
+    monkeypatch.setattr(draws, "CLEAR_GAIN", -np.inf)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
@@ -104,7 +104,7 @@ def test_those_with_more_numbers_than_rows_are_compared_with_fixed_ones_fitted_t
         assert any(name.startswith("all rows") for name in names) == are_compared, names
 
 
-def test_noise_alone_falls_back():
+def test_fixed_frequencies_are_kept_for_noise():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((250, 4)), rng.standard_normal(250)
     with pytest.warns(rfgp.OverfittingWarning, match="rejected for fixed ones .*learned frequencies gained"):
@@ -116,19 +116,19 @@ def test_noise_alone_falls_back():
     np.testing.assert_array_equal(gp.feature_map.frequencies.dense(), fixed.feature_map.frequencies.dense())
 
 
-def test_the_gradient_is_that_of_the_objective():
+def test_gradient_matches_autograd_of_the_objective():
     fit = fit_of(80, dtype=torch.float64)
     run, rows = Watched(fit), fit.pool
-    ((path, begun),) = run.start.items()
-    parameters = {**run.best_fixed.parameters, path: begun + 0.1}
+    ((path, initial),) = run.start.items()
+    parameters = {**run.best_fixed.parameters, path: initial + 0.1}
     values = run.values(parameters)
 
     def objective(omega):
-        phi = fit.spec.prior(values.beside({path: omega}, {})).dense.scaled(rows.inputs)
+        phi = fit.spec.prior(values.with_others({path: omega}, {})).dense.scaled(rows.inputs)
         covariance = phi @ phi.T + values.standardized("noise") * torch.eye(80, dtype=torch.float64)
-        law = torch.distributions.MultivariateNormal(values.standardized("mean").expand(80), covariance)
-        moved = (omega - begun).square().sum()
-        return law.log_prob(rows.targets[:, 0]) / 80 - 0.5 * moved / frequencies.PRIOR_SCALE**2 / run.pool.count
+        exact = torch.distributions.MultivariateNormal(values.standardized("mean").expand(80), covariance)
+        moved = (omega - initial).square().sum()
+        return exact.log_prob(rows.targets[:, 0]) / 80 - 0.5 * moved / frequencies.PRIOR_SCALE**2 / run.pool.count
 
     _, gradients = run.gradient(parameters, rows)
     omega = parameters[path].clone().requires_grad_()
@@ -136,10 +136,10 @@ def test_the_gradient_is_that_of_the_objective():
     torch.testing.assert_close(gradients[path], expected, rtol=1e-7, atol=1e-10)
 
 
-def test_kept_out_rows_are_never_learned_from():
+def test_held_out_rows_are_not_in_batches():
     fit = fit_of(300)
-    run, kept = Watched(fit), rows_of(fit.held_out().kept_out)
-    run.climb()
+    run, kept = Watched(fit), rows_of(fit.split().held_out)
+    run.run()
     assert len(kept) == 30
     assert len(run.batches) == 7
     assert not any(kept & rows_of(batch) for batch in run.batches)
@@ -148,7 +148,7 @@ def test_kept_out_rows_are_never_learned_from():
 def test_batches_cover_all_rows_of_an_epoch(monkeypatch):
     monkeypatch.setattr(frequencies, "BATCH_ROWS", 90)
     run = Watched(fit_of(300))
-    run.climb()
+    run.run()
     seen = torch.cat([batch.inputs for batch in run.batches[:3]])
     assert len(torch.unique(seen, dim=0)) == 270
     assert not torch.equal(run.batches[0].inputs, run.batches[3].inputs)
@@ -184,7 +184,7 @@ def test_other_hyperparameters_may_all_be_fixed():
 @pytest.mark.parametrize(
     ("n", "steps", "words"), [(200, 0, "no steps were allowed"), (199, 30, "199 rows are too few")]
 )
-def test_where_nothing_can_be_learned_it_falls_back(n, steps, words):
+def test_few_rows_or_no_steps_keep_fixed_frequencies(n, steps, words):
     X, y = table(n)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=True)
     with pytest.warns(rfgp.RfgpWarning) as caught:
@@ -195,7 +195,7 @@ def test_where_nothing_can_be_learned_it_falls_back(n, steps, words):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
-def test_noise_and_scale_are_found_on_all_rows_where_features_are_more():
+def test_more_features_than_rows_end_at_optimal_noise_and_scale():
     rng = np.random.default_rng(2)
     X = rng.standard_normal((300, 3))
     y = np.sin(3 * X[:, 0]) * X[:, 1] + np.cos(2 * X[:, 2]) + 0.1 * rng.standard_normal(300)
@@ -213,33 +213,33 @@ def test_noise_and_scale_are_found_on_all_rows_where_features_are_more():
         gp.hyperparameters.set(**{name: found})
 
 
-def test_the_report_is_of_rows_that_nothing_was_chosen_by():
+def test_test_rows_are_disjoint_from_validation_rows():
     fit = fit_of(300)
-    held_out = fit.held_out()
-    chosen, judged = rows_of(held_out.chosen_by), rows_of(held_out.judged_by)
+    split = fit.split()
+    chosen, judged = rows_of(split.validation), rows_of(split.test)
     assert len(chosen) == len(judged) == 15
     assert not chosen & judged
-    others = rows_of(refusal(fit, held_out).others)
+    others = rows_of(nothing_learned(fit, split).others)
     assert len(others) == 285
     assert not others & judged
 
 
-def test_copies_of_kept_out_rows_are_not_learned_from():
+def test_copies_of_held_out_rows_are_not_learned_from():
     X, y = table(150)
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True).condition(
         np.tile(X, (2, 1)), np.tile(y, 2)
     )
-    held_out = TermFit.of(gp.regression, Plan(given_iterations=7)).held_out()
-    assert len(held_out.kept_out) == 30
-    assert not rows_of(held_out.kept_out) & rows_of(held_out.learned_from)
+    split = TermFit.of(gp.regression, Plan(given_iterations=7)).split()
+    assert len(split.held_out) == 30
+    assert not rows_of(split.held_out) & rows_of(split.training)
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize("prior", [False, True])
-def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
+def test_scale_is_bounded_during_learning_only(prior, monkeypatch):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 2))
-    y = X @ [1.0, 2.0] + 0.01 * rng.standard_normal(600)  # a plane wants a scale as large as it can have
+    y = X @ [1.0, 2.0] + 0.01 * rng.standard_normal(600)  # a plane prefers the largest scale
     seen, gradient = [], Learning.gradient
 
     def spy(self, parameters, rows, step):
@@ -251,11 +251,11 @@ def test_the_scale_is_held_down_on_the_way_only(prior, monkeypatch):
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=True, priors=priors)
     gp.fit(X, y, max_iterations=20)
     held = max(seen) <= frequencies.MOST_SCALE * (1 + 1e-9)
-    assert held != prior  # who has a prior on it knows better
+    assert held != prior  # a prior replaces the bound
     assert gp.hyperparameters.outputscale > frequencies.MOST_SCALE * y.var()
 
 
-def test_too_few_steps_are_said(monkeypatch):
+def test_too_few_steps_warn(monkeypatch):
     monkeypatch.setattr(frequencies, "SETTLED", -1.0)
     X, y = exhausted(3000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, learn_frequencies=True)
@@ -264,15 +264,15 @@ def test_too_few_steps_are_said(monkeypatch):
     assert gp.fit_report.message.startswith("stopped: learned frequencies gained")
 
 
-def test_laplace_features_refuse_it():
+def test_laplace_features_cannot_be_learned():
     with pytest.raises(rfgp.InvalidArgumentError, match="learn_frequencies"):
         rfgp.SparseSpectrumGP(kind="laplace", learn_frequencies=True)
 
 
 @pytest.mark.parametrize(("needed", "steps"), [(-np.inf, 100), (50.0, 40), (-50.0, 100)])
 def test_learning_ends_if_its_curve_cannot_reach_a_gain(needed, steps):
-    """After four scores of the test rows. The report counts the steps that were taken."""
+    """It ends after four scores of the test rows, and the report counts the steps."""
     fit = fit_of(400)
     fit = replace(fit, plan=Plan(given_iterations=100, needed_gain=needed))
-    outcome = frequencies.learn(fit, fit.held_out(), fit.values, frequencies.NOTHING_BEFORE)
+    outcome = frequencies.learn(fit, fit.split(), fit.values, frequencies.NO_SEARCH)
     assert outcome.stage.iterations == outcome.stage.evaluations == len(outcome.trace) == steps

@@ -1,4 +1,4 @@
-"""Fits on lattices of frequencies: what is planned, what a fit finds, and what it does where modes are too many."""
+"""Fits on lattices of frequencies: plans, results, and the case of too many modes."""
 
 import numpy as np
 import pytest
@@ -45,8 +45,8 @@ def test_fit_of_many_rows_is_close_to_the_truth(d, length):
 
 
 @pytest.mark.parametrize("likelihood", ["poisson", pytest.param("student-t", marks=pytest.mark.slow)])
-def test_fit_of_other_likelihoods_from_a_subset_is_that_of_all_rows(likelihood, monkeypatch):
-    """Counts by scoring, Student's t by L-BFGS since it has open parameters."""
+def test_subset_fit_of_other_likelihoods_is_that_of_all_rows(likelihood, monkeypatch):
+    """Counts use scoring. Student's t uses L-BFGS, because it has free parameters."""
     X, values, y = waves(3000, 1, 0.1)
     y = np.random.default_rng(1).poisson(np.exp(values)) if likelihood == "poisson" else y
     options = {"likelihood": likelihood, "approximation": rfgp.EquispacedFourier(), "seed": 0}
@@ -58,7 +58,7 @@ def test_fit_of_other_likelihoods_from_a_subset_is_that_of_all_rows(likelihood, 
 
 
 def check_start_of_counts():
-    """The short search from the usual start ends at lengthscales whose modes it lacks, and is the likeliest."""
+    """The short search from the usual start ends at lengthscales whose modes it lacks, but is the most likely."""
     rng = np.random.default_rng(0)
     X = rng.uniform(0, [2, 1], (3000, 2))
     y = rng.poisson(np.exp(1 + np.sin(4 * X[:, 0]) * np.cos(6 * X[:, 1])))
@@ -68,28 +68,28 @@ def check_start_of_counts():
     assert bool((begun.values.value(name) > 0.1).all())
 
 
-def test_starts_of_counts_do_not_lack_modes(monkeypatch):
+def test_starts_for_counts_do_not_lack_modes(monkeypatch):
     check_start_of_counts()
     monkeypatch.setattr(lattices, "lacks_modes", lambda fit: False)
     with pytest.raises(AssertionError):
         check_start_of_counts()
 
 
-def test_fit_takes_noise_from_few_modes_back():
-    """A search with few modes takes what they miss for noise; the next one with more modes starts without that."""
+def test_fit_corrects_the_noise_of_few_modes():
+    """A search with few modes counts omitted variance as noise. The next search, with more modes, does not."""
     X, _, y = waves(3000, 2, 0.05)
     gp = rfgp.GP(k.RBF(), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
     fit = lattices.TermFit.of(gp.regression, lattices.Plan())
-    few, many = lattices.laid(fit, 3000, 31), lattices.laid(fit, 3000)
+    few, many = lattices.with_lattices(fit, 3000, 31), lattices.with_lattices(fit, 3000)
     total = [
         float(one.values.standardized("noise")) + float(lattices.missing_of(one.spec.prior(one.values)))
-        for one in (few, lattices.laid(few, 3000))
+        for one in (few, lattices.with_lattices(few, 3000))
     ]
     assert total[0] == pytest.approx(total[1], rel=1e-6)
     assert few.num_features < many.num_features
 
 
-def test_planned_lattices_with_too_many_modes_give_way_to_neighbors(monkeypatch):
+def test_planned_lattices_with_too_many_modes_become_neighbors(monkeypatch):
     X, _, y = waves(3000, 2, 0.1)
     monkeypatch.setattr(lattices, "SUBSET_FEATURES", 200)
     small = rfgp.EquispacedFourier(max_features=300)
@@ -98,7 +98,7 @@ def test_planned_lattices_with_too_many_modes_give_way_to_neighbors(monkeypatch)
     assert isinstance(next(iter(gp.terms.values())).approximation, rfgp.Vecchia)
 
 
-def test_given_lattices_with_too_many_modes_are_warned_of():
+def test_given_lattices_with_too_many_modes_warn():
     X, _, y = waves(3000, 2, 0.03, noise=0.01)
     gp = rfgp.GP(k.Matern(nu=1.5), approximation=rfgp.EquispacedFourier(max_features=150), seed=0)
     with pytest.warns(rfgp.PoorFeaturesWarning, match="too few"):
@@ -112,7 +112,7 @@ def test_lattices_are_selected_for_a_map():
     assert np.sqrt(np.mean((gp.predict(X[:500]).mean - values[:500]) ** 2)) < 0.03
 
 
-def test_fit_of_noise_alone_ends():
+def test_fit_of_noise_converges():
     """Lengthscales grow until the variance of most modes is 0 in float64."""
     rng = np.random.default_rng(3)
     X, y = rng.uniform(0, 1, (3000, 3)), rng.normal(size=3000)
@@ -125,7 +125,7 @@ def test_fit_of_noise_alone_ends():
 
 @pytest.mark.parametrize("approximation", [rfgp.EquispacedFourier(tolerance=1e-8), rfgp.RandomFeatures(64)])
 @pytest.mark.parametrize("count", [20, 200])
-def test_derivatives_are_those_of_differences(approximation, count):
+def test_derivatives_match_differences(approximation, count):
     rng = np.random.default_rng(1)
     table = {"t": rng.uniform(0, 5, 400), "u": rng.uniform(0, 1, 400), "z": rng.normal(size=400)}
     y = 2 * np.sin(table["t"]) + table["u"] + 0.5 * table["z"] + 0.1 * rng.normal(size=400)
@@ -147,7 +147,7 @@ def test_derivatives_are_those_of_differences(approximation, count):
     np.testing.assert_allclose(sum(terms[name].mean for name in gp.terms), gp.predict(points, derivative="t").mean)
 
 
-def test_derivatives_that_are_not_known_are_refused_by_name():
+def test_unknown_derivatives_raise():
     X, _, y = waves(300, 1, 0.2)
     smooth = rfgp.GP(k.RBF(0), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
     with pytest.raises(rfgp.InvalidArgumentError, match="range"):

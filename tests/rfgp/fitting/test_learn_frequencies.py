@@ -1,4 +1,4 @@
-"""Frequencies learned together with a local process."""
+"""Frequencies learned together with nearest neighbors."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 
 
 def table(n, seed=0):
-    """A wave in an oblique direction, which a few frequencies carry, and near twins that have something in common."""
+    """An oblique wave, which few frequencies represent, and pairs of near rows with a common effect."""
     places, rng = np.random.default_rng(0), np.random.default_rng(seed)
     centers, effects = places.uniform(-1, 1, (150, 4)), 0.5 * places.standard_normal(150)
     which = rng.integers(0, 150, n)
@@ -34,7 +34,7 @@ def density(gp):
 
 
 @pytest.mark.slow
-def test_together_they_are_better_than_each_alone():
+def test_joint_model_is_better_than_either_part():
     data = table(800)
     both = model().fit(*data, max_iterations=100)
     for alone in (
@@ -46,16 +46,16 @@ def test_together_they_are_better_than_each_alone():
     assert density(both) > density(model(local=None).fit(*data, max_iterations=100)) + 0.3
 
 
-def test_frequencies_are_few_where_rows_are():
+def test_few_rows_have_few_frequencies():
     gp = model().fit(*table(240), max_iterations=2)
-    frequencies = gp.family.priors[0].parts[0].feature_map.frequencies
+    frequencies = gp.spec.priors[0].parts[0].feature_map.frequencies
     is_alone = gp.fit_report.message.startswith("learned frequencies alone")
     assert frequencies.shape == ((16, 4) if is_alone else (5, 4))
     assert gp.num_observations == 240
 
 
-def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
-    """The noise's bound, too: beside a local process it is a hundredth."""
+def test_features_alone_are_learned_as_without_neighbors(monkeypatch):
+    """The bound of the noise too. With neighbors it is a hundredth of the usual one."""
     asked, original = [], learn_frequencies.fit_draws
     monkeypatch.setattr(learn_frequencies, "fit_draws", lambda fit: asked.append(fit) or original(fit))
     options = {"max_iterations": 2, "fixed": ["noise"]}
@@ -71,7 +71,7 @@ def test_features_alone_are_learned_as_without_a_local_process(monkeypatch):
 
 
 @pytest.mark.slow
-def test_noise_is_not_learned_and_few_rows_are_not_either():
+def test_noise_and_few_rows_keep_fixed_frequencies():
     X, _ = table(300)
     gp = model(num_frequencies=64).fit(X, np.random.default_rng(2).standard_normal(300), max_iterations=20)
     assert gp.predict(X).variance.mean() < 0.3
@@ -79,11 +79,11 @@ def test_noise_is_not_learned_and_few_rows_are_not_either():
     assert "150 rows are too few to learn frequencies from" in few.fit_report.message
 
 
-def test_kept_out_rows_judge_what_the_likelihood_would_take(monkeypatch):
-    """Of two candidates, one learned by heart: taken if its likelihood decides, and refused by kept-out rows."""
-    kept_out = [torch.zeros(20, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)]
+def test_held_out_rows_reject_an_overfitted_candidate(monkeypatch):
+    """One of two candidates overfits. Its likelihood would select it, but held-out rows reject it."""
+    held_out = [torch.zeros(20, dtype=torch.float64), torch.full((20,), -1.0, dtype=torch.float64)]
     candidates = [
-        learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", kept_out, strict=True)
+        learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", held_out, strict=True)
     ]
     assert learn_frequencies.best_of(candidates)[0].name == "a"
     better = candidates[1]._replace(density=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
@@ -108,16 +108,16 @@ def test_rejected_frequencies_are_searched_without_rivals(has_rivals):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((600, 3)), rng.standard_normal(600)  # there is nothing to learn
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)
-    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    _, report = fit_terms(begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
     assert report.frequencies == "fell back"
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
 
 
 @pytest.mark.parametrize("has_rivals", [False, True])
-def test_fixed_frequencies_beside_rivals_are_searched_on_few_rows(has_rivals):
+def test_fixed_frequencies_of_rivals_use_few_rows(has_rivals):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
-    _, report = fit_terms(begin(gp.family, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    _, report = fit_terms(begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
     assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals

@@ -37,7 +37,7 @@ NEW = np.random.default_rng(0).uniform(size=(500, 2))
         (k.Linear(0, name="a") + k.RBF(name="b"), {"a": rfgp.Exact(), "b": rfgp.Vecchia(5)}, None, 1e-8),
     ],
 )
-def test_least_noise_is_that_of_the_approximations(kernel, approximation, dtype, least):
+def test_least_noise_is_that_of_the_approximation(kernel, approximation, dtype, least):
     X, y = points(32), branin(points(32))
     gp = rfgp.GP(kernel, approximation=approximation, dtype=dtype, seed=0).condition(X, y)
     low, high = gp.hyperparameters.values.space.quantities["noise"].bounds

@@ -10,11 +10,11 @@ from rfgp import descent
 
 
 class TestFailedLineSearches:
-    """A line search may find no better point: for rounding, or in a curved valley. A second start tells which."""
+    """A line search may fail because of rounding or a curved valley. A restart distinguishes the two."""
 
     @staticmethod
     def stop(monkeypatch, *iterations):
-        """Let call i of the minimiser end after so many iterations as a failed line search does."""
+        """End call i of the minimizer like a failed line search, after some iterations."""
         left, starts = list(iterations), []
 
         def stopping(objective, start, **keywords):
@@ -30,7 +30,7 @@ class TestFailedLineSearches:
         monkeypatch.setattr(descent, "minimize", stopping)
         return starts
 
-    def test_the_search_goes_on_where_it_stopped(self, monkeypatch):
+    def test_search_restarts_where_it_stopped(self, monkeypatch):
         X, y = table(80)
         whole = rfgp.ExactGP().fit(X, y).fit_report
         starts = self.stop(monkeypatch, 3)
@@ -40,13 +40,13 @@ class TestFailedLineSearches:
         assert report.converged
         assert report.log_marginal_likelihood == pytest.approx(whole.log_marginal_likelihood, abs=1e-5)
 
-    def test_no_gain_from_the_second_start_is_the_end(self, monkeypatch):
+    def test_restart_without_a_gain_converges(self, monkeypatch):
         self.stop(monkeypatch, 3, 0)
         report = rfgp.ExactGP().fit(*table(80)).fit_report
         assert report.converged
         assert "no further progress at this precision" in report.message
 
-    def test_a_gain_and_another_failure_is_no_convergence(self, monkeypatch):
+    def test_gain_and_another_failure_do_not_converge(self, monkeypatch):
         self.stop(monkeypatch, 3, 1)
         with pytest.warns(rfgp.ConvergenceWarning, match="without converging"):
             report = rfgp.ExactGP().fit(*table(80)).fit_report

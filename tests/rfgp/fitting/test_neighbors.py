@@ -1,4 +1,4 @@
-"""Fits of features and a local process by one likelihood."""
+"""Fits of features and nearest neighbors by one likelihood."""
 
 import dataclasses
 
@@ -38,9 +38,11 @@ BOTH = spec_of("gaussian", FEATURES, "matern32", near())
 
 def exactly(regression):
     """Return a regression with the exact kernels."""
-    spec = regression.family
+    spec = regression.spec
     chosen = dict.fromkeys(spec.approximations, rfgp.Exact())
-    return regression.replace(family=spec.drawn(chosen, regression.hyperparameters, regression.num_observations))
+    return regression.replace(
+        spec=spec.with_approximations(chosen, regression.hyperparameters, regression.num_observations)
+    )
 
 
 def fitted(n, spec=BOTH):
@@ -53,7 +55,7 @@ def errors(regression, n=300):
 
 
 @pytest.mark.slow
-def test_it_finds_what_features_alone_cannot():
+def test_neighbors_explain_more_than_features_alone():
     found, report = fitted(1200)
     alone, _ = fit_terms(begin(spec_of("gaussian", FEATURES), Chunk(*table(1200))), Plan())
     alone_near, _ = fitted(1200, spec_of("matern32", near()))
@@ -67,7 +69,7 @@ def test_it_finds_what_features_alone_cannot():
 
 
 @pytest.mark.slow
-def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
+def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
     seen = []
 
     class Watched(WhitenedSolver):
@@ -84,13 +86,13 @@ def test_some_rows_come_first_and_keep_all_their_neighbors(monkeypatch):
     assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-9)
     used, pattern = seen[0]
     assert pattern.shape == (300, used)
-    assert used > 900  # these rows with their neighbours, which are the nearest of all 1,200
+    assert used > 900  # these rows with their neighbors, which are the nearest of all 1,200
     assert np.diff(pattern.indptr)[4:].min() == 13
 
 
 @pytest.mark.slow
-def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
-    """Two rows as good as one, with targets far apart, are all that speaks for noise, and are not among the first."""
+def test_misleading_rows_lead_to_more_rows(monkeypatch):
+    """Only two nearly equal rows with different targets show noise, and they are not among the first rows."""
     monkeypatch.setattr(fitting, "MOST_ROWS", 40)
     X = table(200)[0]
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
@@ -106,12 +108,12 @@ def test_more_rows_are_searched_on_where_some_mislead(monkeypatch):
     assert report.stages[0].rows == 40
     assert report.stages[-1].rows > 40
     assert float(found.hyperparameters.standardized("noise")) > 1e-4
-    monkeypatch.setattr(fitting.NeighborFit, "has_missed", lambda self, values, report: False)
+    monkeypatch.setattr(fitting.NeighborFit, "needs_more_rows", lambda self, values, report: False)
     found, _ = fit_neighbors(begin(chosen, Chunk(X, y)), Plan())
     assert float(found.hyperparameters.standardized("noise")) < 1e-5
 
 
-def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
+def test_all_neighbors_give_the_exact_likelihood():
     found, report = fit_neighbors(begin(spec_of("matern32", near(80)), Chunk(*table(80))), Plan())
     exact = exactly(found)
     assert found.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-7)
@@ -123,27 +125,27 @@ def test_with_all_neighbors_the_likelihood_is_the_exact_one_at_the_end():
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_from_the_local_process_alone_there_is_another_start(wanted, monkeypatch):
-    original, asked = fitting.from_local, []
-    monkeypatch.setattr(fitting, "from_local", lambda fit, begin, _: original(fit, begin, -np.inf))
+def test_neighbors_alone_give_a_second_start(wanted, monkeypatch):
+    original, asked = fitting.from_neighbors_alone, []
+    monkeypatch.setattr(fitting, "from_neighbors_alone", lambda fit, begin, _: original(fit, begin, -np.inf))
     monkeypatch.setattr(fitting, "is_better", lambda fit, *both: asked.append(both) or wanted)
-    monkeypatch.setattr(fitting, "ROUNDS", fitting.AT_FIRST)
+    monkeypatch.setattr(fitting, "ROUNDS", fitting.FIRST_ROUNDS)
     found, report = fitted(150)
     ((one, _), (other, _)) = asked[0]
     names = [stage.name for stage in report.stages]
-    assert names[-1].startswith("all rows, from the local process" if wanted else "all rows, neighbours 2")
-    assert sum("alone" in name for name in names) in (1, 2)
+    assert names[-1].startswith("all rows, from neighbors alone" if wanted else "all rows, neighbors 2")
+    assert sum(", neighbors alone" in name for name in names) in (1, 2)
     assert found.hyperparameters.equals(one if wanted else other)
     assert not one.equals(other)
 
 
-def test_it_is_not_followed_where_both_are_likelier(monkeypatch):
+def test_less_likely_neighbors_give_no_second_start(monkeypatch):
     monkeypatch.setattr(fitting, "is_better", None)
     _, report = fitted(150)
     assert any("alone" in stage.name for stage in report.stages)
 
 
-def test_rows_left_out_are_those_of_the_exact_process():
+def test_leave_one_out_matches_the_exact_process():
     fit = fitting.NeighborFit.of(begin(spec_of("matern32", near(80)), Chunk(*table(80))), Plan())
     exact = exactly(fit.regression).leave_one_out()
     z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
@@ -151,7 +153,7 @@ def test_rows_left_out_are_those_of_the_exact_process():
     assert fit.density_left_out(fit.regression.hyperparameters) == pytest.approx(expected, abs=1e-8)
 
 
-def test_where_nothing_is_local_it_switches_itself_off():
+def test_smooth_functions_switch_neighbors_off():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (800, 2))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(800)
@@ -162,8 +164,8 @@ def test_where_nothing_is_local_it_switches_itself_off():
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-def test_features_do_not_swing_unless_a_start_or_a_prior_says():
-    """The slope of a line in columns that seem flat: without a bound the output scale is that of long lengthscales."""
+def test_output_scales_of_features_are_bounded_by_default():
+    """A line in columns with little effect. Without a bound the output scale and the lengthscales grow."""
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (200, 2))
     y = X @ [1.0, 2.0] + 0.1 * np.sign(np.sin(20 * X[:, 0])) + 0.05 * rng.standard_normal(200)
@@ -189,8 +191,8 @@ def test_features_do_not_swing_unless_a_start_or_a_prior_says():
     ],
     ids=["neighbors to be scored", "the last fit", "beside features"],
 )
-def test_searches_on_more_rows_start_where_fewer_ended(spec, most, is_warm):
-    """Beside features there are other optima, and the last fit does not depend on earlier ones."""
+def test_more_rows_start_where_fewer_ended(spec, most, is_warm):
+    """With features there are several optima, and the last fit does not depend on earlier ones."""
     fit = fitting.NeighborFit.of(begin(spec, Chunk(*table(200))), Plan(most_rows=most))
     start = fit.regression.hyperparameters
     ended = start.shifted(noise=1.0)
@@ -200,7 +202,7 @@ def test_searches_on_more_rows_start_where_fewer_ended(spec, most, is_warm):
 
 
 @pytest.mark.parametrize("has_twins", [False, True])
-def test_a_sample_of_many_rows_shows_whether_fewer_mislead(monkeypatch, has_twins):
+def test_sample_of_many_rows_detects_misleading_rows(monkeypatch, has_twins):
     X = table(1200)[0][:, :2]
     y = np.sin(2 * X[:, 0])
     if has_twins:
@@ -210,12 +212,12 @@ def test_a_sample_of_many_rows_shows_whether_fewer_mislead(monkeypatch, has_twin
     least = {"noise": fit.regression.hyperparameters.space.quantities["noise"].bounds[0].log()}
     values, report = fit.search(fit.regression.hyperparameters.replaced(least), "")
     values = values.replaced(least) if has_twins else values
-    by_all = fit.has_missed(values, report)
+    by_all = fit.needs_more_rows(values, report)
     monkeypatch.setattr(fitting, "MOST_CHECKED", 1000)
     monkeypatch.setattr(fitting, "MOST_ROWS", 300)
-    assert by_all == fit.has_missed(values, report) == has_twins
+    assert by_all == fit.needs_more_rows(values, report) == has_twins
     last, sizes = fitting.NeighborFit.of(fit.regression, Plan()), []
     monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
     monkeypatch.setattr(fitting, "MOST_ROWS", 20)
-    dataclasses.replace(last, most=20).has_missed(values, report)
+    dataclasses.replace(last, most=20).needs_more_rows(values, report)
     assert sizes == [1200]  # all rows before the last fit

@@ -1,4 +1,4 @@
-"""Fits of so many nodes that conjugate gradients take the place of factorisations."""
+"""Fits of many nodes, by conjugate gradients instead of factorizations."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ def fitted(**options):
 
 @pytest.fixture(scope="module")
 def whole():
-    """A model that was fitted by conjugate gradients on all rows, and what its callback was told."""
+    """A model fitted by conjugate gradients on all rows, and the arguments of its callback."""
     told = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MOST_DENSE, 0)
@@ -30,7 +30,7 @@ def whole():
 
 
 @pytest.mark.slow
-def test_a_fit_end_to_end(whole, iterative):
+def test_fit_by_conjugate_gradients(whole, iterative):
     gp, told = whole
     report = gp.fit_report
     assert report.converged
@@ -42,7 +42,7 @@ def test_a_fit_end_to_end(whole, iterative):
 
 
 @pytest.mark.slow
-def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
+def test_many_rows_start_from_a_subset(whole, monkeypatch, iterative):
     whole, _ = whole
     assert {(stage.name, stage.rows) for stage in whole.fit_report.stages} == {("all rows", 253)}
     monkeypatch.setattr("rfgp.fitting.terms.FIRST_ROWS_BY_CG", 120)
@@ -58,8 +58,8 @@ def test_very_many_rows_begin_from_a_subset(whole, monkeypatch, iterative):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("iterations", [1, 12])
-def test_starts_that_cannot_be_solved_are_left_out(iterations, monkeypatch, iterative):
-    """Where every start fails, as in one step, the search begins from the model's own values."""
+def test_starts_that_fail_are_skipped(iterations, monkeypatch, iterative):
+    """If all starts fail, as in one step, the search starts at the values of the model."""
     monkeypatch.setattr(operator, "MOST_ITERATIONS", iterations)
     searched = []
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""What a fit tells while it runs."""
+"""Progress reports of a fit while it runs."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ pytestmark = [  # most have few features, to be fast
 ]
 
 
-def test_it_tells_stage_likelihood_and_time():
+def test_progress_has_stage_likelihood_and_time():
     X, y = table(3000)
     told, called = [], []
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0)
@@ -31,7 +31,7 @@ def test_it_tells_stage_likelihood_and_time():
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.OverfittingWarning")
-def test_learning_tells_the_time_that_it_takes():
+def test_learning_reports_its_time():
     X, y = exhausted(400)
     told = []
     gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, learn_frequencies=True)
@@ -41,7 +41,7 @@ def test_learning_tells_the_time_that_it_takes():
     assert steps[-1].seconds_left == 0
 
 
-def test_it_is_written_to_the_standard_error(capsys):
+def test_progress_is_written_to_standard_error(capsys):
     X, y = table(200)
     rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, progress=True)
     out, err = capsys.readouterr()
@@ -49,7 +49,7 @@ def test_it_is_written_to_the_standard_error(capsys):
     assert err.startswith("all rows, 200 rows: 1 of at most 500 iterations")
 
 
-def test_an_error_of_a_callback_leaves_the_model_as_it_was():
+def test_error_of_a_callback_leaves_the_model_unchanged():
     X, y = table(200)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y)
     before = gp.predict(X).mean

@@ -1,4 +1,4 @@
-"""Fits through inducing points whose residual neighbours take up."""
+"""Fits through inducing points with neighbors for the residual."""
 
 import numpy as np
 import pytest
@@ -6,11 +6,11 @@ from stationary import spec_of
 
 import rfgp
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import EACH
+from rfgp.fitting.neighbors import ITERATIONS_PER_ROUND
 from rfgp.regression import begin
 from rfgp.rows import Chunk
 
-AGAIN, ALONE = ", points chosen again", ", no points"
+AGAIN, ALONE = ", points selected again", ", no points"
 
 
 def table(n=400, seed=0):
@@ -33,7 +33,7 @@ def fitted_by(approximation, plan=None):
 
 
 def points(regression):
-    return regression.family.priors[0].points
+    return regression.spec.priors[0].points
 
 
 def total(regression):
@@ -45,8 +45,8 @@ def residual():
     return fitted(**RESIDUAL)
 
 
-def test_it_is_likelier_than_either_part_alone(residual):
-    """The exact likelihood at its optimum is what both estimate: the residual comes nearest to it."""
+def test_residual_is_more_likely_than_either_part(residual):
+    """All three approximate the optimum of the exact likelihood. The residual is closest."""
     found, report = residual
     exact, _ = fitted_by(rfgp.Exact())
     without = [fitted(method="sor"), fitted(method="fitc"), fitted_by(rfgp.Vecchia(10, seed=0))]
@@ -56,7 +56,7 @@ def test_it_is_likelier_than_either_part_alone(residual):
     assert report.log_marginal_likelihood == pytest.approx(total(found), rel=1e-12)
 
 
-def test_neighbors_come_first_and_points_suit_the_lengthscales_that_they_find(residual, monkeypatch):
+def test_points_are_selected_at_lengthscales_of_neighbors(residual, monkeypatch):
     found, report = residual
     assert report.stages[0].name == f"all rows{ALONE}"
     assert report.stages[-1].name.startswith("all rows")
@@ -67,25 +67,25 @@ def test_neighbors_come_first_and_points_suit_the_lengthscales_that_they_find(re
     assert not np.allclose(points(found), points(kept))
 
 
-def test_points_are_chosen_again_where_lengthscales_move_once_more(monkeypatch):
-    """What is less likely does not stand."""
+def test_points_are_selected_again_if_lengthscales_change(monkeypatch):
+    """A less likely result is dropped."""
     monkeypatch.setattr(rfgp.InducingPoints, "redraw", lambda self, data, seed, prior: self.draw(data, seed))
     found, report = fitted(**RESIDUAL)
     assert any(AGAIN in stage.name for stage in report.stages)
     assert report.log_marginal_likelihood == pytest.approx(total(found), rel=1e-12)
 
 
-def test_learned_points_move_and_are_likelier(residual):
+def test_learned_points_move_and_are_more_likely(residual):
     found, report = fitted(**RESIDUAL, learn_locations=True)
     assert report.stages[-1].name == "all rows, draws too"
     assert report.converged
-    assert report.stages[-1].iterations > EACH
+    assert report.stages[-1].iterations > ITERATIONS_PER_ROUND
     assert total(found) > total(residual[0]) + 0.5
     assert not np.allclose(points(found), points(residual[0]))
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-def test_what_is_fixed_stays():
+def test_fixed_hyperparameters_stay():
     everything = ("lengthscale", "outputscale", "noise", "mean")
     found, report = fitted(Plan(fixed=everything), **RESIDUAL)
     assert report.message == "every hyperparameter is fixed"

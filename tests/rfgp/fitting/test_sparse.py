@@ -18,7 +18,7 @@ def test_polynomial_effects_of_a_column_rank_first(function):
     assert ranked_columns(torch.from_numpy(x), torch.from_numpy(errors)[:, None], effects)[0] == 7
 
 
-def test_columns_of_the_prior_alone_are_ranked():
+def test_only_columns_of_the_prior_are_ranked():
     rng = np.random.default_rng(0)
     x = torch.from_numpy(rng.normal(size=(40, 6)))
     effects = [Effects("a", (4, 2), SparseLengthscales()), Effects("b", (2,), SparseLengthscales())]

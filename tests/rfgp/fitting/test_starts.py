@@ -1,4 +1,4 @@
-"""Starts of fits: a fast function is found through every approximation, and noise is taken for noise."""
+"""Starts of fits: fast functions and noise, through every approximation."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ def fitted(approximation, X, y):
 
 @pytest.mark.parametrize("approximation", APPROXIMATIONS, ids=repr)
 def test_a_fast_function_is_found(approximation):
-    """Nine periods, of which the usual start, one standard deviation of the column, explains nothing."""
+    """Nine periods. The usual start, one standard deviation of the column, explains nothing."""
     x = np.linspace(0, 1, 300)[:, None]
     f = np.sin(18 * np.pi * x[:, 0])
     y = f + 0.1 * np.random.default_rng(0).standard_normal(300)

@@ -1,4 +1,4 @@
-"""Fits through features: subsets of the rows that grow, noise and scale that are solved for, honest reports."""
+"""Fits through features: growing subsets, optimal noise and scales, and reports."""
 
 import numpy as np
 import pandas as pd
@@ -17,7 +17,7 @@ pytestmark = [  # most have few features, to be fast
 
 
 def assert_all_stages_are_traced(report):
-    """Each stage has its start and one entry an iteration, whose gain is the stage's."""
+    """Check that a trace has the start and each iteration of every stage, with the gain of the stage."""
     assert [stage for stage, _ in report.traces()] == list(report.stages)
     assert tuple(value for _, part in report.traces() for value in part) == report.trace
     for stage, part in report.traces():
@@ -26,13 +26,13 @@ def assert_all_stages_are_traced(report):
 
 
 @pytest.mark.slow
-def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
-    monkeypatch.setattr(subsets, "SETTLED", 0.02)
+def test_large_tables_are_optimized_on_subsets(monkeypatch):
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 0.02)
     X, y = table(20_000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
     report = gp.fit_report
     assert [stage.rows for stage in report.stages] == [2000, 2000, 8000]  # two starts, then a larger subset
-    assert report.stages[-1].gain < subsets.SETTLED
+    assert report.stages[-1].gain < subsets.LEAST_SUBSET_GAIN
     assert_all_stages_are_traced(report)
     assert report.message.startswith("converged: 8,000 rows gained")
     best = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X[:8000], y[:8000])
@@ -41,8 +41,8 @@ def test_a_large_table_is_not_optimised_as_a_whole(monkeypatch):
     assert report.log_marginal_likelihood > best.log_marginal_likelihood().item()  # noise and scale of 8,000 rows
 
 
-def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
-    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+def test_noise_and_scale_are_optimal_on_all_rows(monkeypatch):
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 1.0)
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     X, y = table(6000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, y)
@@ -52,9 +52,9 @@ def test_noise_and_scale_are_those_of_all_rows(monkeypatch):
         assert abs(slope.item()) < 1
 
 
-def test_scales_of_all_terms_are_those_of_all_rows(monkeypatch):
-    """A sum of a smooth term, a linear one and a group, whose variances follow from the statistics of one pass."""
-    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+def test_scales_of_all_terms_are_optimal_on_all_rows(monkeypatch):
+    """The statistics of one pass determine the variances of a smooth term, a linear one and a group."""
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 1.0)
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     X, y = table(6000)
     rows = {"a": X[:, 0], "b": X[:, 1], "site": np.random.default_rng(1).integers(0, 9, 6000).astype(str)}
@@ -70,10 +70,10 @@ def test_scales_of_all_terms_are_those_of_all_rows(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-@pytest.mark.parametrize(("most", "words"), [(3000, "no more are searched on"), (900, "on 900 of 6,000 rows")])
-def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch, most, words):
-    """Nor is anything said of a subset before where there is none."""
-    monkeypatch.setattr(subsets, "SETTLED", -1.0)  # never
+@pytest.mark.parametrize(("most", "words"), [(3000, "no larger subset is searched"), (900, "on 900 of 6,000 rows")])
+def test_subsets_have_at_most_most_rows(monkeypatch, most, words):
+    """The message mentions an earlier subset only if there is one."""
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", -1.0)  # never
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     monkeypatch.setattr(subsets, "MOST_ROWS", most)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(*table(6000), max_iterations=3)
@@ -81,9 +81,9 @@ def test_no_subset_is_larger_than_what_may_be_held_at_once(monkeypatch, most, wo
     assert words in gp.fit_report.message
 
 
-def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
-    """A report that counted observations in the place of rows left noise and scale to the subset."""
-    monkeypatch.setattr(subsets, "SETTLED", 1.0)
+def test_weighted_subsets_are_not_all_rows(monkeypatch):
+    """A report that counted observations instead of rows would skip noise and scale on all rows."""
+    monkeypatch.setattr(subsets, "LEAST_SUBSET_GAIN", 1.0)
     monkeypatch.setattr(subsets, "LEAST_ROWS", 500)
     rng = np.random.default_rng(1)
     X = rng.standard_normal((8000, 1))
@@ -98,7 +98,7 @@ def test_weights_do_not_hide_that_a_subset_is_not_all_rows(monkeypatch):
 @pytest.mark.filterwarnings("ignore::rfgp.JitterWarning")  # on the way, where there is less noise than the bound
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")  # the exact kernel interpolates
 @pytest.mark.parametrize("n", [300, 3000])
-def test_bounds_are_kept_where_the_scale_is_solved_for(n, monkeypatch):
+def test_solved_scales_keep_their_bounds(n, monkeypatch):
     monkeypatch.setattr(subsets, "LEAST_ROWS", 300)
     X = np.random.default_rng(0).standard_normal((n, 1))
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, np.sin(X[:, 0]))  # no noise at all
@@ -112,7 +112,7 @@ def test_bounds_are_kept_where_the_scale_is_solved_for(n, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("sd", [0.03, 0.003])
 def test_little_noise_in_single_precision(sd):
-    """Products of float32 features alone gave noise of twice its size, with an indefinite matrix."""
+    """Products of float32 features alone doubled the noise, with an indefinite matrix."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((6000, 2))
     y = np.sin(X[:, 0]) + np.cos(X[:, 1]) + sd * rng.standard_normal(6000)
@@ -123,7 +123,7 @@ def test_little_noise_in_single_precision(sd):
 
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
 @pytest.mark.parametrize("extra", ["noise", "fixed", "prior"])
-def test_where_they_cannot_be_solved_they_are_searched_for(extra, monkeypatch):
+def test_scales_without_a_closed_form_are_searched(extra, monkeypatch):
     monkeypatch.setattr(subsets, "LEAST_ROWS", 300)
     X, y = table(3000)
     fit = {"noise": {"noise": np.full(3000, 0.5)}, "fixed": {"fixed": "outputscale"}}.get(extra, {})
@@ -137,8 +137,8 @@ def test_where_they_cannot_be_solved_they_are_searched_for(extra, monkeypatch):
         assert gp.hyperparameters.outputscale.item() == pytest.approx(y.var(ddof=1), rel=1e-9)
 
 
-def test_the_best_of_several_starts_is_taken():
-    """A fast function: from the default start, a hundred times too long, noise explains everything."""
+def test_best_of_several_starts_is_taken():
+    """A fast function. From the default start, a hundred times too long, noise explains everything."""
     x = np.linspace(-3, 3, 800)[:, None]
     y = np.sin(25 * x[:, 0]) + 0.1 * np.random.default_rng(0).standard_normal(800)
     gp = rfgp.SparseSpectrumGP(num_frequencies=64, seed=0).fit(x, y)
@@ -154,14 +154,14 @@ def test_the_best_of_several_starts_is_taken():
     assert given.hyperparameters.noise.item() > 0.3
 
 
-def test_a_seed_decides():
+def test_seed_determines_the_fit():
     X, y = table(5000)
     a, b, c = (rfgp.SparseSpectrumGP(num_frequencies=16, seed=s).fit(X, y).predict(X[:9]).mean for s in (0, 0, 1))
     np.testing.assert_array_equal(a, b)
     assert not np.array_equal(a, c)
 
 
-def test_everything_fixed():
+def test_all_hyperparameters_may_be_fixed():
     X, y = table(100)
     gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0)
     gp.fit(X, y, fixed=("lengthscale", "outputscale", "noise", "mean"))
@@ -170,7 +170,7 @@ def test_everything_fixed():
 
 
 def test_single_precision_does_not_stop_the_search():
-    """A line search that fails in rounding is no failure of the fit."""
+    """A line search that fails because of rounding does not fail the fit."""
     X, y = table(300)
     for m in (16, 200):
         gp = rfgp.SparseSpectrumGP(num_frequencies=m, seed=0).fit(X.astype(np.float32), y.astype(np.float32))
@@ -180,7 +180,7 @@ def test_single_precision_does_not_stop_the_search():
         assert a == pytest.approx(b, abs=0.5)
 
 
-def test_the_posterior_of_the_fit_is_that_of_the_data():
+def test_fit_conditions_on_all_rows():
     X, y = table(500)
     gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
     kept = gp.predict(X[:5]).mean
@@ -188,7 +188,7 @@ def test_the_posterior_of_the_fit_is_that_of_the_data():
     assert not np.array_equal(gp.predict(X[:5]).mean, kept)
 
 
-def test_starvation_is_named():
+def test_variance_starvation_warns():
     X, y = exhausted()
     with pytest.warns(rfgp.VarianceStarvationWarning, match=r"determine 9\d% of the weights.*variance starvation"):
         gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y)
@@ -204,7 +204,7 @@ def test_enough_features_do_not_warn():
     assert gp.fit_report.effective_dof_fraction < 0.6
 
 
-def test_calibration_and_density_are_those_of_leaving_one_out():
+def test_report_matches_leave_one_out():
     X, y = table(400)
     gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).fit(X, y)
     left = gp.leave_one_out()
@@ -213,7 +213,7 @@ def test_calibration_and_density_are_those_of_leaving_one_out():
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")
-def test_the_share_of_weights():
+def test_effective_dof_fraction_of_weights():
     X, y = table(200)
     gp = rfgp.SparseSpectrumGP(num_frequencies=6, seed=0, dtype=torch.float64).fit(X, y)
     with torch.no_grad():
@@ -224,8 +224,8 @@ def test_the_share_of_weights():
 
 
 @pytest.mark.parametrize("spectrum", ["gaussian", rfgp.spectra.Matern(0.7)])
-def test_few_rows_begin_with_the_exact_kernel(spectrum):
-    """Not where a kernel value costs a Bessel function. What is reported is the features' own optimum."""
+def test_few_rows_start_with_the_exact_kernel(spectrum):
+    """Kernels with Bessel functions are an exception. The report is that of the features' optimum."""
     X, y = table(90)
     gp = rfgp.SparseSpectrumGP(spectrum, num_frequencies=64, seed=0).fit(X, y)
     names = [stage.name for stage in gp.fit_report.stages]
@@ -236,8 +236,8 @@ def test_few_rows_begin_with_the_exact_kernel(spectrum):
     assert max(float(gradient.abs().max()) for gradient in gradients) < 2  # the search ends at gains of 0.05
 
 
-def test_the_exact_stage_sees_no_features(monkeypatch):
-    """With 64 of them and 90 rows the output scale is solved for through features, and of the kernel searched for."""
+def test_exact_stage_is_independent_of_features(monkeypatch):
+    """With 64 features and 90 rows, the output scale is solved for with features and searched for with the kernel."""
     seen, original = [], subsets.maximize
 
     def maximize(*args, stage, held=(), **options):
@@ -252,8 +252,8 @@ def test_the_exact_stage_sees_no_features(monkeypatch):
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_noise_is_taken_for_noise(seed):
-    """The exact kernel explains it by short lengthscales as well, with which random features have nothing but noise."""
+def test_noise_is_not_fitted_by_short_lengthscales(seed):
+    """The exact kernel also explains noise by short lengthscales, at which random features explain nothing."""
     rng = np.random.default_rng(seed)
     X, y = rng.standard_normal((150, 5)), rng.standard_normal(150)
     gp = rfgp.SparseSpectrumGP(num_frequencies=128, seed=seed).fit(X, y)
@@ -262,8 +262,8 @@ def test_noise_is_taken_for_noise(seed):
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
-def test_starts_keep_within_a_prior():
-    """The fit's own starts, a thirtieth of the usual lengthscale among them, may lie where a prior has no density."""
+def test_starts_have_a_finite_prior_density():
+    """A prior may have no density at some starts, such as a thirtieth of the usual lengthscale."""
     X, y = table(300)
     priors = {"lengthscale": torch.distributions.Uniform(0.5, 10.0)}
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, priors=priors).fit(X, y, max_iterations=0)
@@ -272,7 +272,7 @@ def test_starts_keep_within_a_prior():
 
 
 @pytest.mark.parametrize("cores", [1, 3])
-def test_few_rows_take_one_thread(cores):
+def test_few_rows_use_one_thread(cores):
     seen, before = [], torch.get_num_threads()
     X, y = table(60)
     try:

@@ -114,13 +114,13 @@ def test_covariance_and_predictions_match_the_model(terms, approximation):
         terms = k.RBF((0, 1), name="trend") + k.Linear(1)
     kernel = moved(kernel_of(terms, approximation, X=X, seed=3))
     gp = gp_of(kernel, terms, approximation)
-    assert gp.regression.family.approximations.keys() == kernel.approximations.keys()
-    prior = gp.regression.family.prior(gp.regression.hyperparameters)
-    rows, new = (gp.regression.family.inputs.read(x)[0] for x in (X, Z))
+    assert gp.regression.spec.approximations.keys() == kernel.approximations.keys()
+    prior = gp.regression.spec.prior(gp.regression.hyperparameters)
+    rows, new = (gp.regression.spec.inputs.read(x)[0] for x in (X, Z))
     model = trained_like(kernel)
     evidence = log_likelihood(model, X, Y)
     model.eval()
-    has_chain = rfgp.SparsePrecision() in gp.family.approximations.values()
+    has_chain = rfgp.SparsePrecision() in gp.spec.approximations.values()
     close = {"rtol": 0, "atol": 1e-7 if has_chain else 1e-8}  # a chain is solved by its precision in the model
     with torch.no_grad():
         torch.testing.assert_close(kernel(X).to_dense(), prior.kernel(rows, rows), **close)
@@ -477,7 +477,7 @@ def test_approximations_without_covariance_are_refused(terms, approximation, wor
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        ({"start": {"noise": 1.0}}, "no hyperparameter 'noise'"),
+        ({"start": {"noise": 1.0}}, "got 'noise'"),
         ({"start": {"lengthscale": 1e9}}, "between"),
         ({"start": {"lengthscale": -1.0}}, "positive"),
         ({"priors": {"lengthscale": torch.distributions.Normal(0.0, 1.0)}}, "GPyTorch prior"),

@@ -1,4 +1,4 @@
-"""Distributions of latent values, through a posterior that is written here, against dense algebra."""
+"""Distributions of latent values, through a posterior defined here, against dense algebra."""
 
 import pickle
 import threading
@@ -41,7 +41,7 @@ def predicted(latent, kind=Prediction, of_observations=None, as_numpy=True):
 
 
 class Blocks:
-    """Inputs that are read in blocks; it counts the passes."""
+    """Inputs that are read in blocks, with a count of the passes."""
 
     def __init__(self, inputs):
         self.inputs, self.passes = inputs, 0
@@ -129,7 +129,7 @@ def test_covariance_and_root_are_computed_once(monkeypatch):
     assert latent.posterior.projected.count(25) == 2
 
 
-def test_one_projection_is_held_at_a_time(monkeypatch):
+def test_one_projection_is_in_memory_at_a_time(monkeypatch):
     monkeypatch.setattr(ENTRIES, 40)
     alive, most = [], []
 
@@ -157,7 +157,7 @@ def test_results_of_predictions_may_be_changed_in_place():
 
 
 class Counting(StudentT):
-    """A likelihood without closed moments, which counts its integrals."""
+    """A likelihood without moments in closed form that counts its integrals."""
 
     def moments(self, mean, variance):
         COUNTS.append("moments")
@@ -167,7 +167,7 @@ COUNTS: list[str] = []
 
 
 def test_predictions_are_in_the_users_units():
-    """The mean is 10 and the unit 2; observations have the noise 0.5 in that unit."""
+    """The mean is 10 and the unit is 2. Observations have the noise 0.5 in that unit."""
     latent = distribution()
     p = predicted(latent)
     np.testing.assert_allclose(p.mean, 10 + 2 * latent.mean()[:, 0], rtol=1e-12)
@@ -231,7 +231,7 @@ ANSWERS = ("mean", "variance", "covariance", "root")
 @pytest.mark.parametrize("many", [False, True], ids=["one chunk", "many chunks"])
 @pytest.mark.parametrize("name", ANSWERS)
 @pytest.mark.parametrize("source", SOURCES)
-def test_values_without_gradients_stay_where_none_are_wanted(source, name, many, monkeypatch):
+def test_results_without_gradients_need_them_disabled(source, name, many, monkeypatch):
     if many:
         monkeypatch.setattr(ENTRIES, 8)
     latent, leaf = SOURCES[source]()
@@ -249,7 +249,7 @@ def test_values_without_gradients_stay_where_none_are_wanted(source, name, many,
         close(value.detach(), before)
 
 
-def test_inputs_that_move_are_read_again():
+def test_inputs_with_gradients_are_projected_again():
     latent, x = of_inputs()
     with torch.no_grad():
         before = latent.mean()
@@ -257,7 +257,7 @@ def test_inputs_that_move_are_read_again():
         assert not torch.equal(latent.mean(), before)
 
 
-def test_values_of_inference_mode_are_not_kept():
+def test_results_of_inference_mode_are_not_kept():
     latent = distribution(points(5))
     with torch.inference_mode():
         latent.mean()
@@ -268,7 +268,7 @@ def test_values_of_inference_mode_are_not_kept():
     close(gradient, mean)
 
 
-def test_values_with_gradients_enabled_are_served_without():
+def test_results_with_gradients_serve_calls_without():
     latent = distribution()
     mean = latent.mean()
     with torch.no_grad():
@@ -297,7 +297,7 @@ def several():
 
 
 def mixture():
-    """Return a posterior of two members with means and noises of their own."""
+    """Return a posterior of two members with different means and noises."""
     members = (LinearPosterior.given(*data()), LinearPosterior.given(*data(rows=7)))
     shifts = (torch.zeros(1).double(), torch.full((1,), 0.7, dtype=torch.float64))
     return MixturePosterior(members, (0.25, 0.75), shifts, (0.5 * ONE, 0.2 * ONE))
@@ -342,7 +342,7 @@ def test_predictions_are_pickled_without_results(name):
 
 
 class Full(LinearPosterior):
-    """The same with a covariance that is not singular."""
+    """A posterior with a covariance that is not singular."""
 
     def covariance(self, inputs, projected):
         return super().covariance(inputs, projected) + torch.eye(len(inputs), dtype=torch.float64)
@@ -365,7 +365,7 @@ def test_noise_of_functionals_may_be_singular():
 
 
 class Operations(TorchDispatchMode):
-    """Counts multiplications of products and factorisations, and the largest tensor."""
+    """Counts multiplications of products and factorizations, and the largest tensor."""
 
     def __init__(self):
         super().__init__()
@@ -391,7 +391,7 @@ def operations_of_a_draw(posterior, n):
     return counted
 
 
-def test_a_joint_draw_costs_one_cholesky_factorization():
+def test_joint_draw_takes_one_cholesky_factorization():
     """At n points n^3 / 3 multiplications, 4.2e10 of them at 5,000; an eigendecomposition takes 27 times as many."""
     n = 200
     assert 0.33 * n**3 < operations_of_a_draw(Full.given(*data()), n).count < 0.5 * n**3
@@ -407,7 +407,7 @@ def test_draws_of_5000_points_by_weights_form_no_covariance():
     assert counted.largest <= 5000 * 4
 
 
-def test_covariance_root_has_no_eigenvalues_to_compute():
+def test_covariance_root_uses_no_eigenvalues():
     with Operations() as counted:
         root = covariance_root(distribution(points(50)).covariance())
     assert root.shape[1] <= 5
@@ -452,7 +452,7 @@ def test_marginals_have_no_joint_distribution():
 
 
 @pytest.mark.parametrize("entries", [2**22, 80], ids=["one chunk", "many chunks"])
-def test_independent_functions_are_side_by_side(entries, monkeypatch):
+def test_independent_functions_are_concatenated(entries, monkeypatch):
     monkeypatch.setattr(ENTRIES, entries)
     latent, twins = several(), [dense(*data(), points()), dense(*data(rows=7), points())]
     covariance = torch.stack([each for _, each in twins], dim=2)
@@ -479,7 +479,7 @@ def test_independent_functions_have_draws_terms_and_tensors():
     assert parts["1"]["weights"] is second.weights
 
 
-def test_noise_processes_are_distributions_of_their_own():
+def test_noise_processes_have_their_own_distributions():
     latent = with_noise()
     (mean, covariance), (log_mean, log_covariance) = dense(*data(), points()), dense(*data(rows=7), points())
     close(latent.mean(), mean)
@@ -582,7 +582,7 @@ def test_inference_of_a_mixture_is_that_of_its_members():
     assert posterior.weights == (0.25, 0.75)
     assert [float(shift) for shift in posterior.shifts] == [0, 2]
     assert [float(noise) for noise in posterior.noises] == [1, 3]
-    with pytest.raises(rfgp.InvalidArgumentError, match="has no functions"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="cannot draw functions"):
         posterior.sample_functions(1, torch.Generator())
 
 
@@ -596,7 +596,7 @@ def conditioned():
     return ConditionedGP(LinearPosterior.given(*data()))
 
 
-def test_terms_have_distributions_of_their_own():
+def test_terms_have_their_own_distributions():
     gp, x = conditioned(), points()
     assert gp.terms == ("trend", "season")
     for one, other in (("trend", "season"), ("season", "trend")):
@@ -611,7 +611,7 @@ def test_terms_have_distributions_of_their_own():
     close(both[0] + both[1] + cross + cross.mT, gp.at(x).covariance())
 
 
-def test_a_process_gives_functions_and_tensors():
+def test_process_draws_functions_and_keeps_tensors():
     gp, x = conditioned(), points(4)
     drawn = gp.sample_functions(2, torch.Generator().manual_seed(3))
     close(drawn(x), gp.posterior.sample_functions(2, torch.Generator().manual_seed(3))(x))
@@ -631,11 +631,11 @@ def test_a_process_gives_functions_and_tensors():
         lambda gp: gp.cross_covariance(points(), [], "trend"),
     ],
 )
-def test_unknown_and_missing_terms_are_named(ask):
+def test_errors_name_unknown_and_missing_terms(ask):
     with pytest.raises(rfgp.InvalidArgumentError, match=r"'trend', 'season', got ('tide'|none)"):
         ask(conditioned())
 
 
-def test_posteriors_without_terms_say_so():
+def test_posteriors_without_terms_raise():
     with pytest.raises(rfgp.InvalidArgumentError, match="not divided into terms"):
         ConditionedGP(mixture()).of("trend")

@@ -55,7 +55,7 @@ def closed_form(X, y, low, high, lengths, variance=1.5, mean=2.9, noise=0.01):
 
 
 def check_closed_form(approximation, d=1, wide=False):
-    """Compare with the closed form, in one column or two, over boxes of which one is empty."""
+    """Compare with the closed form, in one column or two. One box is empty."""
     rng = np.random.default_rng(1)
     X, y, low, high = T, Y, LOW, HIGH
     if wide:
@@ -139,7 +139,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize("name", MISSING)
-def test_variance_that_features_miss_averages_out(name):
+def test_residual_variance_of_features_averages_out(name):
     check_missing(name)
 
 
@@ -191,7 +191,7 @@ def test_terms_of_integrals_add_up():
     np.testing.assert_allclose(np.cov(draws.T), found.covariance, rtol=0.2, atol=0.05)
 
 
-def test_columns_are_those_that_differ_or_are_named():
+def test_columns_are_those_that_differ_or_are_given():
     gp = two_columns()
     low, high = {"t": [1.0], "u": [0.2], "g": ["a"]}, {"t": [4.0], "u": [0.2], "g": ["a"]}
     np.testing.assert_allclose(gp.integrate(low, high, columns="t").mean, gp.integrate(low, high).mean)
@@ -228,14 +228,14 @@ def test_several_outputs_and_tensors():
     ({"t": [0.0], "g": ["b"]}, {"t": [1.0], "g": ["a"]}, None, "agree"),
     ({"t": [0.0]}, {"t": [1e5]}, None, "lengthscales"),
 ])  # fmt: skip
-def test_wrong_boxes_are_refused_by_name(low, high, columns, match):
+def test_wrong_boxes_raise(low, high, columns, match):
     gp = two_columns()
     fill = [{"u": np.zeros(len(one["t"])), "g": ["a"] * len(one["t"]), **one} for one in (low, high)]
     with pytest.raises((rfgp.InvalidArgumentError, rfgp.DataError), match=match):
         gp.integrate(*fill, columns=columns)
 
 
-def test_integrals_refuse_observations_and_too_many_nodes():
+def test_observations_and_too_many_nodes_raise():
     gp = rfgp.GP(SMOOTH, start=START, seed=0).condition(T, Y)
     with pytest.raises(rfgp.InvalidArgumentError, match="observations"):
         gp.integrate(LOW, HIGH).observed()

@@ -119,7 +119,7 @@ def test_moments_and_quantiles_are_differentiable_in_the_inputs():
         assert float(slope[0, 0]) == pytest.approx(float(value(x + step) - value(x - step)) / 2e-5, rel=1e-4)
 
 
-def test_prior_covariances_are_mixed(models):
+def test_prior_covariance_is_that_of_the_mixture(models):
     expected = mixed([one.prior_covariance(NEW).detach() for one in models])
     torch.testing.assert_close(average(models).prior_covariance(NEW).detach(), expected)
 
@@ -135,7 +135,7 @@ def test_prior_covariances_are_mixed(models):
         (lambda one: one.observed(exposure=2.0), "exposure"),
     ],
 )
-def test_wrong_arguments_are_named(models, call, message):
+def test_wrong_arguments_raise(models, call, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
         call(average(models).predict(NEW))
 

@@ -106,8 +106,8 @@ def test_levels_that_no_row_has_are_independent_of_others():
         (lambda: k.RBF(lengthscale=-1.0), "lengthscale must be positive"),
         (lambda: k.RBF(lengthscale=[[1.0]]), "lengthscale must be positive"),
         (lambda: k.RBF(lengthscale="long"), "lengthscale must be a number"),
-        (lambda: k.RBF(()), "different and at least one"),
-        (lambda: k.RBF(("a", "a")), "different and at least one"),
+        (lambda: k.RBF(()), "at least one and distinct"),
+        (lambda: k.RBF(("a", "a")), "at least one and distinct"),
         (lambda: k.RBF(("a", 1.5)), "a name or a number, got 1.5"),
         (lambda: k.RBF(True), "must be a name or a number|must be a name"),
         (lambda: k.RBF(name=" "), "text that is not empty"),
@@ -122,7 +122,7 @@ def test_levels_that_no_row_has_are_independent_of_others():
         (lambda: k.Coregionalization(("a", "b")), "one column"),
         (lambda: k.Coregionalization("a", rank=0), "rank"),
         (lambda: k.Additive(order=3), "order must be 1 or 2"),
-        (lambda: k.Additive(base=3), "base must make a kernel"),
+        (lambda: k.Additive(base=3), "base must map the key"),
         (lambda: k.Additive(base=lambda key: 3, columns=("a", "b")).terms(), "base must return a kernel"),
         (lambda: k.Centered("a", k.RBF("b")), "one column of its base kernel"),
     ],
@@ -135,13 +135,13 @@ def test_bad_options_are_named(make, message):
 @pytest.mark.parametrize(
     ("kernel", "values", "error", "message"),
     [
-        (k.RBF("t"), {}, rfgp.InvalidArgumentError, r"no value of rbf\(t\).lengthscale"),
+        (k.RBF("t"), {}, rfgp.InvalidArgumentError, r"values of rbf\(t\).lengthscale"),
         (k.RBF("t", lengthscale=1.0), {"nu": 1.0}, rfgp.InvalidArgumentError, "nu"),
         (k.RBF("x", lengthscale=1.0), {}, rfgp.DataError, "no column 'x'"),
         (k.RBF("store", lengthscale=1.0), {}, rfgp.DataError, "store"),
         (k.RBF(("t", "p"), lengthscale=(1.0, 1.0, 1.0)), {}, rfgp.InvalidArgumentError, "lengthscale"),
         (k.Linear(("t", "p"), origin=(1.0, 2.0, 3.0)), {}, rfgp.InvalidArgumentError, "origin must be one number or 2"),
-        (k.Centered("t", k.RBF("t", lengthscale=1.0)), {}, rfgp.InvalidArgumentError, "no distribution"),
+        (k.Centered("t", k.RBF("t", lengthscale=1.0)), {}, rfgp.InvalidArgumentError, "distribution of its column"),
     ],
 )
 def test_matrices_that_cannot_be_are_named(kernel, values, error, message):

@@ -17,7 +17,7 @@ from rfgp.approximations.parts import FinitePart
 from rfgp.approximations.weights import WeightTerm
 from rfgp.columns import Kind
 from rfgp.kernels.role import Functions
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 X = {"t": np.random.default_rng(0).uniform(0, 6, 80), "p": np.random.default_rng(1).normal(size=80)}
 Y = np.sin(2 * X["t"]) + 0.3 * X["p"] + 0.1 * np.cos(9 * X["p"])
@@ -33,7 +33,7 @@ class Tent(k.Kernel):
 
     def hyperparameters(self, columns):
         one = columns.spread[0]
-        return {"width": Quantity(one, columns.scale[0], (0.01 * one, 100 * one))}
+        return {"width": Hyperparameter(one, columns.scale[0], (0.01 * one, 100 * one))}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -47,7 +47,7 @@ class Smooth(k.Kernel):
 
     def hyperparameters(self, columns):
         one = columns.spread.mean()
-        return {"lengthscale": Quantity(one, torch.ones_like(one), (0.01 * one, 100 * one))}
+        return {"lengthscale": Hyperparameter(one, torch.ones_like(one), (0.01 * one, 100 * one))}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

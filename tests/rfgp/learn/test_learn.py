@@ -132,7 +132,7 @@ class TestCopula:
         for learn_something in (learn.learn_copula, learn.learn_radial_distribution):
             with pytest.raises(rfgp.InvalidArgumentError, match="learning_rate must be positive, got nan"):
                 learn_something(learn.kernel_error(X), 4, 4, learning_rate=float("nan"))
-        with pytest.raises(rfgp.InvalidArgumentError, match="At least 2 finite rows"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="at least 2 finite rows"):
             learn.kernel_error(X[:1])
 
 

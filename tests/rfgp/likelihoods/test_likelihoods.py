@@ -17,7 +17,7 @@ from rfgp.likelihoods import (
     Poisson,
     StudentT,
 )
-from rfgp.likelihoods.role import learned, refuse, standardized
+from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 
 CASES = {
     "gaussian": Gaussian(noise=0.3),
@@ -159,10 +159,10 @@ class TestLaw:
             with pytest.raises(InvalidArgumentError, match=f"{parameter.name} must be positive"):
                 dataclasses.replace(CASES[name], **{parameter.name: -1.0})
             free = dataclasses.replace(CASES[name], **{parameter.name: None})
-            assert [p.name for p in learned(free)] == [parameter.name]
+            assert [p.name for p in learned_parameters(free)] == [parameter.name]
             bound = free.at({parameter.name: torch.tensor(2.0)})
             assert float(getattr(bound, parameter.name)) == 2.0
-        assert learned(CASES[name]) == ()
+        assert learned_parameters(CASES[name]) == ()
 
 
 @pytest.mark.parametrize("f", [-1e3, -60.0, -9.0, 8.0, 40.0])
@@ -225,8 +225,8 @@ class TestCategorical:
         torch.testing.assert_close(told.curvature.detach(), -2 * in_variance)
 
     def test_classes_are_those_of_the_data(self):
-        assert Categorical().seeing(self.y) == self.law
-        assert Categorical(9).seeing(self.y) == Categorical(9)
+        assert Categorical().with_targets(self.y) == self.law
+        assert Categorical(9).with_targets(self.y) == Categorical(9)
         begin = self.law.begin(self.y, torch.ones(30))
         assert begin.center.shape == (4,)
         assert float(begin.center.sum()) == pytest.approx(0, abs=1e-12)

@@ -78,7 +78,7 @@ class TestEvery:
         gp, new = fitted[name], table()[2]
         gp.save(tmp_path / "m", data=True)
         again = rfgp.load(tmp_path / "m")
-        assert again.family.options.likelihood == Categorical(CLASSES)
+        assert again.spec.options.likelihood == Categorical(CLASSES)
         np.testing.assert_array_equal(again.predict(new).observed().mean, gp.predict(new).observed().mean)
 
     def test_an_update_is_a_condition_on_all_rows(self, fitted, name):
@@ -116,7 +116,7 @@ def test_nodes_have_classes():
     precise = rfgp.GraphGP(graph, graphs.kernels.Matern(2.0, 1.0), **options).fit([labels[i] for i in seen], y[seen])
     exact = precise.exact().predict(labels).observed().mean
     np.testing.assert_allclose(precise.predict(labels).observed().mean, exact, atol=1e-3)
-    with pytest.raises(rfgp.InvalidArgumentError, match="covariance of all rows"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="dense covariance"):
         rfgp.GraphGP(graph, graphs.kernels.Matern(2.0, 1.0), inference="laplace", **options).fit(
             [labels[i] for i in seen], y[seen]
         )

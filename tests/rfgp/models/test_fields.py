@@ -236,7 +236,7 @@ def test_roads_of_damaged_files_are_refused(fault, tmp_path):
     container.write_file(file, header, tensors)
     assert rfgp.load(file).seed == gp.seed
     container.write_file(file, header, {**tensors, **{f"object.0.{k}": v for k, v in FAULTS[fault](held).items()}})
-    with pytest.raises(rfgp.ModelFileError, match="fits together"):
+    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
         rfgp.load(file)
 
 

@@ -145,7 +145,7 @@ def test_rows_with_new_levels_are_learned_from(step, predicts_before):
 def test_new_levels_of_a_term_with_a_value_for_each_need_a_fit():
     gp = model("coregionalization").condition(ROWS, Y)
     before = gp.predict(NEW).mean
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"new levels.*loadings.*Fit again"):
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"loadings.*new ones.*Fit again"):
         gp.update({**NEW, "store": ["z"] * 9}, Y[:9])
     np.testing.assert_array_equal(gp.predict(NEW).mean, before)
 
@@ -206,7 +206,7 @@ def test_fixed_names_and_patterns_keep_their_starts():
     np.testing.assert_allclose(gp.hyperparameters["space.lengthscale"].detach(), (2.0, 0.6))
     assert gp.hyperparameters.noise.item() == pytest.approx(0.07)
     assert gp.hyperparameters["trend.outputscale"].item() != pytest.approx(0.4, rel=1e-3)
-    with pytest.raises(rfgp.InvalidArgumentError, match="no hyperparameter"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="hyperparameter"):
         model("two smooth").fit(ROWS, Y, fixed=("nu",))
 
 
@@ -425,7 +425,7 @@ def test_models_beyond_memory_are_refused_before_anything_is_allocated():
     with pytest.raises(rfgp.InvalidArgumentError, match=r"'trend' takes 0.134 GiB by a covariance matrix of 3000 rows"):
         gp.fit(rows, rows["t"])
     huge = rfgp.GP(k.RBF("t"), approximation=rfgp.RandomFeatures(10**7), seed=0)
-    with pytest.raises(rfgp.InvalidArgumentError, match=r"more than the .* GiB that there are"):
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"must fit into .* GiB"):
         huge.condition(rows, rows["t"])
     with pytest.raises(rfgp.InvalidArgumentError, match="memory must be"):
         rfgp.GP(k.RBF("t"), memory=-1)

@@ -103,7 +103,7 @@ def test_conditioning_is_that_of_rows_in_memory(name, folder):
     likelihoods = [one.log_marginal_likelihood().item() for one in (gp, kept)]
     assert likelihoods[0] == pytest.approx(likelihoods[1], rel=1e-11)
     np.testing.assert_allclose(gp.leave_one_out().variance, kept.leave_one_out().variance, rtol=1e-9)
-    levels = {column.key: column.levels for column in gp.regression.family.schema.columns if column.levels}
+    levels = {column.key: column.levels for column in gp.regression.spec.schema.columns if column.levels}
     assert levels == {"store": ("north", "south", "west"), "zip": (100, 101, 102, 103), "open": (False, True)}
 
 
@@ -197,7 +197,7 @@ def test_an_update_adds_rows_and_levels(as_source, tmp_path):
     else:
         gp.update(more[INPUTS], Y[400:])
     kept.update(more[INPUTS], Y[400:])
-    assert gp.regression.family.schema.columns == kept.regression.family.schema.columns
+    assert gp.regression.spec.schema.columns == kept.regression.spec.schema.columns
     assert_same(gp, kept, more[INPUTS])
     gp.save(tmp_path / "model.safetensors")
     assert_same(rfgp.load(tmp_path / "model.safetensors"), kept, more[INPUTS])
@@ -395,9 +395,9 @@ def test_bad_cells_are_named_by_column_and_row(name, source, tmp_path):
 
 @pytest.mark.parametrize("call", ["fit", "condition"])
 def test_targets_belong_to_the_source(call, folder):
-    with pytest.raises(rfgp.DataError, match="bring their own targets"):
+    with pytest.raises(rfgp.DataError, match="must be part of a source"):
         getattr(model(), call)(MAKERS["parquet"](folder, None), "y")
     with pytest.raises(rfgp.DataError, match="no targets"):
         getattr(model(), call)(MAKERS["parquet"](folder, None))
-    with pytest.raises(rfgp.DataError, match="no rows"):
+    with pytest.raises(rfgp.DataError, match="must have rows"):
         getattr(model(), call)(Batches([]))

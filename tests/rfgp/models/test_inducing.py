@@ -38,7 +38,7 @@ def model(spectrum="gaussian", **more):
 
 def points_of(gp):
     """Return the standardised points (M, d)."""
-    return gp.family.priors[0].points
+    return gp.spec.priors[0].points
 
 
 def twin(gp, X, y, new, weight=None, noise=0.0):
@@ -55,7 +55,7 @@ def twin(gp, X, y, new, weight=None, noise=0.0):
         return spectrum.kernel_between(torch.from_numpy(a / length), torch.from_numpy(b / length)).numpy()
 
     def estimate(a, b):
-        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + gp.family.priors[0].jitter * np.eye(len(z)), kernel(z, b))
+        return kernel(a, z) @ np.linalg.solve(kernel(z, z) + gp.spec.priors[0].jitter * np.eye(len(z)), kernel(z, b))
 
     laws = []
     for j, target in enumerate(y.reshape(len(y), -1).T):
@@ -157,7 +157,7 @@ def test_points_are_chosen_again_where_lengthscales_have_moved():
     X, y = table(400)
     gp, begun = model().fit(X, y), model().condition(X, y)
     assert not torch.equal(points_of(gp), points_of(begun))
-    ratio = gp.family.priors[0].lengthscales / gp.hyperparameters.values.standardized("rbf.lengthscale").detach()
+    ratio = gp.spec.priors[0].lengthscales / gp.hyperparameters.values.standardized("rbf.lengthscale").detach()
     assert ratio.max() / ratio.min() < MOVED
     assert len([stage for stage in gp.fit_report.stages if stage.name.startswith("all rows")]) > 1
 
@@ -180,7 +180,7 @@ def test_gradients_in_points(method):
     known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
 
     def density(points):
-        prior = Prior.of_terms([gp.family.priors[0].at({**known, "rbf.points": points}, gp.family.columns)])
+        prior = Prior.of_terms([gp.spec.priors[0].at({**known, "rbf.points": points}, gp.spec.columns)])
         return solver_for(prior, now.rows, *mean_and_noise(values)).log_marginal_likelihood()
 
     points = points_of(gp).clone().requires_grad_()
@@ -263,7 +263,7 @@ def test_a_model_is_saved_loaded_and_copied(tmp_path):
     for other in (rfgp.load(tmp_path / "model"), copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
         for name in ("mean", "variance"):
             assert np.array_equal(getattr(other.predict(new), name), getattr(gp.predict(new), name))
-        assert repr(other.family.options) == repr(gp.family.options)
+        assert repr(other.spec.options) == repr(gp.spec.options)
         assert other.update(*table(3, seed=3)).num_observations == 123
     more = gp.with_approximation(rfgp.InducingPoints(60, init="pivots", method="sor"))
     exact = gp.exact().predict(new).mean

@@ -67,7 +67,7 @@ def test_a_model_is_saved_loaded_copied_and_pickled(kind, tmp_path):
     gp.save(tmp_path / "model", data=True)
     for other in (rfgp.load(tmp_path / "model"), copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
         same(gp, other, new)
-        assert (repr(other.kernel), other.family.approximations) == (repr(gp.kernel), gp.family.approximations)
+        assert (repr(other.kernel), other.spec.approximations) == (repr(gp.kernel), gp.spec.approximations)
         assert other.log_marginal_likelihood() == gp.log_marginal_likelihood()
         assert other.update(*table(3, seed=3, outputs=2)).num_observations == 63
     if kind != "features":
@@ -118,7 +118,7 @@ def test_the_exact_twin_has_the_sum_of_the_kernels():
     r = np.sqrt(5 * square(X / h["local.lengthscale"]))
     K += h["local.outputscale"] * (1 + r + r**2 / 3) * np.exp(-r)
     assert np.allclose(exact.prior_covariance(X).numpy(), K, rtol=1e-10)
-    same(gp, exact.with_approximation(gp.family.approximations), X)
+    same(gp, exact.with_approximation(gp.spec.approximations), X)
     assert {type(term.approximation) for term in model("local").condition(X, y).exact().terms.values()} == {rfgp.Exact}
 
 
@@ -135,7 +135,7 @@ def test_the_other_classes_are_members():
         (rfgp.ExactGP(), "exact"),
     ]
     for gp, kind in pairs:
-        own = gp.family.options.approximations  # with the seed of the preset
+        own = gp.spec.options.approximations  # with the seed of the preset
         same(gp.condition(X, y), model(kind).condition(X, y).with_approximation(own), new)
 
 

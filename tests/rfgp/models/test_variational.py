@@ -80,7 +80,7 @@ class TestEvery:
         for data in (True, False):
             gp.save(tmp_path / "m", data=data)
             again = rfgp.load(tmp_path / "m")
-            assert again.family.options.inference == gp.family.options.inference
+            assert again.spec.options.inference == gp.spec.options.inference
             for one in ("mean", "variance"):
                 np.testing.assert_array_equal(
                     getattr(again.predict(new).observed(), one), getattr(gp.predict(new).observed(), one)
@@ -212,7 +212,7 @@ class TestErrors:
         [
             ({"likelihood": "student-t", "inference": "variational"}, "has 'laplace'"),
             ({"likelihood": "heteroscedastic", "inference": "laplace"}, "has 'variational'"),
-            ({"inference": "variational"}, "needs no approximation"),
+            ({"inference": "variational"}, "must be None"),
             ({"likelihood": "bernoulli", "inference": "mcmc"}, "'laplace' and 'variational'"),
         ],
     )

@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from rfgp.regression.family import Member
+from rfgp.regression.base_spec import Member
 from tests.golden.cases import CASES
 
 SEARCHED = ("features-learned", "neighbors-learned", "average", "features-streamed", "features-dask")
@@ -42,7 +42,7 @@ def test_covariance_is_symmetric_with_the_diagonal(name):
 
 def test_a_family_is_its_only_member_unless_it_is_an_average():
     regression = CASES["exact"]().model.regression
-    (member,) = regression.family.members(regression.hyperparameters)
+    (member,) = regression.spec.members(regression.hyperparameters)
     assert isinstance(member, Member)
     assert member.weight == 1
     assert torch.equal(member.noise, regression.hyperparameters.standardized("noise").double())

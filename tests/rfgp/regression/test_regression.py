@@ -45,7 +45,7 @@ def given(request):
 def test_nothing_in_it_can_be_set(given):
     model, X, y = given
     with pytest.raises(dataclasses.FrozenInstanceError):
-        begin(model.family, Chunk(X, y)).rows = None
+        begin(model.spec, Chunk(X, y)).rows = None
 
 
 def test_changes_in_place_of_live_hyperparameters_do_not_reach_it(given):
@@ -86,20 +86,20 @@ def test_copies_are_the_same_value_and_pickles_drop_what_can_be_computed(given):
 
 def test_pickles_keep_a_posterior_that_was_given():
     X, y = drawn()
-    regression = begin(table().family, Chunk(X, y))
+    regression = begin(table().spec, Chunk(X, y))
     alone = regression.replace(rows=None, given=regression.posterior)
     again = pickle.loads(pickle.dumps(alone))
     np.testing.assert_array_equal(again.predict(X).mean, regression.predict(X).mean)
-    with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+    with pytest.raises(rfgp.NotFittedError, match="saved without data"):
         _ = again.replace(hyperparameters=again.hyperparameters.shifted(noise=1.0)).posterior
 
 
 def test_what_has_no_rows_says_what_needs_them():
     X, y = drawn()
-    regression = begin(rfgp.ExactGP().family, Chunk(X, y))
+    regression = begin(rfgp.ExactGP().spec, Chunk(X, y))
     alone = regression.replace(rows=None, given=regression.posterior)
     for ask in (alone.log_marginal_likelihood, alone.leave_one_out, lambda: extended(alone, Chunk(X, y))):
-        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        with pytest.raises(rfgp.NotFittedError, match="saved without data"):
             ask()
     np.testing.assert_array_equal(conditioned(alone, Chunk(X, y)).predict(X).mean, regression.predict(X).mean)
 
@@ -113,7 +113,7 @@ def test_the_only_pass_over_a_stream_counts_its_rows():
         read.append(1)
         return iter([Chunk(X[60:], y[60:], None, weight)])
 
-    start = begin(table().family, Chunk(X[:60], y[:60]))
+    start = begin(table().spec, Chunk(X[:60], y[:60]))
     assert start.posterior is start.present_posterior
     streamed = extended(start, Chunk(Batches(blocks)))
     whole = extended(start, Chunk(X[60:], y[60:], None, weight))

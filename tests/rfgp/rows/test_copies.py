@@ -9,7 +9,7 @@ import rfgp
 from rfgp import kernels as k
 from rfgp import scaling
 from rfgp.regression.spec import spec, starts
-from rfgp.rows import given
+from rfgp.rows import training
 
 
 def rows(weighted=False):
@@ -28,7 +28,7 @@ def check_few_and_many(monkeypatch, approximation, outputs=1, weighted=False):
     monkeypatch.setattr(starts, "MOST_SAMPLED", 100)
     monkeypatch.setattr(spec, "NORMALIZED_ROWS", 100)
     for most in (10**6, 10):
-        monkeypatch.setattr(given, "MOST_COPIED", most)
+        monkeypatch.setattr(training, "MOST_COPIED", most)
         gp = rfgp.GP(k.RBF(lengthscale=2.0), approximation=approximation, start={"noise": 0.1}, seed=0)
         gp.condition(X, y, sample_weight=weight)
         found.append((gp, gp.predict(X[:20]), gp.log_marginal_likelihood().item()))
@@ -53,14 +53,14 @@ def test_other_models_are_the_same_with_many_rows(monkeypatch, approximation):
 
 
 def test_planted_error_in_rows_that_are_read_is_seen(monkeypatch):
-    wrong = "return standardized(self.given.take(rows)._replace(y=2 * self.given.take(rows).y), self.scaling)"
-    right = "return standardized(self.given.take(rows), self.scaling)"
-    with planted(given, right, wrong), pytest.raises(AssertionError):
+    wrong = "return standardized(self.chunk.take(rows)._replace(y=2 * self.chunk.take(rows).y), self.scaling)"
+    right = "return standardized(self.chunk.take(rows), self.scaling)"
+    with planted(training, right, wrong), pytest.raises(AssertionError):
         check_few_and_many(monkeypatch, rfgp.EquispacedFourier())
 
 
 def test_values_out_of_range_are_refused_with_their_row(monkeypatch):
-    monkeypatch.setattr(given, "MOST_COPIED", 10)
+    monkeypatch.setattr(training, "MOST_COPIED", 10)
     X = np.random.default_rng(0).uniform(0, 1e-30, (30, 1)).astype(np.float32)
     gp = rfgp.GP(k.RBF(), seed=0).condition(X, X[:, 0] * 1e30)
     X[17] = 3e38

@@ -6,7 +6,7 @@ import torch
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.regression import Regression
+from rfgp.regression import GPState
 from rfgp.rows import Block, input_groups, merge_replicates
 
 
@@ -15,7 +15,7 @@ def regressions(approximation, kernel):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(15, 2))[rng.integers(15, size=60)]
     gp = rfgp.GP(kernel, approximation=approximation, seed=0).condition(X, X[:, 0] + 0.3 * rng.normal(size=60))
-    found: Regression = gp.regression
+    found: GPState = gp.regression
     merged = merge_replicates(found.needed_rows("a test"))
     return found, found.replace(rows=merged, num_observations=len(merged))
 

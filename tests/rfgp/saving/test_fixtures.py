@@ -119,7 +119,7 @@ def test_a_model_saved_with_its_data_has_their_likelihood(name):
 
 @pytest.mark.parametrize("name", WITHOUT_DATA)
 def test_a_model_saved_without_its_data_says_so(name):
-    with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+    with pytest.raises(rfgp.NotFittedError, match="saved without data"):
         load(name).log_marginal_likelihood()
 
 
@@ -128,7 +128,7 @@ def test_a_saved_model_takes_more_data_as_it_did(name):
     """With its data, or where its posterior absorbs new rows; otherwise it says what it lacks."""
     gp, update = load(name), EXPECTED[name]["update"]
     if update is None:
-        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        with pytest.raises(rfgp.NotFittedError, match="saved without data"):
             gp.update(inputs_of(name, EXPECTED[name]["inputs"]), np.zeros(len(EXPECTED[name]["mean"])))
         return
     targets = np.array(update["targets"])

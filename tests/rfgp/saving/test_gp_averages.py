@@ -29,7 +29,7 @@ def assert_saved(gp, new, tmp_path, data=None):
     assert_same(again.predict(new).observed(), gp.predict(new).observed())
     for (share, one), (expected, other) in zip(again.members, gp.members, strict=True):
         assert (share, repr(one), repr(one.kernel)) == (expected, repr(other), repr(other.kernel))
-        assert repr(one.family.options.kernel) == repr(other.family.options.kernel)
+        assert repr(one.spec.options.kernel) == repr(other.spec.options.kernel)
         assert one.seed == other.seed
         assert_same(one.predict(new), other.predict(new))
     again.save(second, data=data)
@@ -54,7 +54,7 @@ def test_averages_of_features_predict_without_rows(tmp_path):
     again = assert_saved(gp, NEW, tmp_path, data=False)
     assert not any(name.startswith("data.") for name in load_file(tmp_path / "m.safetensors"))
     for call in (again.leave_one_out, again.exact, lambda: again.update(MORE, np.ones(2))):
-        with pytest.raises(rfgp.NotFittedError, match="loaded without its data"):
+        with pytest.raises(rfgp.NotFittedError, match="saved without data"):
             call()
 
 
@@ -76,7 +76,7 @@ def test_models_of_an_average_share_graphs(tmp_path):
         for kernel, (_, one) in zip(kernels, pairs, strict=True)
     ]
     again = assert_saved(average(models), {"node": field_cases.NEW["node"]}, tmp_path)
-    assert len({id(one.family.kernel.terms()[0].factors[0].graph) for _, one in again.members}) == 1
+    assert len({id(one.spec.kernel.terms()[0].factors[0].graph) for _, one in again.members}) == 1
     assert sum(name.endswith(".indptr") for name in load_file(tmp_path / "m.safetensors")) == 1
 
 

@@ -44,7 +44,7 @@ def model_of(path):
         saved = read(path, lambda kind: MODELS)
     except Exception as error:
         raise rfgp.ModelFileError(repr(error)) from error
-    return rfgp.GP.of(saved.regression.family, Fitted.of(saved.regression, saved.report))
+    return rfgp.GP.of(saved.regression.spec, Fitted.of(saved.regression, saved.report))
 
 
 def load(name):
@@ -113,13 +113,13 @@ def test_terms_have_the_kernels_and_approximations_of_the_table(name):
 
 def test_starts_and_priors_have_paths():
     gp = load("exact-sum-priors")
-    options = gp.family.options
+    options = gp.spec.options
     assert options.start == {"local.outputscale": 0.3}
     assert set(options.priors) == {"matern.lengthscale", "local.lengthscale", "local.outputscale", "noise"}
     first, local = options.kernel.terms()
     assert first.factors[0].nu == 2.5
     assert local.factors[0].lengthscale == (1.0, 4.0)
-    of_noise = load("heteroscedastic-priors").family.options.priors
+    of_noise = load("heteroscedastic-priors").spec.options.priors
     assert set(of_noise) == {"noise.matern.lengthscale", "noise.matern.outputscale", "matern.lengthscale"}
 
 
@@ -139,10 +139,10 @@ def test_named_columns_go_by_name_and_arrays_by_position():
 def test_points_of_single_precision_keep_their_jitter(tmp_path):
     """Old files of single precision have a jitter of 1e-5, which other points of the same model have no longer."""
     gp = load("inducing-float32")
-    assert gp.family.priors[0].jitter == 1e-5
+    assert gp.spec.priors[0].jitter == 1e-5
     gp.save(tmp_path / "m", data=True)
-    assert rfgp.load(tmp_path / "m").family.priors[0].jitter == 1e-5
-    assert gp.with_approximation(rfgp.InducingPoints(12)).family.priors[0].jitter == 1e-8
+    assert rfgp.load(tmp_path / "m").spec.priors[0].jitter == 1e-5
+    assert gp.with_approximation(rfgp.InducingPoints(12)).spec.priors[0].jitter == 1e-8
     header, _ = read_file(tmp_path / "m")
     assert header["options"]["draws"] == [{"form": "points", "jitter": 1e-5}]
 

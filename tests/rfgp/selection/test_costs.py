@@ -88,7 +88,7 @@ def test_learning_takes_the_predicted_seconds(num_frequencies, rows, columns, se
 
 @pytest.mark.parametrize("rows", [3_000, 20_000, 10**6])
 def test_scoring_costs_no_more_than_a_fit(rows):
-    options = rfgp.GP(seed=0).family.options
+    options = rfgp.GP(seed=0).spec.options
     for one in AutoSpace(options, options.search_space.limits).candidates(rows, 8):
         whole = costs.fit_cost(one, rows, 8)
         for fitted in (1_000, min(rows, 32_000)):

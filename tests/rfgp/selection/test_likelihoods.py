@@ -27,7 +27,7 @@ def drawn(likelihood, n):
 def test_left_out_scores_match_fits_without_the_row(likelihood, tolerance):
     X, y = drawn(likelihood, 25)
     gp = rfgp.GP(k.RBF(), likelihood=likelihood, seed=0).fit(X, y, max_iterations=5)
-    options = gp.family.options
+    options = gp.spec.options
     for row in range(0, 25, 5):
         kept = np.arange(25) != row
         other = rfgp.GP(k.RBF(), likelihood=options.likelihood, seed=0).condition(X[kept], y[kept])

@@ -38,7 +38,7 @@ def test_text_categories_and_truth_values_are_inputs(fitted):
     new = table(100, seed=1)
     error = np.sqrt(np.mean((fitted.predict(new).mean - new["units"]) ** 2))
     assert error < 3 * NOISE
-    assert [column.key for column in fitted.family.schema.columns] == [
+    assert [column.key for column in fitted.spec.schema.columns] == [
         *("x", "store=north", "store=south", "store=west", "size=s", "size=l", "open", "day")
     ]
 
@@ -57,7 +57,7 @@ def test_selection_equals_that_of_indicator_columns(fitted):
     for name in ("s", "l"):
         coded[f"size={name}"] = (coded["size"] == name).astype(float)
     coded["open"] = coded["open"].astype(float)
-    keys = [column.key for column in fitted.family.schema.columns]
+    keys = [column.key for column in fitted.spec.schema.columns]
     twin = rfgp.GP(seed=0).fit(coded[keys], coded["units"])
     assert twin.selection.parts == pytest.approx(fitted.selection.parts)
     np.testing.assert_allclose(twin.log_marginal_likelihood().item(), fitted.log_marginal_likelihood().item())
@@ -67,7 +67,7 @@ def test_selection_equals_that_of_indicator_columns(fitted):
 def test_new_levels_are_none_of_the_known_ones(fitted):
     new = table(3, seed=3)
     new["store"] = "east"
-    zeros = columns.indicators.with_indicators(columns.Table.of(new), fitted.family.options.indicators)
+    zeros = columns.indicators.with_indicators(columns.Table.of(new), fitted.spec.options.indicators)
     assert not any(np.any(zeros.columns[f"store={name}"]) for name in EFFECTS)
     assert np.all(fitted.predict(new).std > fitted.predict(table(3, seed=3)).std)
 
@@ -98,7 +98,7 @@ def with_clash(frame):
     ("change", "message"),
     [
         (with_missing, "missing cell"),
-        (with_many, "as an identifier has. Drop it"),
+        (with_many, "like an identifier. Drop it"),
         (lambda frame: frame.assign(store=[f"s{i // 2}" for i in range(len(frame))]), "50 levels"),
         (lambda frame: frame.assign(day=frame["day"].astype(str)), "dates as text, such as '2026-01-01"),
         (with_clash, "Rename it"),
@@ -127,7 +127,7 @@ def test_predictions_name_missing_columns_and_cells(fitted):
 def test_kernels_without_columns_read_levels_as_selections_do():
     rows = table()[["x", "store", "open", "units"]]
     whole = rfgp.GP(k.RBF(), seed=0).condition(rows, "units")
-    assert [column.key for column in whole.family.schema.columns] == [
+    assert [column.key for column in whole.spec.schema.columns] == [
         *("x", "store=north", "store=south", "store=west", "open")
     ]
     gp = rfgp.GP(k.RBF() + k.Group("store"), seed=0).condition(rows, "units")

@@ -105,7 +105,7 @@ def test_only_several_exact_gaussian_candidates_are_averaged(kind):
 def test_searches_end_where_they_gain_little(monkeypatch, evaluations):
     X, y = table()
     gp, taken = rfgp.GP(seed=0).fit(X, y), len(evaluations)
-    kernel = gp.members[0][1].family.options.kernel
+    kernel = gp.members[0][1].spec.options.kernel
     whole = rfgp.GP(kernel, approximation=rfgp.Exact()).fit(X, y)
     gain = whole.fit_report.log_marginal_likelihood - gp.fit_report.log_marginal_likelihood
     assert gp.fit_report.converged

@@ -134,7 +134,7 @@ def test_selection_and_fit_stay_within_the_limit(monkeypatch, limit, best):
 
 
 def test_several_outputs_of_few_rows_are_not_averaged(monkeypatch):
-    monkeypatch.setattr(successive_halving, "FIRST_ROWS_EXACT", 30)
+    monkeypatch.setattr(successive_halving, "FIRST_ROWS", 30)
     selection = rfgp.GP(seed=0).select(*table(150, outputs=2))
     rows = [tuple(score.rows for score in trial.scores) for trial in selection.trials]
     assert set(rows) == {(30,), (30, 150)}

@@ -97,11 +97,11 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
     begun = validation.start_of(rows.regression, other, rows.rows, found)
     values = begun.hyperparameters, found.regression.hyperparameters
     assert values[0].equals(values[1])
-    assert "nu=0.5" in repr(begun.family.options.kernel)
+    assert "nu=0.5" in repr(begun.spec.options.kernel)
     if with_features:
-        families = begun.family, found.regression.family
+        families = begun.spec, found.regression.spec
         assert torch.equal(*(each.prior(values[1]).dense.scaled(rows.rows.inputs) for each in families))
-    assert rows.plan_of(other, found).is_begun
+    assert rows.plan_of(other, found).is_continued
 
 
 def test_variants_start_at_the_fit_of_their_head(monkeypatch):
@@ -220,7 +220,7 @@ def test_searches_for_scores_end_early_without_neighbors(monkeypatch, one, is_ro
     monkeypatch.setattr(validation, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
     rows = validation_of(rfgp.GP(seed=0), *waves(150), given_iterations=2)
     rows.fitted(one, 100, None)
-    assert [plan.enough for plan in plans] == [validation.HELD_OUT_GAIN * 100 * is_rough]
+    assert [plan.least_gain for plan in plans] == [validation.HELD_OUT_GAIN * 100 * is_rough]
 
 
 # --- fits to all rows ---------------------------------------------------------------------------------------
@@ -264,12 +264,12 @@ def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is
     assert gp.fit_report.mean_squared_zscore is not None
 
 
-@pytest.mark.parametrize(("share", "is_begun"), [(0.0, True), (2.0, False)])
-def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, share, is_begun):
+@pytest.mark.parametrize(("share", "is_continued"), [(0.0, True), (2.0, False)])
+def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, share, is_continued):
     plans, fit = [], select.fit_terms
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
     monkeypatch.setattr(select, "RESTART_SHARE", share)
     monkeypatch.setattr(validation, "FEW_ROWS", 0)
     favored(monkeypatch, lambda one: len(one.terms) > 1)
     among(candidate(RBF + MATERN, FIXED, NEAR), ALONE).fit(*table(120), max_iterations=3)
-    assert [plan.is_begun for plan in plans] == [is_begun]
+    assert [plan.is_continued for plan in plans] == [is_continued]

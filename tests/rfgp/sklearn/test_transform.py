@@ -119,12 +119,12 @@ def test_pickles_and_clones(coupling, kind):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"coupling": "sorf"}, "no coupling 'sorf'"),
+        ({"coupling": "sorf"}, "got 'sorf'"),
         ({"n_frequencies": 0}, "n_frequencies must be a positive integer, got 0"),
         ({"lengthscale": 0.0}, "lengthscale must be a positive number"),
         ({"lengthscale": [1.0, 2.0]}, "one for each of the 3 columns"),
         ({"lengthscale": "wide"}, "lengthscale must be a positive number"),
-        ({"spectrum": "green"}, "no spectrum 'green'"),
+        ({"spectrum": "green"}, "got 'green'"),
         ({"features": "sine"}, "features must be one of"),
         ({"features": "laplace", "spectrum": "matern"}, "Gaussian spectrum"),
         ({"coupling": "iid-antithetic"}, "antithetic"),

@@ -1,4 +1,4 @@
-"""Several classes by coupled sites, dense and low-rank, against the matrices of the whole system and each other."""
+"""Several classes by coupled sites, dense and low-rank, against full matrices and each other."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def whole_system(problem, f):
 
 
 def dense_evidence(problem, f):
-    """Return the log evidence and the mode (C n,) by whole matrices, from latent values (n, C) near the mode."""
+    """Return the log evidence and the mode (C n,) by full matrices, from latent values (n, C) near the mode."""
     f, mean = f.mT.reshape(-1), problem.mean.repeat_interleave(len(problem.rows))
     eye = torch.eye(len(f), dtype=torch.float64)
     for _ in range(20):
@@ -68,7 +68,7 @@ def dense_evidence(problem, f):
 
 
 @pytest.mark.parametrize("make", [by_rows, by_weights])
-def test_value_and_gradient_match_the_whole_system(make):
+def test_value_and_gradient_match_the_full_system(make):
     problem = given()
     value, f = make(problem).log_marginal_likelihood(), by_rows(problem).mode.state.f
     with torch.no_grad():
@@ -77,7 +77,7 @@ def test_value_and_gradient_match_the_whole_system(make):
 
 
 @pytest.mark.parametrize("make", [by_rows, by_weights])
-def test_posterior_matches_the_whole_system(make):
+def test_posterior_matches_the_full_system(make):
     problem = given().moved(0.0)
     x, n = problem.rows.inputs, len(problem.rows)
     _, f = dense_evidence(problem, by_rows(problem).mode.state.f)
@@ -153,13 +153,13 @@ def test_two_classes_are_a_logit_of_twice_the_variance():
 
 def test_blocks_and_features_that_are_not_kept_agree(monkeypatch):
     data = observations("categorical")
-    whole = by_weights(given())
-    assert coupled_lowrank.FeatureBlocks(whole.model).is_kept
+    full = by_weights(given())
+    assert coupled_lowrank.FeatureBlocks(full.model).is_kept
     monkeypatch.setattr(coupled_lowrank, "KEPT", 0)
     parts = by_weights(given(rows=JoinedRows([data.take(slice(0, 11)), data.take(slice(11, None))])))
-    values = [each.log_marginal_likelihood() for each in (parts, whole)]
+    values = [each.log_marginal_likelihood() for each in (parts, full)]
     torch.testing.assert_close(*values, rtol=1e-10, atol=1e-9)
-    torch.testing.assert_close(parts.mode.position, whole.mode.position, rtol=1e-6, atol=1e-8)
+    torch.testing.assert_close(parts.mode.position, full.mode.position, rtol=1e-6, atol=1e-8)
 
 
 def test_effective_dof_is_a_share_of_all_weights():
@@ -170,7 +170,7 @@ def test_effective_dof_is_a_share_of_all_weights():
 
 @pytest.mark.slow
 def test_moments_are_near_those_of_a_long_chain():
-    """Means by 0.35 of a posterior deviation at most: the mode of a skewed density is not its mean."""
+    """Means are within 0.35 posterior deviations, because the mode of a skewed density is not its mean."""
     rows = observations("categorical", weighted=False)
     problem = given(("exact",), rows).moved(0.0, {"exact variance": 2.0})
     found, y, n = by_rows(problem), rows.targets[:, 0].long().numpy(), len(rows)
@@ -212,7 +212,7 @@ class TestPlantedErrors:
         right = getattr(softmax, fault)
         monkeypatch.setattr(softmax, fault, lambda *given: 1.01 * right(*given))
         with pytest.raises((AssertionError, rfgp.SolverError)):
-            test_value_and_gradient_match_the_whole_system(make)
+            test_value_and_gradient_match_the_full_system(make)
 
     def test_dropped_determinant_is_seen(self, monkeypatch):
         precision = coupled_dense.class_precision
@@ -221,10 +221,10 @@ class TestPlantedErrors:
             coupled_dense, "class_precision", lambda *given: precision(*given)._replace(log_determinant=zero)
         )
         with pytest.raises(AssertionError):
-            test_value_and_gradient_match_the_whole_system(by_rows)
+            test_value_and_gradient_match_the_full_system(by_rows)
 
     def test_swapped_scales_are_seen(self, monkeypatch):
         by_block = Weights.by_block
         monkeypatch.setattr(Weights, "by_block", lambda self, values: by_block(self, values).flip(0))
         with pytest.raises(AssertionError):
-            test_value_and_gradient_match_the_whole_system(by_weights)
+            test_value_and_gradient_match_the_full_system(by_weights)

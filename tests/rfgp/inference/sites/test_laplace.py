@@ -63,7 +63,7 @@ def test_moments_match_the_dense_posterior(way, name):
 
 
 @pytest.mark.parametrize("names", SUMS)
-def test_normal_likelihood_is_the_closed_form(names):
+def test_gaussian_likelihood_matches_the_closed_form(names):
     problem = Observed(names, "gaussian")
     found = problem.infer()
     exact = solver_for(problem.prior, problem.rows, problem.mean, problem.theta["noise"])
@@ -94,7 +94,7 @@ def test_blocks_of_rows_are_summed(name):
 
 
 class SentRows:
-    """Rows on another machine, to which functions are sent as bytes."""
+    """Rows on another machine. Functions are sent to it as bytes."""
 
     def __init__(self, block):
         self.block, self.num_outputs = block, block.num_outputs
@@ -138,7 +138,7 @@ def in_single(x, lengthscale):
 
 @pytest.mark.parametrize("name", ["bernoulli", "student-t", "categorical"])
 def test_features_of_single_precision_are_near_double(name):
-    """Their searches end sooner, since rounding hides the rest."""
+    """Their searches end sooner, because of rounding."""
     likelihood, results = LIKELIHOODS[name][0], []
     given = {key: torch.tensor(value).double() for key, value in LIKELIHOODS[name][1].items()}
     for features in (in_double, in_single):
@@ -164,7 +164,7 @@ def test_weight_is_a_number_of_repetitions(names, name):
 
 @pytest.mark.parametrize("names", [("exact",), ("smooth",)])
 def test_exposure_shifts_the_latent_function(names):
-    """The same exposure for all rows is a mean that is lower by its logarithm."""
+    """A common exposure of all rows equals a mean that is lower by its logarithm."""
     data = observations("poisson")
     exposed = Block(data.inputs, data.targets, torch.full((len(data),), 2.0).double(), data.weight)
     shifted = Observed(names, "poisson").moved(0.0, {"mean": [0.3 + np.log(2.0)]})
@@ -182,7 +182,7 @@ def test_warm_start_finds_the_same_mode(names, name):
 
 
 def quadrature(problem, variance):
-    """Return the log evidence of a row, an integral in one dimension."""
+    """Return the log evidence of a row, a one-dimensional integral."""
 
     def integrand(f):
         at = torch.tensor([f], dtype=torch.float64)
@@ -209,7 +209,7 @@ def test_one_row_is_near_quadrature(name):
     ("name", "error"), [("bernoulli", 0.25), ("poisson", 0.3), ("student-t", 0.35), ("gamma", 0.25)]
 )
 def test_moments_are_near_those_of_a_long_chain(name, error):
-    """Means by this much of a posterior deviation at most, deviations by as much of themselves."""
+    """Means are within `error` posterior deviations, and deviations within the same ratio."""
     problem = Observed(("exact",), name, observations(name, weighted=False)).moved(0.0, {"exact variance": 1.6})
     y, likelihood = problem.rows.targets[:, 0], problem.bound
 
@@ -260,7 +260,7 @@ def test_conjugate_gradients_find_the_mode_and_estimate_the_rest(monkeypatch, na
 class TestSearch:
     @pytest.mark.parametrize("names", [("exact",), ("smooth",), ("field",)])
     def test_large_counts_converge(self, names):
-        """Newton's first step from a mean of 0 to counts of a million overshoots by far; shortened ones do not."""
+        """Newton's first step from a mean of 0 to counts of a million overshoots. Shortened steps do not."""
         data = observations("poisson")
         problem = Observed(names, "poisson", Block(data.inputs, data.targets * 1e5))
         for variance in (1.0, 150.0):
@@ -278,7 +278,7 @@ class TestSearch:
 
     @pytest.mark.parametrize("names", [("exact",), ("smooth",), ("field",)])
     def test_density_that_is_not_finite_is_an_error(self, names):
-        with pytest.raises(SolverError, match="not finite"):
+        with pytest.raises(SolverError, match="must be finite"):
             Observed(names, "poisson").moved(0.0, {"mean": [800.0]}).infer().log_marginal_likelihood()
 
 
@@ -291,7 +291,7 @@ def test_choice_is_by_the_numbers_of_rows_and_features():
 @pytest.mark.parametrize("names", [("fitc",), ("vfe", "field")])
 @pytest.mark.parametrize("approximation", ["laplace", "variational"])
 def test_residuals_are_refused(names, approximation):
-    with pytest.raises(InvalidArgumentError, match="normal likelihood"):
+    with pytest.raises(InvalidArgumentError, match="Gaussian likelihood"):
         Observed(names).infer(approximation)
 
 
@@ -299,12 +299,12 @@ def test_neighbors_that_are_responses_are_refused():
     problem = Observed(("neighbors",))
     given = problem.rows, problem.mean, problem.likelihood, problem.learned, "laplace"
     for changes in ({"condition_on": "responses"}, {"condition_on": "responses", "residual_of": "nothing"}):
-        with pytest.raises(InvalidArgumentError, match="normal likelihood"):
+        with pytest.raises(InvalidArgumentError, match="Gaussian likelihood"):
             infer([Prior(neighbors=replace(problem.prior.neighbors, **changes))], *given)
 
 
 def test_neighbors_of_several_classes_are_refused():
-    with pytest.raises(InvalidArgumentError, match="fields and neighbours"):
+    with pytest.raises(InvalidArgumentError, match="fields and neighbors"):
         Observed(("neighbors",), "categorical").infer()
 
 
@@ -319,9 +319,9 @@ def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("names", "fewer", "message"), [(("walks", "field"), 0, "no fields"), (("walks",), 1, "at most .* got")]
+    ("names", "fewer", "message"), [(("walks", "field"), 0, "fields or groups"), (("walks",), 1, "at most .* got")]
 )
-def test_variational_inference_says_which_walks_it_takes(monkeypatch, names, fewer, message):
+def test_variational_inference_states_its_limits_for_walks(monkeypatch, names, fewer, message):
     problem = Observed(names)
     for module in ("rfgp.solvers.choice", "rfgp.inference.sites.choice"):
         monkeypatch.setattr(f"{module}.MOST_DENSE", len(problem.rows) - fewer)
@@ -336,12 +336,12 @@ def test_variational_inference_needs_a_factor_of_neighbors(monkeypatch):
 
 
 class TestPlantedErrors:
-    """Each is seen by the comparison with the dense twin."""
+    """The comparison with the dense oracle detects each of them."""
 
     @pytest.mark.parametrize("names", [("exact",), ("smooth",), ("field",)])
     @pytest.mark.parametrize("field", ["weight_slope", "weight", "gradient"])
     def test_wrong_derivatives_are_seen(self, monkeypatch, names, field):
-        """No implicit part of the gradient, a curvature that is 1 % too large, and a gradient that is."""
+        """No implicit part of the gradient, and a curvature and a gradient that are 1 % too large."""
         terms = RowLikelihood.terms
         factor = {"weight_slope": 0.0, "weight": 1.01, "gradient": 1.01}[field]
 

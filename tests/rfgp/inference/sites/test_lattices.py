@@ -37,11 +37,11 @@ LIKELIHOODS = {
 def table():
     """Return rows and new points within their range, and a smooth function of both."""
     rng = np.random.default_rng(0)
-    whole = {"t": rng.uniform(0, 4, N + NEW), "u": rng.uniform(0, 1, N + NEW), "z": rng.normal(size=N + NEW)}
+    every = {"t": rng.uniform(0, 4, N + NEW), "u": rng.uniform(0, 1, N + NEW), "z": rng.normal(size=N + NEW)}
     for name in ("t", "u"):
-        whole[name][:2] = whole[name].min(), whole[name].max()
-    whole["g"] = rng.choice(list("abc"), N + NEW)
-    return whole, 0.4 + np.sin(2 * whole["t"]) + whole["u"] * whole["z"] + 0.5 * (whole["g"] == "a")
+        every[name][:2] = every[name].min(), every[name].max()
+    every["g"] = rng.choice(list("abc"), N + NEW)
+    return every, 0.4 + np.sin(2 * every["t"]) + every["u"] * every["z"] + 0.5 * (every["g"] == "a")
 
 
 WHOLE, SMOOTH = table()
@@ -236,7 +236,7 @@ def test_planted_errors_are_seen(module, right, wrong, check, arguments):
 
 @pytest.mark.parametrize("name", ["poisson", "student-t"])
 def test_passes_by_transforms_and_by_features_agree(name):
-    """Rows in several parts, too."""
+    """Rows in several parts are included."""
     gp = model(name, "with others")
     rows, found = gp.regression.rows, gp.regression.infer(gp.regression.rows)
     model_of = found.model
@@ -256,7 +256,7 @@ def test_passes_by_transforms_and_by_features_agree(name):
 
 
 class Chunks:
-    """Rows in chunks, which are read as often as asked."""
+    """Rows in chunks that can be read many times."""
 
     def chunks(self):
         X, y = np.column_stack([ROWS["t"], ROWS["u"]]), observations("poisson")
@@ -286,9 +286,9 @@ def test_files_keep_predictions(tmp_path):
 
 def test_points_by_series_and_by_features_agree():
     gp = model("poisson", "two lattices")
-    whole, few = gp.predict(LATER), gp.predict({key: values[:10] for key, values in LATER.items()})
-    np.testing.assert_allclose(whole.std[:10], few.std, atol=1e-8)
-    np.testing.assert_allclose(whole.mean[:10], few.mean, atol=1e-8)
+    every, few = gp.predict(LATER), gp.predict({key: values[:10] for key, values in LATER.items()})
+    np.testing.assert_allclose(every.std[:10], few.std, atol=1e-8)
+    np.testing.assert_allclose(every.mean[:10], few.mean, atol=1e-8)
     slope = gp.predict(LATER, derivative="t")
     np.testing.assert_allclose(np.sqrt(np.diag(slope.covariance)), slope.std, rtol=1e-6)
 
@@ -312,7 +312,7 @@ def test_wrong_targets_keep_their_errors(bad):
 
 
 def test_weights_of_rows_are_theirs_in_a_block():
-    """A row that counts twice is two rows."""
+    """A row with the weight 2 equals two rows."""
     gp = model("poisson")
     rows, found = gp.regression.rows, gp.regression.infer(gp.regression.rows)
     doubled = Block(rows.inputs, rows.targets, weight=torch.full((N,), 2.0, dtype=torch.float64))

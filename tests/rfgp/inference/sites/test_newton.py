@@ -1,4 +1,4 @@
-"""The search for modes by itself, on functions of a few variables."""
+"""The search for modes, on functions of a few variables."""
 
 import math
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ def test_best_of_several_starts_is_taken():
 
 
 def test_start_that_is_not_finite_is_an_error():
-    with pytest.raises(SolverError, match="not finite"):
+    with pytest.raises(SolverError, match="must be finite"):
         find_mode(LogCosh(CENTER, [CENTER + torch.inf]))
 
 
@@ -74,7 +74,7 @@ def test_steps_that_gain_nothing_are_an_error():
 
 
 def test_steps_that_gain_rounding_end_a_search():
-    """A decrement that falls no more, below the floor, is that of rounded numbers."""
+    """A decrement below the floor that stops decreasing is rounding."""
 
     class Rounded(LogCosh):
         tolerance = 0.0

@@ -1,4 +1,4 @@
-"""A likelihood that is defined in one file, used by Laplace's approximation and by variational inference."""
+"""A likelihood defined in one file, for Laplace's approximation and variational inference."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ from rfgp.scaling import moments
 
 @dataclass(frozen=True, repr=False)
 class Logistic(Likelihood):
-    """y = f + scale e with logistic e, whose tails are heavier than normal ones."""
+    """y = f + scale e with logistic e, which has heavier tails than a Gaussian."""
 
     scale: Any = None
     parameters = (Parameter("scale", 0.3, (1e-3, 1e1), power=1),)

@@ -18,12 +18,12 @@ NEW = table(6, seed=9)
 
 @pytest.fixture(autouse=True)
 def _converged(monkeypatch):
-    """Searches that go on until nothing is gained."""
+    """Search until there is no gain."""
     monkeypatch.setattr(variational, "CLASS_TOLERANCE", 1e-16)
 
 
 def twins(problem, sites):
-    """Return the dense regression on the sites of each function, whose mean is left out of predictions."""
+    """Return the dense regression on the sites of each function. Predictions omit its mean."""
     terms = {name: TERMS[name].plain.at(problem.of(name)) for name in problem.names}
     for precision, linear in zip(sites.precision.mT, sites.linear.mT, strict=True):
         rows = Block(problem.rows.inputs, (linear / precision)[:, None], fixed_noise=1 / precision)

@@ -29,7 +29,7 @@ def reference(problem):
 
 @pytest.fixture
 def converged(monkeypatch):
-    """Searches that go on until nothing is gained."""
+    """Search until there is no gain."""
     monkeypatch.setattr(engine, "TOLERANCE", 1e-13)
     monkeypatch.setattr(engine, "CLASS_TOLERANCE", 1e-15)
 
@@ -64,7 +64,7 @@ def test_moments_match_the_dense_posterior(names, name):
 
 
 @pytest.mark.parametrize("names", SUMS)
-def test_normal_likelihood_is_the_closed_form(names):
+def test_gaussian_likelihood_matches_the_closed_form(names):
     problem = Observed(names, "gaussian")
     found, noise = variational(problem), problem.theta["noise"]
     exact = solver_for(problem.prior, problem.rows, problem.mean, noise)
@@ -81,7 +81,7 @@ def test_normal_likelihood_is_the_closed_form(names):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_no_other_gaussian_has_a_higher_bound(name):
-    """The slow twin: means and Cholesky factors of all functions, free, by L-BFGS on the bound as it is defined."""
+    """A slow oracle: L-BFGS on the definition of the bound, over means and Cholesky factors of all functions."""
     problem = Observed(("exact",), name, observations(name, count=6)).moved(0.0)
     data, likelihood = problem.rows, problem.bound
     value = float(variational(problem).log_marginal_likelihood())
@@ -138,7 +138,7 @@ class TestClasses:
         check_gradient(problem, value, lambda at: reference(at).log_marginal_likelihood())
 
     def test_softmax_of_two_is_near_a_logit(self):
-        """Two independent functions, of half the variance each, are a part of the distributions of their difference."""
+        """Two independent functions with half the variance each restrict the distributions of their difference."""
         logit = Observed(("exact",), "bernoulli").moved(0.0)
         two = Observed(("exact",), "categorical", logit.rows).moved(0.0, {"exact variance": 0.3, "mean": [-0.15, 0.15]})
         two.likelihood = Categorical(2)
@@ -194,7 +194,7 @@ def test_one_row_is_a_lower_bound_near_quadrature(name):
     ("name", "error", "spread"), [("bernoulli", 0.03, 0.05), ("poisson", 0.05, 0.1), ("gamma", 0.05, 0.1)]
 )
 def test_moments_are_nearer_a_long_chain_than_laplaces(name, error, spread):
-    """Means within this much of a posterior deviation, deviations within so much of themselves; Laplace's are not."""
+    """Means are within `error` posterior deviations, and deviations within a ratio. Laplace's are not."""
     problem = Observed(("exact",), name, observations(name, weighted=False)).moved(0.0, {"exact variance": 1.6})
     y, likelihood, x = problem.rows.targets[:, 0], problem.bound, problem.rows.inputs
 
@@ -245,7 +245,7 @@ def test_large_counts_and_wide_priors_converge(names):
 
 
 def test_density_that_is_not_finite_is_an_error():
-    with pytest.raises(SolverError, match="not finite"):
+    with pytest.raises(SolverError, match="must be finite"):
         variational(Observed(("exact",)).moved(0.0, {"mean": [800.0]})).log_marginal_likelihood()
 
 

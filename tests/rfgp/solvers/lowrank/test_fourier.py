@@ -33,12 +33,12 @@ def model_of(kernel, rows, dtype=F64) -> tuple[LinearModel, dict[str, Tensor]]:
     """Return the model of rows, and the leaves that its density depends on, by path."""
     gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(5, learn_frequencies=True), seed=0)
     gp.condition(rows.inputs.numpy(), rows.targets[:, 0].numpy())
-    spec = gp.family
+    spec = gp.spec
     leaves = {path: draw.detach().double().requires_grad_() for path, draw in learnable_draws(spec).items()}
     values = gp.regression.hyperparameters.detached()
     names = [name for name in values.raw if name not in ("noise", "mean")]
     values = values.leaves(names)
-    weights = spec.prior(values.beside(leaves, {})).dense
+    weights = spec.prior(values.with_others(leaves, {})).dense
     noise, mean = torch.tensor(0.3, dtype=F64), torch.full((rows.num_outputs,), 0.2, dtype=F64)
     leaves |= {"noise": noise.requires_grad_(), "mean": mean.requires_grad_(), **{n: values.raw[n] for n in names}}
     return LinearModel(weights, Block(rows.inputs.to(dtype), rows.targets), mean, noise), leaves

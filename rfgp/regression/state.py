@@ -1,4 +1,4 @@
-"""A regression as a value: rows under a prior at given hyperparameters, and its construction from data."""
+"""The immutable state of a model: rows under a prior at given hyperparameters."""
 
 import dataclasses
 from collections.abc import Callable
@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.ambient import plain
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError, NotFittedError
@@ -21,8 +20,8 @@ from rfgp.inference.new_levels import prior_kernel
 from rfgp.inference.observed import LeaveOneOut, observations
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
-from rfgp.parameters import Values
-from rfgp.regression.family import Family
+from rfgp.parameters import ParameterValues
+from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import (
     approximation_of,
     bound_likelihood,
@@ -37,9 +36,9 @@ from rfgp.regression.space import space_of
 from rfgp.rows import (
     Chunk,
     DataSummary,
-    GivenArrays,
     Rows,
     SourceInputs,
+    TrainingArrays,
     came_as_numpy,
     in_memory,
     inputs_source,
@@ -49,42 +48,50 @@ from rfgp.rows.arrays import Origin
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
+from rfgp.torch_context import default_settings
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Regression:
+class GPState:
     """Rows under a prior at given hyperparameters, a posterior, or both.
 
-    Nothing that carries a gradient is kept. Likelihoods are computed at each call, and the posterior once, at detached
+    The state stores no gradients. Likelihoods are computed at each call, and the posterior once, at detached
     hyperparameters.
 
     Attributes:
-        family: The prior and the likelihood, with random draws for the columns of the inputs.
-        scaling: The maps between the user's units and standardised ones.
+        spec: The prior and the likelihood, with random draws for the columns of the inputs.
+        scaling: The maps between the user's units and standardized ones.
         hyperparameters: The hyperparameters.
         num_observations: The number of rows of the posterior.
-        rows: The standardised rows, in blocks. If None, only a posterior is known.
+        rows: The standardized rows, in blocks. If None, only a posterior is known.
         given: A posterior at these hyperparameters that was loaded, updated or found by a fit. If None, it is computed
-            when it is needed.
-        has_forgotten: Whether rows were taken away, so that none is kept.
+            on first use.
+        has_forgotten: Whether `reduced` removed rows, after which no rows are stored.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=1.0), seed=0).condition([[0.0], [1.0]], [0.0, 1.0])
+        >>> state = gp.regression
+        >>> state.num_observations, state.at(state.hyperparameters) is state
+        (2, True)
     """
 
-    family: Family
+    spec: BaseSpec
     scaling: Scaling
-    hyperparameters: Values
+    hyperparameters: ParameterValues
     num_observations: int
     rows: Rows | None = None
     given: Posterior | None = None
     has_forgotten: bool = False
 
-    # --- other regressions -----------------------------------------------------------------------
+    # --- other states ----------------------------------------------------------------------------
 
-    def replace(self, **changes: Any) -> "Regression":
-        """Return the regression with other attributes, without a given posterior unless it is one of them."""
+    def replace(self, **changes: Any) -> "GPState":
+        """Return the state with other attributes. The posterior is dropped unless it is one of them."""
         return dataclasses.replace(self, **{"given": None, **changes})
 
-    def at(self, values: Values) -> "Regression":
-        """Return the regression at other hyperparameters, or itself if they are the same."""
+    def at(self, values: ParameterValues) -> "GPState":
+        """Return the state at other hyperparameters, or itself if they are the same."""
         return self if self.hyperparameters.equals(values) else self.replace(hyperparameters=values.detached())
 
     # --- inference -------------------------------------------------------------------------------
@@ -93,61 +100,61 @@ class Regression:
         """Return the rows.
 
         Args:
-            purpose: A noun for the error message: the computation that needs the rows.
+            purpose: The computation that needs the rows, as a noun for the message.
 
         Raises:
-            NotFittedError: only a posterior is known, of a file or after rows were taken away.
+            NotFittedError: The state has only a posterior, from a file or after rows were removed.
         """
         if self.rows is not None:
             return self.rows
         if self.has_forgotten:
             raise NotFittedError(
-                f"This model keeps no rows after forget(X, y), and they are needed for {purpose}. Call condition(X, y) "
-                "with the rows that are left."
+                f"The rows must be known for {purpose}, got a model after forget(X, y). Call condition(X, y) with the "
+                "remaining rows."
             )
         raise NotFittedError(
-            f"This model was loaded without its data, needed for {purpose}. Call condition(X, y) first, or save it "
-            "with data=True."
+            f"The rows must be known for {purpose}, got a model saved without data. Call condition(X, y) first, or "
+            "save it with data=True."
         )
 
     @property
     def approximation(self) -> str | None:
-        """How the posterior of the rows is approximated, "laplace" or "variational". None if it is exact."""
-        return None if self.rows is None else approximation_of(self.family, self.rows)
+        """The approximation of the posterior, "laplace" or "variational". None if it is exact."""
+        return None if self.rows is None else approximation_of(self.spec, self.rows)
 
     def prior(self) -> Prior:
-        """Return the prior at these hyperparameters, with gradients if they have some."""
-        return self.family.prior(self.hyperparameters)
+        """Return the prior at these hyperparameters, with their gradients."""
+        return self.spec.prior(self.hyperparameters)
 
     def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-        """Return the inference from standardised rows at these hyperparameters, with gradients if they have some.
+        """Return the inference from standardized rows at these hyperparameters, with their gradients.
 
         Args:
             rows: The data.
-            warm_start: The warm start of the same rows at hyperparameters close by. The default is none.
+            warm_start: The warm start of the same rows at similar hyperparameters. The default is empty.
         """
-        if not self.family.is_gaussian:
+        if not self.spec.is_gaussian:
             return observed_inference(self, rows, warm_start)
-        members = mixture_members(self.family, self.hyperparameters)
+        members = mixture_members(self.spec, self.hyperparameters)
         if len(members) > 1:
             return MixtureInference(members, lambda one: solver_for(one.prior, rows, one.mean, one.noise))
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of the targets in their own units, 0-d, constants included.
+        """Return the log density of the targets in the user's units, 0-d, including constants.
 
         Raises:
-            NotFittedError: there are no rows.
+            NotFittedError: There are no rows.
         """
         rows = self.needed_rows("the marginal likelihood")
         return self.infer(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
 
     @cached_property
     def posterior(self) -> Posterior:
-        """The posterior that predictions need: the given one, or one that is computed once.
+        """The posterior for predictions: the given one, or one that is computed once.
 
         Raises:
-            NotFittedError: there are neither rows nor a given posterior.
+            NotFittedError: There are neither rows nor a posterior.
         """
         if self.given is not None:
             return self.given
@@ -157,30 +164,30 @@ class Regression:
 
     @property
     def present_posterior(self) -> Posterior | None:
-        """The posterior, if it was given or has been computed."""
+        """The posterior, or None if it has not been computed yet."""
         return vars(self).get("posterior", self.given)
 
     @property
     def process(self) -> ConditionedGP:
-        """The standardised latent function given the rows.
+        """The standardized latent function given the rows.
 
         Raises:
-            NotFittedError: there are neither rows nor a given posterior.
+            NotFittedError: There are neither rows nor a posterior.
         """
         return ConditionedGP(self.posterior)
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the predictive distribution of each row's observation given all others, in the user's units.
+        """Return the leave-one-out predictive distributions of observations, in the user's units.
 
         Raises:
-            NotFittedError: there are no rows.
+            NotFittedError: There are no rows.
         """
         rows = self.needed_rows("leave_one_out")
-        if not self.family.is_gaussian:
+        if not self.spec.is_gaussian:
             return left_out_observations(self, rows)
         with torch.no_grad():
             mean, variance = self.infer(rows).leave_one_out()
-            noise = self.family.observation_noise(self.hyperparameters).double()
+            noise = self.spec.observation_noise(self.hyperparameters).double()
             repeated = [  # a row is the mean of its repetitions
                 (b.targets, (b.observation_noise(noise) - b.noise_diag(noise)).expand(len(b)))
                 for b in rows.blocks(2**16)
@@ -191,12 +198,12 @@ class Regression:
     # --- predictions -----------------------------------------------------------------------------
 
     def points(self, X: Any) -> tuple[Tensor, Origin]:
-        """Check new inputs and return them standardised, tables (n, d) or positions (n,).
+        """Check new inputs and return them standardized, tables (n, d) or positions (n,).
 
         Raises:
-            DataError: they do not fit the data.
+            DataError: The inputs do not match the training data.
         """
-        inputs, origin = self.family.inputs.read(arranged(X, self.scaling.columns))
+        inputs, origin = self.spec.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
         return self.scaling.standardize(inputs), origin
 
@@ -205,16 +212,16 @@ class Regression:
 
         Args:
             X: The inputs.
-            derivative: The key of a column in which the function is differentiated. If None, it is not.
+            derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
         """
         found = predicted(self, *_points_or_blocks(self, X))
         return found if derivative is None else differentiated(found, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw functions from the posterior: maps of inputs, (n, d) or n labels, to values (s, n) or (s, n, k).
+        """Draw s functions from the posterior, which map inputs to values (s, n) or (s, n, k).
 
         Raises:
-            InvalidArgumentError: s is not a positive integer, or the prior has no functions to draw.
+            InvalidArgumentError: `num_samples` is not a positive integer, or the prior has no functions to draw.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
@@ -222,7 +229,7 @@ class Regression:
         with torch.no_grad():
             drawn = self.posterior.sample_functions(num_samples, generator)
 
-        @plain()
+        @default_settings()
         def functions(X: Any) -> Any:
             inputs, origin = self.points(X)
             with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
@@ -235,15 +242,15 @@ class Regression:
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
-        members, scale = self.family.members(self.hyperparameters), self.scaling.targets.scale.double()
+        members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
         first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)
         kernel: Tensor = sum(others, start=first)
         return scale**2 * (kernel[..., None] if scale.ndim else kernel)
 
     def __repr__(self) -> str:
-        return f"Regression({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
+        return f"GPState({counted(self.num_observations, 'observation')}, {self.hyperparameters})"
 
-    def __deepcopy__(self, memo: Any) -> "Regression":
+    def __deepcopy__(self, memo: Any) -> "GPState":
         return self  # it never changes
 
     def __getstate__(self) -> dict[str, Any]:
@@ -254,76 +261,76 @@ class Regression:
         for name, value in state.items():
             object.__setattr__(self, name, value)
         if self.given is not None:
-            object.__setattr__(self, "given", restored(self.family, self.hyperparameters, state["given"]))
+            object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
 
 
-def _points_or_blocks(regression: Regression, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
-    family, scaling = regression.family, regression.scaling
-    source = inputs_source(family.inputs, X)
+def _points_or_blocks(regression: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+    spec, scaling = regression.spec, regression.scaling
+    source = inputs_source(spec.inputs, X)
     if source is None:
         return regression.points(X)
     like = scaling.targets.scale.new_empty(0)
-    return SourceInputs(source, scaling, family.inputs.dtype), Origin(not isinstance(X, Tensor), like)
+    return SourceInputs(source, scaling, spec.inputs.dtype), Origin(not isinstance(X, Tensor), like)
 
 
-def begin(family: Family, data: Chunk) -> Regression:
-    """Return a regression at its starting values. The data decide those that the user left open.
+def begin(spec: BaseSpec, data: Chunk) -> GPState:
+    """Return a state at starting values from the user or from the data.
 
     Args:
-        family: The family of the user's options.
+        spec: The specification of the user's options.
         data: The user's data, at least two rows.
 
     Raises:
-        DataError: the data cannot be used; the message names the place.
+        DataError: The data cannot be used. The message names the place.
     """
-    family, data = family.with_data(data)
-    given = read_training(family.inputs, data, family.options.seed)
+    spec, data = spec.with_data(data)
+    given = read_training(spec.inputs, data, spec.options.seed)
     del data  # its columns are copies
-    family, summary = summary_of(family, given)
-    family, summary = family.with_data_summary(summary)
+    spec, summary = summary_of(spec, given)
+    spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
-    check_rows(family, rows)
-    return started(family, summary, rows)
+    check_rows(spec, rows)
+    return started(spec, summary, rows)
 
 
-def started(family: Family, summary: DataSummary, rows: Rows) -> Regression:
-    """Return the regression of standardised rows at the starting values of a family, given a summary of the data.
+def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
+    """Return the state of standardized rows at the starting values of a specification.
 
     Raises:
-        DataError: the scale of the data is out of range.
-        InvalidArgumentError: a starting value or a hyperprior has the name of no hyperparameter.
+        DataError: The scale of the data is out of range.
+        InvalidArgumentError: The name of a starting value or a hyperprior is unknown.
     """
-    drawn = family.with_sample(summary.scaling, rows)
+    drawn = spec.with_sample(summary.scaling, rows)
     values = space_of(drawn, summary, approximation_of(drawn, rows)).start
-    values = values.given(**{name: value for name, value in drawn.options.starts.items() if value is not None})
+    values = values.with_values(**{name: value for name, value in drawn.options.starts.items() if value is not None})
     drawn, values = drawn.initialized(values, rows)
-    return Regression(drawn, summary.scaling, values, len(rows), rows)
+    return GPState(drawn, summary.scaling, values, len(rows), rows)
 
 
-def restarted(regression: Regression, family: Family) -> Regression:
-    """Return the regression of another family at its starting values, for the same rows.
+def restarted(regression: GPState, spec: BaseSpec) -> GPState:
+    """Return the state of another specification at its starting values, for the same rows.
 
     Raises:
-        DataError: some of the rows are read in blocks.
+        DataError: Some of the rows are read in blocks.
     """
-    given = GivenArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
-    family, summary = summary_of(family, given)
-    family, summary = family.with_data_summary(summary)
-    return started(family, summary, given.rows(summary.scaling))
+    given = TrainingArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
+    spec, summary = summary_of(spec, given)
+    spec, summary = spec.with_data_summary(summary)
+    return started(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction:
-    """Return the posterior of the latent function at standardised inputs, (n, d) or blocks of them.
+def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
+    """Return the posterior of the latent function at standardized inputs, (n, d) or in blocks.
 
     Args:
-        regression: The regression.
-        inputs: The standardised inputs.
+        regression: The state.
+        inputs: The standardized inputs.
         origin: The type of the results.
     """
     mean, scale, noise = _units(regression)
     process = regression.process
     latent = process.at(inputs)
-    likelihood = None if regression.family.is_gaussian else bound_likelihood(regression)
+    likelihood = None if regression.spec.is_gaussian else bound_likelihood(regression)
     of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
     parts = latent, mean, scale, noise, origin.template, origin.is_numpy
     if isinstance(latent, MixtureDistribution):
@@ -331,15 +338,15 @@ def predicted(regression: Regression, inputs: Any, origin: Origin) -> Prediction
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
 
-def _column(regression: Regression, key: Any) -> tuple[int, Tensor]:
-    """Return the place of a column of numbers, and a standardised unit of it in the user's, 0-d.
+def _column(regression: GPState, key: Any) -> tuple[int, Tensor]:
+    """Return the index of a column of numbers, and its standardized unit in the user's units, 0-d.
 
     Raises:
-        InvalidArgumentError: there is no such column of numbers.
+        InvalidArgumentError: There is no such column of numbers.
     """
     maps = regression.scaling.inputs
     assert maps is not None
-    place = regression.family.inputs.place_of(key)
+    place = regression.spec.inputs.place_of(key)
     return place, maps.scale[place]
 
 
@@ -348,14 +355,16 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
 
     Args:
         found: The posterior of the function.
-        place: The place of the column.
-        unit: A standardised unit of the column in the user's, 0-d.
+        place: The index of the column.
+        unit: The standardized unit of the column in the user's units, 0-d.
 
     Raises:
-        InvalidArgumentError: there are several processes, or the function has no derivative.
+        InvalidArgumentError: There are several processes, or the function has no derivative.
     """
     if not isinstance(found, TermPrediction) or found.process is None:
-        raise InvalidArgumentError("Derivatives of an average of models are not known. Use one of gp.members.")
+        raise InvalidArgumentError(
+            "derivative requires a single model, got an average of models. Use one of gp.members."
+        )
     process = found.process.differentiated(place)
     latent, zero = process.at(found.inputs), torch.zeros_like(found.location)
     scale, refused = found.scale / unit.double(), refusals.refuse_slopes
@@ -364,10 +373,10 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
     )
 
 
-def _units(regression: Regression) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean and the scale of the targets in the user's units, and the standardised noise."""
+def _units(regression: GPState) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean and the scale of the targets in the user's units, and the standardized noise."""
     with torch.no_grad():
         mean = regression.hyperparameters.value("mean").double()
-        normal = regression.family.is_gaussian
-        noise = regression.family.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
+        normal = regression.spec.is_gaussian
+        noise = regression.spec.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
     return mean, regression.scaling.targets.scale.double(), noise

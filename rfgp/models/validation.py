@@ -4,23 +4,23 @@ from typing import Any
 
 import numpy as np
 
-from rfgp.ambient import lasting
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.inference.observed import check_exposure
 from rfgp.likelihoods import Bernoulli
-from rfgp.regression import Family
+from rfgp.regression import BaseSpec
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_truth
+from rfgp.torch_context import outside_inference_mode
 
 
-def warn_of_targets(family: Family, y: Any) -> None:
+def warn_of_targets(spec: BaseSpec, y: Any) -> None:
     """Warn of boolean targets (n,) unless the likelihood is Bernoulli."""
-    if not isinstance(family.options.likelihood, Bernoulli):
+    if not isinstance(spec.options.likelihood, Bernoulli):
         warn_of_truth(y, stacklevel=5)
 
 
-def given(
-    family: Family,
+def validate_inputs(
+    spec: BaseSpec,
     X: Any,
     y: Any,  # (n,) or (n, k)
     noise: Any,  # (n,)
@@ -33,8 +33,8 @@ def given(
         DataError: noise is given with a likelihood that is not Gaussian, or exposures differ from targets in shape.
         InvalidArgumentError: an exposure is not positive, or the likelihood takes none.
     """
-    likelihood = family.options.likelihood
-    if noise is not None and not family.is_gaussian:
+    likelihood = spec.options.likelihood
+    if noise is not None and not spec.is_gaussian:
         raise DataError(f"noise requires a Gaussian likelihood, got {likelihood!r}. Use sample_weight to repeat rows.")
     if exposure is not None:
         if not likelihood.takes_exposure:
@@ -45,4 +45,4 @@ def given(
         if y is None or (shape != np.shape(y) and not isinstance(y, str)):
             raise DataError(f"exposure must have one value for each target in memory, got shape {shape}.")
         noise = exposure
-    return Chunk(*map(lasting, (X, y, noise, sample_weight)))
+    return Chunk(*map(outside_inference_mode, (X, y, noise, sample_weight)))

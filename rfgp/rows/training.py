@@ -8,7 +8,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.ambient import Cached
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import Origin, read_per_row, read_targets
@@ -27,6 +26,7 @@ from rfgp.rows.sources import (
 )
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
+from rfgp.torch_context import Cached
 
 
 class InputReader(Protocol):
@@ -42,48 +42,48 @@ class InputReader(Protocol):
 
     @property
     def reads_blocks(self) -> bool:
-        """Whether rows may come in blocks."""
+        """Whether rows may be read in blocks."""
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
         """Check inputs and return them as a tensor in the user's units, tables (n, d) or positions (n,)."""
 
     def complete(self, given: Chunk) -> Chunk:
-        """Return the rows without missing targets. Tables, which may not have any, return all rows."""
+        """Return the rows without missing targets. For tables, missing targets are errors."""
 
 
 @runtime_checkable
 class SourceReader(InputReader, Protocol):
-    """The role: a reader of sources with columns of any kind."""
+    """The interface of readers of sources with columns of any kind."""
 
     def coded(self, source: RowSource) -> RowSource:
         """Return a source whose blocks are matrices of numbers."""
 
 
 MOST_COPIED = 2**21
-"""The most rows whose standardised values are kept next to the given ones. More are standardised as they are read."""
+"""The most rows whose standardized values are kept next to the given ones. More are standardized as they are read."""
 
 
 class ArrayRows(Block):
-    """Rows in memory as they were given, and in standardised units when these are asked for.
+    """Rows in memory in the user's units, standardized on demand.
 
     Attributes:
-        given: The rows in the user's units, checked; targets (n,) or (n, k) as they came.
-        as_numpy: Whether they came as arrays rather than tensors.
-        scaling: The maps to standardised units.
+        chunk: The checked rows in the user's units, with targets (n,) or (n, k).
+        as_numpy: Whether the user passed arrays and not tensors.
+        scaling: The maps to standardized units.
     """
 
-    given: Chunk
+    chunk: Chunk
     as_numpy: bool
     scaling: Scaling
 
-    def __init__(self, given: Chunk, as_numpy: bool, scaling: Scaling) -> None:
-        vars(self).update(given=given, as_numpy=as_numpy, scaling=scaling, weight=given.sample_weight, signs=None)
-        vars(self)["fixed_noise"] = standardized_noise(given, scaling)
+    def __init__(self, chunk: Chunk, as_numpy: bool, scaling: Scaling) -> None:
+        vars(self).update(chunk=chunk, as_numpy=as_numpy, scaling=scaling, weight=chunk.sample_weight, signs=None)
+        vars(self)["fixed_noise"] = standardized_noise(chunk, scaling)
 
     @Cached
     def whole(self) -> Block:
-        """All rows in standardised units."""
-        return standardized(self.given, self.scaling)
+        """All rows in standardized units."""
+        return standardized(self.chunk, self.scaling)
 
     @property
     def inputs(self) -> Tensor:
@@ -98,25 +98,25 @@ class ArrayRows(Block):
     @Cached
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest inputs, (d,) each."""
-        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.given.X.detach(), dim=0))).unbind()
+        low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.chunk.X.detach(), dim=0))).unbind()
         return low, high
 
     @property
     def num_outputs(self) -> int:
         """The number k of targets of a row."""
-        return self.given.y.shape[1] if self.given.y.ndim > 1 else 1
+        return self.chunk.y.shape[1] if self.chunk.y.ndim > 1 else 1
 
     def __len__(self) -> int:
-        return len(self.given.y)
+        return len(self.chunk.y)
 
     def take(
         self,
         rows: slice | Tensor,  # (b,)
     ) -> Block:
-        """Return some of the rows."""
+        """Return some rows."""
         if len(self) <= MOST_COPIED or "whole" in vars(self):
             return self.whole.take(rows)
-        return standardized(self.given.take(rows), self.scaling)
+        return standardized(self.chunk.take(rows), self.scaling)
 
     def __repr__(self) -> str:
         return f"ArrayRows({counted(len(self), 'row')})"
@@ -144,12 +144,12 @@ class DataSummary:
 
 
 @dataclass(frozen=True, eq=False)
-class GivenArrays:
+class TrainingArrays:
     """Checked training data in memory, in the user's units.
 
     Attributes:
-        chunk: Tensors; targets (n,) or (n, k).
-        as_numpy: Whether they came as arrays.
+        chunk: The rows as tensors, with targets (n,) or (n, k).
+        as_numpy: Whether the user passed arrays.
     """
 
     chunk: Chunk
@@ -157,22 +157,24 @@ class GivenArrays:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns. None if they have none."""
+        """The names of the columns, or None."""
         return self.chunk.names
 
     @classmethod
     def read(
         cls, reader: InputReader, given: Chunk, least: int, columns: tuple[str, ...] | None = None
-    ) -> "GivenArrays":
-        """Check data, at least so many rows, and copy what the caller could change later.
+    ) -> "TrainingArrays":
+        """Check data of at least `least` rows, and copy them.
 
-        Columns that have names are taken in the order of `columns` if it is not None.
+        Named columns are read in the order of `columns` if it is not None.
 
         Raises:
-            DataError: they cannot be used; the message names the place.
+            DataError: The data cannot be used. The message names the place.
         """
         if given.y is None:
-            raise DataError("y is missing. Pass targets with X, or one source of rows such as rfgp.tables.Parquet.")
+            raise DataError(
+                "y must have targets, got None. Pass y with X, or a source of rows such as rfgp.tables.Parquet."
+            )
         complete = reader.complete(given.trained_on() if columns is None else given.named(columns))
         inputs, origin = reader.read(complete.X)
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
@@ -183,7 +185,7 @@ class GivenArrays:
         return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), origin.is_numpy)
 
     def summary(self, standardize: bool) -> DataSummary:
-        """Return what the data decide; nodes have no map of inputs."""
+        """Return the summary of the data. Nodes have no map of inputs."""
         inputs, targets, weight = self.chunk.X, self.chunk.y, self.chunk.sample_weight
         make = partial(Affine.standardizing, weight=weight) if standardize else Affine.identity
         scaling = Scaling(_checked_units(make(targets)), make(inputs) if inputs.ndim == 2 else None, self.names)
@@ -194,24 +196,24 @@ class GivenArrays:
         """Return the rows.
 
         Raises:
-            DataError: another number of columns or outputs than the scaling is for.
+            DataError: The number of columns or outputs differs from that of the scaling.
         """
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
         rows = ArrayRows(self.chunk, self.as_numpy, scaling)
         if len(rows) <= MOST_COPIED or not _is_in_range(rows):
-            len(rows.whole)  # refuses values out of range with their row
+            len(rows.whole)  # raises an error for values out of range
         return rows
 
 
 @dataclass(frozen=True, eq=False)
-class GivenSource:
+class TrainingSource:
     """Training data that are read in blocks, after a first pass.
 
     Attributes:
-        source: Where they come from.
-        dtype: Of the inputs; None: the source's.
-        survey: The statistics of the pass.
+        source: The source.
+        dtype: The dtype of the inputs. If None, that of the source.
+        survey: The results of the first pass.
     """
 
     source: RowSource
@@ -220,11 +222,11 @@ class GivenSource:
 
     @property
     def names(self) -> tuple[str, ...] | None:
-        """The names of the columns. None if they have none."""
+        """The names of the columns, or None."""
         return self.survey.names
 
     def summary(self, standardize: bool) -> DataSummary:
-        """Return what the data decide."""
+        """Return the summary of the data."""
         stats, like = self.survey, self.survey.sample.X.new_empty(0)
         maps = [found.standardizing(like) for found in (stats.targets, stats.inputs)]
         center, deviation = (v[0] if stats.is_vector else v for v in (maps[0].location, maps[0].scale))
@@ -236,10 +238,10 @@ class GivenSource:
         return DataSummary(scaling, spread, center, deviation, sample.y, sample.sample_weight)
 
     def rows(self, scaling: Scaling) -> SourceRows:
-        """Return the rows, standardised as they are read.
+        """Return the rows, which are standardized during reading.
 
         Raises:
-            DataError: another number of columns or outputs than the scaling is for.
+            DataError: The number of columns or outputs differs from that of the scaling.
         """
         stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
         kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
@@ -251,42 +253,42 @@ class GivenSource:
 
 def read_training(
     reader: InputReader, given: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
-) -> GivenArrays | GivenSource:
-    """Check training data, at least so many rows; those read in blocks once as a whole, with a sample under the seed.
+) -> TrainingArrays | TrainingSource:
+    """Check training data of at least `least` rows. A source is read once, with a random sample.
 
-    Columns that have names are taken in the order of `columns` if it is not None.
+    Named columns are read in the order of `columns` if it is not None.
 
     Raises:
-        DataError: they cannot be used; the message names the place.
+        DataError: The data cannot be used. The message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, least, columns)
-    return GivenSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
+        return TrainingArrays.read(reader, given, least, columns)
+    return TrainingSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
 
 
 def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
-    """Return rows to be added; those that are read in blocks are only looked at, to be checked as they are read.
+    """Return additional rows. Of a source only the first chunk is read, and others are checked later.
 
-    Those that lie elsewhere are surveyed, since nothing can be counted here while they are read there.
+    A distributed source is read once, because its rows cannot be counted during later passes.
 
     Raises:
-        DataError: they cannot be used; the message names the place.
+        DataError: The data cannot be used. The message names the place.
     """
     source = _source_of(reader, given)
     if source is None:
-        return GivenArrays.read(reader, given, 1, scaling.columns).rows(scaling)
+        return TrainingArrays.read(reader, given, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
         stats = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
-        return GivenSource(source, reader.dtype, stats).rows(scaling)
+        return TrainingSource(source, reader.dtype, stats).rows(scaling)
     return _unread(source, reader.dtype, scaling)
 
 
 def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> SourceRows:
-    """Return the rows of a source of which only the first chunk has been seen.
+    """Return the rows of a source after reading its first chunk.
 
     Raises:
-        DataError: there are none, or they have another number of columns or outputs than the scaling is for.
+        DataError: There are none, or they have another number of columns or outputs than the scaling is for.
     """
     first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
     if first is None:
@@ -302,20 +304,22 @@ def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
 
 
 def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
-    """Return all rows as they were given, checked, and whether they came as arrays.
+    """Return all checked rows in the user's units, and whether the user passed arrays.
 
     Raises:
-        DataError: some of them are read in blocks.
+        DataError: Some rows are read in blocks.
     """
     parts = parts_of(rows)
     arrays = [part for part in parts if isinstance(part, ArrayRows)]
     if len(arrays) < len(parts):
-        raise DataError(f"Some of the data are read in blocks, and {purpose} needs them in memory.")
-    return Chunk.joined([part.given for part in arrays]), arrays[0].as_numpy
+        raise DataError(
+            f"Rows must be in memory for {purpose}, got rows that are read in blocks. Pass a dataframe or arrays."
+        )
+    return Chunk.joined([part.chunk for part in arrays]), arrays[0].as_numpy
 
 
 def came_as_numpy(rows: Rows) -> bool:
-    """Return whether the (first) rows came as arrays rather than tensors."""
+    """Return whether the user passed the (first) rows as arrays."""
     first = parts_of(rows)[0]
     return not isinstance(first, ArrayRows | SourceRows) or first.as_numpy
 
@@ -323,12 +327,12 @@ def came_as_numpy(rows: Rows) -> bool:
 def _source_of(reader: InputReader, given: Chunk) -> RowSource | None:
     source = as_source(*given[:4])
     if source is not None and not reader.reads_blocks:
-        raise DataError("Nodes of a graph are given as labels; rows that are read in blocks are for tables.")
+        raise DataError("Nodes of a graph must be labels, got rows that are read in blocks. Pass all labels.")
     return source
 
 
 def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, bool, bool]:
-    """Return the number of outputs, whether rows are uniform, and whether they have noise, of a source like `some`."""
+    """Return the number of outputs, whether rows are uniform, and whether they have noise, from some rows."""
     scaling.check_columns(some.X)
     _check_outputs(some.y[:, 0] if is_vector else some.y, scaling)
     if some.noise is not None:
@@ -337,7 +341,7 @@ def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, 
 
 
 def _is_in_range(rows: ArrayRows) -> bool:
-    """Return whether the standardised inputs are finite."""
+    """Return whether the standardized inputs are finite."""
     try:
         return bool(torch.isfinite(torch.stack(rows.ends)).all())
     except DataError:
@@ -345,15 +349,15 @@ def _is_in_range(rows: ArrayRows) -> bool:
 
 
 def _checked_units(targets: Affine) -> Affine:
-    """Refuse targets whose variance leaves the range of their type."""
+    """Check that the variance of targets does not overflow or underflow in their dtype."""
     scale = targets.scale.reshape(-1)
     lost = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
     if bool(lost.any()):
         worst, kind = scale[lost][0].item(), torch.finfo(scale.dtype)
         ends = f"{kind.tiny**0.5:.0e} and {kind.max**0.5:.0e}"
         raise DataError(
-            f"The standard deviation of y must lie between {ends}, got {worst:.3g}: variances of predictions "
-            f"are its square, which must fit into {scale.dtype}. Divide y by {worst:.0e}."
+            f"The standard deviation of y must lie between {ends}, so that variances of predictions fit into "
+            f"{scale.dtype}, got {worst:.3g}. Divide y by {worst:.0e}."
         )
     return targets
 
@@ -368,14 +372,14 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
 
 
 def typical_noise(rows: Rows) -> float:
-    """Return the harmonic mean of the rows' own noise variances, of a sample if rows are read in blocks. 0 without."""
+    """Return the harmonic mean of known noise variances, of a sample if rows are read in blocks. 0 without noise."""
     noises = [pool_of(part).fixed_noise for part in parts_of(rows)]
     known = [noise for noise in noises if noise is not None]
     return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
 
 
 def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
-    """Return the smallest and the largest inputs of rows (n, d), (d,) each, those in blocks by a first pass."""
+    """Return the smallest and the largest inputs of rows (n, d), (d,) each."""
     found = []
     for part in parts_of(rows):
         if isinstance(part, SourceRows | ArrayRows) and part.ends is not None:

@@ -1,4 +1,4 @@
-"""What a process has set around a call changes nothing: the same numbers, and gradients afterwards."""
+"""Settings around a call change neither numbers nor later gradients."""
 
 import multiprocessing
 import os
@@ -14,7 +14,7 @@ import torch
 
 import graphs
 import rfgp
-from rfgp import ambient
+from rfgp import torch_context
 
 
 @contextmanager
@@ -93,7 +93,7 @@ def said(make, path):
     out += [p.sample(2, generator=torch.Generator("cpu").manual_seed(0))]
     if not isinstance(gp, rfgp.ExactGP):
         out += [gp.exact().predict(X).variance, gp.sample_functions(2, seed=0)(X)]
-        (name, own) = next(iter(gp.family.approximations.items()))
+        (name, own) = next(iter(gp.spec.approximations.items()))
         assert gp.with_approximation({name: replace(own, seed=1)}).predict(X).mean.shape == (n,)
     gp.save(path, data=True)
     return gp, [*out, rfgp.load(path).predict(X).mean]
@@ -133,7 +133,7 @@ def test_tensors_of_inference_mode_have_no_part_in_what_is_kept(kept):
 
 def test_tensors_without_values_are_named():
     gp, X, y = table()
-    with pytest.raises(rfgp.DataError, match="X must have values, but is on torch's meta"):
+    with pytest.raises(rfgp.DataError, match=r"X must have values.*torch's meta"):
         gp.condition(torch.as_tensor(X, device="meta"), torch.as_tensor(y))
     with pytest.raises(rfgp.DataError, match="y is on torch's meta device"):
         gp.condition(torch.as_tensor(X), torch.as_tensor(y, device="meta"))
@@ -209,7 +209,7 @@ def test_a_computed_property_does_not_block_other_objects():
     meeting = threading.Barrier(2)
 
     class Thing:
-        @ambient.Cached
+        @torch_context.Cached
         def value(self):
             meeting.wait(10)
             return object()
@@ -222,5 +222,5 @@ def test_a_computed_property_does_not_block_other_objects():
 
 def test_what_was_not_made_in_inference_mode_is_no_copy():
     x = torch.ones(2)
-    assert ambient.lasting(x) is x
-    assert ambient.lasting("labels") == "labels"
+    assert torch_context.outside_inference_mode(x) is x
+    assert torch_context.outside_inference_mode("labels") == "labels"

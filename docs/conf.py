@@ -1,0 +1,97 @@
+"""Settings of the documentation site: `make docs` writes it to out/docs without a network."""
+
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+from importlib.metadata import version as version_of
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+
+project = "rfgp"
+author = "The rfgp authors"
+version = release = version_of("rfgp")
+root_doc = "index"
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "sphinx_gallery.gen_gallery",
+]
+myst_enable_extensions = ["colon_fence", "dollarmath"]
+myst_heading_anchors = 4
+suppress_warnings = ["config.cache"]  # the order of the gallery is a function, which cannot be cached
+
+templates_path = ["_templates"]
+autosummary_generate = True
+autosummary_ignore_module_all = False
+autodoc_typehints = "none"  # signatures in the sources have shapes; types of torch would hide them
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "show-inheritance": True}
+napoleon_google_docstring = True
+napoleon_numpy_docstring = False
+napoleon_use_ivar = True  # an attribute that is also a property is described once
+default_role = "code"
+copybutton_prompt_text = r">>> |\.\.\. |\$ "
+copybutton_prompt_is_regexp = True
+
+sphinx_gallery_conf = {
+    "examples_dirs": [str(ROOT / "examples" / name) for name in ("tutorials", "gallery")],
+    "gallery_dirs": ["tutorials", "gallery"],
+    "filename_pattern": r"/\w+\.py",
+    "within_subsection_order": "FileNameSortKey",
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "plot_gallery": "True",
+    "show_signature": False,
+    "backreferences_dir": "reference/backreferences",
+    "doc_module": ("rfgp", "graphs"),
+}
+warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
+BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # a class of each package
+
+html_theme = "pydata_sphinx_theme"
+html_title = "rfgp"
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False, "navigation_with_keys": False}
+
+
+def edit_docstring(app, what, name, obj, options, lines):
+    """Escape formulas, name the package of an error that both packages have, and list the keys of a mapping."""
+    if isinstance(obj, Mapping):
+        lines[:] = ["A mapping with the keys " + ", ".join(f"``{key}``" for key in obj) + "."]
+        return
+    package = name.split(".")[0]
+    for i, line in enumerate(lines):
+        error = re.match(r"    (\w+):", line)
+        if error and error[1] in BOTH:
+            lines[i] = f"    ~{package}.{escaped(line.strip())}"
+        elif not line.lstrip().startswith(">>>"):
+            lines[i] = escaped(line)
+
+
+def escaped(line):
+    """Return a line with the characters escaped that reStructuredText would read, outside its code."""
+    parts = re.split(r"(``[^`]*``|`[^`]*`|:\w+(?: [\w.*|]+)*:)", line)
+    parts[::2] = [re.sub(r"(?<!\\)([*|]|(?<=\w)_(?!\w))", r"\\\1", part) for part in parts[::2]]
+    return "".join(parts)
+
+
+def skip_member(app, what, name, obj, skip, options):
+    """Leave out the methods that scikit-learn's metadata routing adds: their text refers to its own manual."""
+    return skip or bool(re.fullmatch(r"(set_\w+_request|get_metadata_routing)", name))
+
+
+def setup(app):
+    """Edit docstrings before napoleon reads their sections."""
+    app.connect("autodoc-process-docstring", edit_docstring, priority=100)
+    app.connect("autodoc-skip-member", skip_member)

@@ -1,0 +1,241 @@
+"""The base class of specifications: prior, likelihood and hyperparameters of a model before data."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+from torch import Tensor
+
+from rfgp.blocks import Prior
+from rfgp.errors import InvalidArgumentError
+from rfgp.likelihoods import Gaussian, Likelihood, by_name
+from rfgp.parameters import Hyperparameter, Hyperprior, ParameterValues
+from rfgp.regression.report import FitReport
+from rfgp.rows import Chunk, DataSummary, InputReader, Rows
+from rfgp.scaling import Scaling
+
+NOISE_BOUNDS = (1e-6, 1e2)
+"""The bounds of the noise variance, in variances of the targets."""
+OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
+"""The bounds of the output scale, in variances of the targets."""
+LEAST_LATENT = 1e-4
+"""The smallest output scale under a non-Gaussian likelihood, in starting values. The largest is
+`Likelihood.widest`."""
+
+
+class Variance(NamedTuple):
+    """A variance among the hyperparameters, with its start and its bounds in variances of the targets."""
+
+    name: str
+    start: float
+    bounds: tuple[float, float]
+
+
+class Inputs(InputReader, Protocol):
+    """The interface of readers of inputs, with the hyperparameters that inputs need."""
+
+    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
+        """Return the kernel's hyperparameters, for columns with these standard deviations (d,)."""
+
+    def place_of(self, key: Any) -> int:
+        """Return the index of a column of numbers.
+
+        Raises:
+            InvalidArgumentError: There is no such column of numbers.
+        """
+
+    @property
+    def numbers(self) -> Mapping[int, Any]:
+        """The keys of the columns of numbers by index."""
+
+    def check(self, inputs: Tensor) -> None:
+        """Check inputs as `read` returns them, tables (n, d) or positions (n,).
+
+        Raises:
+            DataError: The inputs are invalid.
+        """
+
+
+class Options(Protocol):
+    """The interface of the user's options, a frozen dataclass."""
+
+    @property
+    def starts(self) -> Mapping[str, Any]:
+        """Starting values by name, in the user's units. If a value is None, it comes from the data."""
+
+    @property
+    def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
+        """Log densities of hyperparameters by name, or None for no prior."""
+
+    @property
+    def seed(self) -> int:
+        """The random seed."""
+
+    @property
+    def likelihood(self) -> Likelihood:
+        """The distribution of an observation given the latent function."""
+
+    @property
+    def has_matrices(self) -> bool:
+        """Whether matrices of all pairs of rows are used for any number of rows."""
+
+    @property
+    def approximation(self) -> str | None:
+        """The approximation of the posterior. If None, the default of the likelihood."""
+
+
+def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) -> Likelihood:
+    """Return a likelihood as an object, after a check of the noise.
+
+    Args:
+        likelihood: The likelihood, or its name.
+        noise: The starting noise of the model. If None, it comes from the data.
+        takes_kernel: Whether the logarithm of the noise may have its own kernel.
+
+    Raises:
+        InvalidArgumentError: The likelihood is unknown, or does not support the noise or its kernel.
+    """
+    found = by_name(likelihood)
+    if found.noise_kernel is not None and not takes_kernel:
+        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {found!r}. Use rfgp.GP.")
+    if isinstance(found, Gaussian):
+        if found.noise is not None:
+            raise InvalidArgumentError(f"likelihood must not have a noise, got {found!r}. Use noise= of the model.")
+    elif noise is not None:
+        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {found!r}. Leave noise= out.")
+    return found
+
+
+def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:
+    """Check that a likelihood supports an approximation of the posterior.
+
+    Raises:
+        InvalidArgumentError: It does not. The message names the supported ones.
+    """
+    known = likelihood.approximations
+    if approximation is not None and approximation not in known:
+        options = " or ".join(map(repr, known)) if known else "None"
+        raise InvalidArgumentError(f"inference must be {options} for {likelihood!r}, got {approximation!r}.")
+
+
+class BaseSpec(ABC):
+    """The options of a model and the random draws for its inputs. A specification is immutable."""
+
+    options: Options
+    noise_process: "BaseSpec | None" = None
+    """The specification of the logarithm of the noise, or None if it has no kernel of its own."""
+    noise_prefix: ClassVar[str] = "noise_"
+    """The prefix of the hyperparameters of a noise that depends on the inputs."""
+
+    @property
+    @abstractmethod
+    def inputs(self) -> Inputs:
+        """The reader of inputs."""
+
+    @property
+    def variances(self) -> tuple[Variance, ...]:
+        """The variances among the hyperparameters."""
+        if not self.is_gaussian:
+            return (Variance("outputscale", 1.0, (LEAST_LATENT, self.options.likelihood.widest)),)
+        return Variance("outputscale", 1.0, OUTPUTSCALE_BOUNDS), Variance("noise", 0.1, NOISE_BOUNDS)
+
+    @property
+    def is_gaussian(self) -> bool:
+        """Whether observations are Gaussian given the latent function, so that inference is exact."""
+        return isinstance(self.options.likelihood, Gaussian)
+
+    @abstractmethod
+    def prior(self, values: ParameterValues) -> Prior:
+        """Return the prior of the standardized function over standardized inputs."""
+
+    def members(self, values: ParameterValues) -> "tuple[Member, ...]":
+        """Return the processes whose posteriors are averaged, starting with the one at these hyperparameters."""
+        return (Member(1.0, self, values),)
+
+    def observation_noise(self, values: ParameterValues) -> Tensor:
+        """Return the standardized noise variance, 0-d, of a Gaussian likelihood."""
+        first, *others = (member.weight * member.noise for member in self.members(values))
+        return sum(others, start=first)
+
+    def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
+        """Return the specification adapted to the columns of the data, and the data as `inputs` reads them."""
+        return self, data
+
+    def covering(self, values: ParameterValues, rows: Rows) -> Self:
+        """Return the specification with draws that cover the range of all rows.
+
+        Args:
+            values: The hyperparameters.
+            rows: All standardized rows.
+        """
+        return self
+
+    def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
+        """Return the specification with options from the data, and the summary with the maps that it uses."""
+        return self, summary
+
+    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
+        """Return the specification with the random draws for inputs of these columns.
+
+        Args:
+            scaling: The maps to standardized units.
+            rows: The standardized rows, if hyperparameters depend on them.
+        """
+        return self
+
+    def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
+        """Return the specification and starting values, from the user or from standardized rows."""
+        return self, values
+
+    def diagnosed(
+        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
+    ) -> Iterator[Warning]:
+        """Yield warnings about the features, given hyperparameters and the report of a fit."""
+        yield from ()
+
+    @abstractmethod
+    def identity(self) -> Iterator[str | Tensor]:
+        """Yield all inputs of a fit for checkpoints, as texts and tensors (...)."""
+
+    def __deepcopy__(self, memo: Any) -> Self:
+        return self  # immutable
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A process with its weight in an average of posteriors.
+
+    Attributes:
+        weight: The weight. The weights of an average sum to one.
+        spec: The specification of the process.
+        values: Its hyperparameters.
+    """
+
+    weight: float
+    spec: BaseSpec
+    values: ParameterValues
+
+    def changed(self, change: Callable[[Any], BaseSpec]) -> "Member":
+        """Return the member with another process, at the same hyperparameters."""
+        return replace(self, spec=change(self.spec))
+
+    @property
+    def prior(self) -> Prior:
+        """The prior at these hyperparameters."""
+        return self.spec.prior(self.values)
+
+    @property
+    def mean(self) -> Tensor:
+        """The standardized mean, (k,), float64."""
+        return self.values.standardized("mean").reshape(-1).double()
+
+    @property
+    def noise(self) -> Tensor:
+        """The standardized noise variance, 0-d, float64, of a Gaussian likelihood."""
+        return self.values.standardized("noise").double()
+
+
+def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
+    """Return the standardized mean (k,) and noise, 0-d, float64."""
+    return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
