@@ -242,11 +242,11 @@ def test_a_given_scale_is_in_the_unit_of_the_targets():
 @pytest.mark.parametrize(
     ("name", "y", "words"),
     [
-        ("categorical", [0.0, 1.0, 0.5], "labels 0, 1, ..., at most 999; row 2 is 0.5"),
-        ("bernoulli", [0.0, 1.0, 2.0], "0 or 1; row 2 is 2"),
-        ("poisson", [0.0, 1.5], "counts 0, 1, 2, ...; row 1 is 1.5"),
+        ("categorical", [0.0, 1.0, 0.5], "labels 0, 1, ..., at most 999, got 0.5 in row 2"),
+        ("bernoulli", [0.0, 1.0, 2.0], "0 or 1, got 2 in row 2"),
+        ("poisson", [0.0, 1.5], "counts 0, 1, 2, ..., got 1.5 in row 1"),
         ("negative-binomial", [-1.0], "counts"),
-        ("gamma", [1.0, 0.0], "positive; row 1 is 0"),
+        ("gamma", [1.0, 0.0], "positive, got 0 in row 1"),
     ],
 )
 def test_what_is_no_observation_is_refused(name, y, words):
