@@ -121,7 +121,7 @@ class Field:
         silent = len(sizes) - len(np.unique(self.part[self.graph.index(self.nodes)]))
         what = "roads" if self.mesh is None else "mesh"
         text = (
-            f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} disconnected parts, the largest with "
+            f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} parts that are not connected, the largest with "
             f"{sizes.max():,} of {len(self.part):,} nodes. Observations in one part do not inform predictions in the "
             "others."
         )

@@ -202,7 +202,7 @@ class TestCategorical:
         for c in range(4):
             np.testing.assert_allclose((drawn == c).double().mean(0), p[:, c], atol=0.025)
 
-    def test_expected_log_densities_are_integrals_and_their_derivatives(self):
+    def test_expected_log_densities_match_integrals(self):
         """Against a product of Gauss and Hermite's rules for three classes; derivatives are those of the sum taken."""
         law, y = Categorical(3), self.y.clamp_max(2)
         rng = np.random.default_rng(3)
@@ -287,7 +287,7 @@ def test_begins_count_weights_as_repetitions(name):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if "variational" in CASES[name].approximations])
-def test_expected_log_densities_are_integrals_and_their_derivatives(name):
+def test_expected_log_densities_match_integrals(name):
     """Against Gauss and Hermite's rule, in one dimension or two; derivatives in the moments against autograd."""
     law = CASES[name]
     count = 2 if law.has_noise_process else 1
