@@ -388,7 +388,7 @@ def test_a_graph_in_parts_is_told_of(tmp_path):
     path = roads_file(tmp_path / "r.geojson", [([8.0, 50.004], {"value": 1}), ([8.01, 50.01], {"value": 2})], LOOSE)
     with pytest.warns(
         graphs.DisconnectedWarning,
-        match="into 3 parts .* One part has no obs.* Roads meet only at shared points.*1 m, snap=1, would leave 2",
+        match="into 3 parts .* One part has no obs.* Roads meet only at shared points.*1 m apart, snap=1, would leave 2",
     ):
         fields.read_road_field(path)
     with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
@@ -442,7 +442,7 @@ def test_the_wrong_kind_of_field_is_refused(ball, tmp_path):
         fields.write_roads(tmp_path / "a.geojson", field, law_of(field))
     from dataclasses import replace
 
-    with pytest.raises(rfgp.InvalidArgumentError, match="not on a mesh"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must be on a mesh"):
         fields.write_mesh(tmp_path, replace(field, mesh=None), law_of(field))
     assert not list(tmp_path.glob("*.geojson"))
 
