@@ -96,9 +96,9 @@ def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> fl
         >>> read_amount("length", "2km", {"m": 1.0, "km": 1000.0}, '"5m"')
         2000.0
     """
-    said = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", str(value).lower())
+    match = re.fullmatch(r"\s*([0-9.]+(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", str(value).lower())
     try:
-        number = float(said[1]) * units[said[2]] if said else math.nan
+        number = float(match[1]) * units[match[2]] if match else math.nan
     except (KeyError, ValueError):
         number = math.nan
     if isinstance(value, bool) or not 0 < number < math.inf:

@@ -304,7 +304,9 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
     """
     names = list(known)
     if name not in names:
-        raise InvalidArgumentError(f"A {role} must be one of {listed(names, 40)}, got {show(name)}.{like(name, names)}")
+        raise InvalidArgumentError(
+            f"The {role} must be one of {listed(names, 40)}, got {show(name)}.{like(name, names)}"
+        )
 
 
 def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str, Any]:

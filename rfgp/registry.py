@@ -36,7 +36,7 @@ class Registry(Generic[T]):
             InvalidArgumentError: The name is unknown.
         """
         if not isinstance(name, str) or name not in self.classes:
-            raise InvalidArgumentError(f"A {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
+            raise InvalidArgumentError(f"The {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
         return self.classes[name]
 
     def make(self, name: str, **options: Any) -> T:
@@ -60,4 +60,4 @@ class Registry(Generic[T]):
         for name, kind in self.classes.items():
             if type(thing) is kind:
                 return name
-        raise InvalidArgumentError(f"A {self.role} must be one of {', '.join(self.classes)}, got {thing!r}.")
+        raise InvalidArgumentError(f"The {self.role} must be one of {', '.join(self.classes)}, got {thing!r}.")

@@ -119,11 +119,10 @@ class Field:
                 "predictions of others. If faces should touch, merge close vertices in the program that made the mesh."
             )
         silent = len(sizes) - len(np.unique(self.part[self.graph.index(self.nodes)]))
-        what = "roads" if self.mesh is None else "mesh"
+        falls = "roads fall" if self.mesh is None else "mesh falls"
         text = (
-            f"The {what} fall{'s' * (what == 'mesh')} into {len(sizes):,} disconnected parts, the largest with "
-            f"{sizes.max():,} of {len(self.part):,} nodes. Observations in one part do not inform predictions in the "
-            "others."
+            f"The {falls} into {len(sizes):,} parts that are not connected, the largest with {sizes.max():,} of "
+            f"{len(self.part):,} nodes. Observations in one part do not inform predictions in the others."
         )
         if silent:
             those = "One part has" if silent == 1 else f"{silent:,} parts have"

@@ -1,4 +1,4 @@
-"""Likelihoods: the distribution of an observation given the latent function, by name or as objects."""
+"""Likelihoods: distributions of an observation given the latent function."""
 
 from rfgp.likelihoods.exponential import Gamma as Gamma
 from rfgp.likelihoods.exponential import NegativeBinomial as NegativeBinomial

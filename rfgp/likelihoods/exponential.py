@@ -25,8 +25,7 @@ _VARIANCES = (0.1, 10.0)
 _DEVIATION = 2.0
 """The scale of the half-normal prior of the standard deviation of the log rate of counts.
 
-Without it, many zeros and one large count give a deviation of 20, and a mean of e^200 for a new count. See
-`benchmarks/races/hard_kinds.py`."""
+It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
 
 
 def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
@@ -45,7 +44,7 @@ def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[
     `share` is the ratio of the variance of an observation given f to its squared mean.
     """
     first = (mean + variance / 2).exp()
-    square = (2 * mean + variance).exp()  # the squared first moment; E e^(2 f) is e^variance times it
+    square = (2 * mean + variance).exp()  # the squared first moment, and E e^(2 f) = e^variance times it
     return first, square * variance.expm1() + share * square * variance.exp()
 
 
@@ -71,7 +70,7 @@ class Poisson(Likelihood):
     lowest = 0.0
 
     def check(self, y: Tensor) -> str | None:
-        """Take counts (n,)."""
+        """Check that targets (n,) are counts."""
         return _check_counts(y)
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
@@ -91,7 +90,7 @@ class Poisson(Likelihood):
         return LogProbDerivatives(value, y - mean, -mean, -mean)
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
-        """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each: E e^f is known."""
+        """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each, in closed form."""
         rate = (mean + variance / 2).exp()
         return Expected(y * mean[:, 0] - rate[:, 0] - torch.lgamma(y + 1), y[:, None] - rate, rate)
 
@@ -138,7 +137,7 @@ class NegativeBinomial(Likelihood):
     lowest = 0.0
 
     def check(self, y: Tensor) -> str | None:
-        """Take counts (n,)."""
+        """Check that targets (n,) are counts."""
         return _check_counts(y)
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
@@ -204,7 +203,7 @@ class Gamma(Likelihood):
     lowest, takes_exposure = 0.0, True
 
     def check(self, y: Tensor) -> str | None:
-        """Take positive numbers (n,)."""
+        """Check that targets (n,) are positive."""
         return first_where(~(y > 0), y, "positive")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
@@ -219,7 +218,7 @@ class Gamma(Likelihood):
         return LogProbDerivatives(value, ratio - a, -ratio, ratio)
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
-        """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each: E e^-f is known."""
+        """Return the mean of the log density of y (n,) for f ~ N(mean, variance), (n, 1) each, in closed form."""
         a = self._shape(mean)
         ratio = a * (y.log()[:, None] - mean + variance / 2).exp()
         fixed = a * a.log() - torch.lgamma(a) + (a - 1) * y.log()

@@ -1,4 +1,4 @@
-"""Likelihoods of labels: two classes, and several by a softmax of latent functions."""
+"""Likelihoods of labels: two classes, or several by a softmax of latent functions."""
 
 import math
 from dataclasses import dataclass, replace
@@ -16,9 +16,9 @@ from rfgp.likelihoods.role import Expected, InitialMoments, Likelihood, LogProbD
 
 LINKS = ("logit", "probit")
 START_VARIANCE = 2.0
-"""The variance of the latent function before a fit: probabilities of 0.2 and 0.8 are then usual."""
+"""The variance of the latent function before a fit. Typical probabilities are then 0.2 and 0.8."""
 WIDEST = 1e3
-"""The largest ratio of the latent variance to its start. Separable classes would have no maximum without it."""
+"""The largest ratio of the latent variance to its start. Without it, separable classes have no maximum."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -50,11 +50,11 @@ class Bernoulli(Likelihood):
             raise InvalidArgumentError(f'link must be "logit" or "probit", got {self.link!r}.')
 
     def check(self, y: Tensor) -> str | None:
-        """Take 0 and 1, (n,)."""
+        """Check that targets (n,) are 0 or 1."""
         return first_where((y != 0) & (y != 1), y, "0 or 1")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return the f of the fraction of ones in y (n,), after half an observation of each class is added."""
+        """Return the f of the fraction of ones in y (n,), with half an observation of each class added."""
         share = ((weight * y).sum() + 0.5) / (weight.sum() + 1)
         center = share.logit() if self.link == "logit" else torch.special.ndtri(share)
         return InitialMoments(center, torch.full_like(center, START_VARIANCE))
@@ -100,8 +100,8 @@ class Bernoulli(Likelihood):
 def _probit(sign: Tensor, f: Tensor) -> LogProbDerivatives:
     """Return log Phi(z), z = sign f, (n,), with its derivatives in f.
 
-    With h = phi(z) / Phi(z) they are h, -h (z + h) and h ((z + h)^2 + h (z + h) - 1), odd ones times the sign; h is a
-    scaled complementary error function, which loses no digits where both of its parts vanish.
+    With h = phi(z) / Phi(z) they are h, -h (z + h) and h ((z + h)^2 + h (z + h) - 1). Odd ones are multiplied by the
+    sign. h is computed as a scaled complementary error function, which is accurate if both phi and Phi underflow.
     """
     z = sign * f
     h = math.sqrt(2 / math.pi) / torch.special.erfcx(-z / math.sqrt(2))
@@ -112,17 +112,17 @@ def _probit(sign: Tensor, f: Tensor) -> LogProbDerivatives:
 
 MOST_CLASSES = 1000
 WIDEST_BY_LAPLACE = 5.0
-"""The largest ratio of the latent variance to its start if Laplace's approximation is used. Separable classes are
-likelier the wider the functions, while their probabilities become ever more cautious."""
+"""The largest ratio of the latent variance to its start under Laplace's approximation. For separable classes, larger
+variances increase the likelihood, but make probabilities too cautious."""
 PLACES_OF_MANY = 128
-"""The least number of points of the rule for means of softmaxes; 4 C if that is more."""
+"""The smallest number of points of the rule for means of softmaxes. It is 4 C if that is larger."""
 _CHUNK = 2**21
-"""The number of observations times classes times points that are evaluated at once."""
+"""The largest number of observations times classes times points in one evaluation."""
 
 
 @dataclass(frozen=True, repr=False)
 class Categorical(Likelihood):
-    """P(y = c | f) = e^(f_c) / sum_k e^(f_k), for f of C independent functions with one kernel and means of their own.
+    """P(y = c | f) = e^(f_c) / sum_k e^(f_k) for C independent functions with one kernel and different means.
 
     Attributes:
         num_classes: C. If None, one more than the largest label in the data.
@@ -157,7 +157,7 @@ class Categorical(Likelihood):
         return replace(self, num_classes=max(2, int(y.max()) + 1))
 
     def check(self, y: Tensor) -> str | None:
-        """Take labels 0 to C - 1, (n,)."""
+        """Check that targets (n,) are labels 0 to C - 1."""
         most = MOST_CLASSES if self.num_classes is None else self.num_classes
         return first_where((y < 0) | (y != y.round()) | (y >= most), y, f"labels 0, 1, ..., at most {most - 1}")
 
@@ -168,7 +168,7 @@ class Categorical(Likelihood):
         return InitialMoments(logs - logs.mean(), torch.full((), START_VARIANCE, dtype=torch.float64))
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
-        """Return the log density of labels (n,) given f (n, C), with its derivatives in each of them, (n, C)."""
+        """Return the log density of labels (n,) given f (n, C), with its derivatives (n, C)."""
         p = torch.softmax(f, dim=-1)
         own = torch.nn.functional.one_hot(y.long(), self.num_latents).to(p)
         value = (own * torch.log_softmax(f, dim=-1)).sum(-1)
@@ -177,8 +177,8 @@ class Categorical(Likelihood):
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of labels (n,) for independent f ~ N(mean, variance), (n, C) each.
 
-        By a rule of points whose first two moments are those of a standard normal distribution, each with its mirror
-        image. The derivatives are those of this sum.
+        The quadrature points come in mirrored pairs and have the first two moments of a standard normal distribution.
+        The derivatives are those of this sum.
         """
         places, parts = normal_places(self.num_latents), []
         size = max(1, _CHUNK // places.numel())
@@ -212,7 +212,13 @@ class Categorical(Likelihood):
 
 
 def normal_places(count: int) -> Tensor:
-    """Return points (p, count) of equal weight: a Sobol sequence and its mirror image, with covariance I."""
+    """Return points (p, count) of equal weight, a Sobol sequence and its mirror image, with covariance I.
+
+    Examples:
+        >>> points = normal_places(2)
+        >>> torch.allclose(points.mT @ points / len(points), torch.eye(2, dtype=points.dtype))
+        True
+    """
     pairs = max(PLACES_OF_MANY, 4 * count) // 2
     half = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(count), seed=0).random(1 << (pairs - 1).bit_length()))
     factor = torch.linalg.cholesky(half.mT @ half / len(half))

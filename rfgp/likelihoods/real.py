@@ -1,4 +1,4 @@
-"""Distributions of real observations around f: Gaussian, Student's t, and Gaussian with noise that varies."""
+"""Likelihoods of real observations: Gaussian, Student's t, and Gaussian with varying noise."""
 
 import math
 from dataclasses import dataclass, field
@@ -120,9 +120,9 @@ class StudentT(Likelihood):
         return (nu + 1) / (nu * square + (y - f).square())
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the log density (n,): t is normal with variance scale^2 / g, g ~ Gamma.
+        """Return the log density (n,) of a scale mixture: t is normal with variance scale^2 / g, g ~ Gamma.
 
-        By the trapezoidal rule in log g, whose density is smooth.
+        The integral over log g, whose density is smooth, uses the trapezoidal rule.
         """
         nu, square = self._numbers(mean)
         a = float(nu) / 2
@@ -157,7 +157,7 @@ class StudentT(Likelihood):
 class Heteroscedastic(Likelihood):
     """y ~ N(f, noise e^g) with a second latent function g ~ GP(0) of the inputs.
 
-    The function g has hyperparameters of its own. Their paths begin with "noise.". The posterior is variational, with f
+    The function g has its own hyperparameters. Their paths begin with "noise.". The posterior is variational, with f
     and g independent. `expected` takes both functions. Other methods evaluate at g = 0.
 
     Source: Lazaro-Gredilla and Titsias (2011), Variational heteroscedastic Gaussian process regression.
@@ -185,7 +185,7 @@ class Heteroscedastic(Likelihood):
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of y (n,) for f and g ~ N(mean, variance), (n, 2) each.
 
-        With r = (y - E f)^2 + var f and q = E e^-g / noise it is -(log(2 pi noise) + E g + r q) / 2.
+        It is -(log(2 pi noise) + E g + r q) / 2 with r = (y - E f)^2 + var f and q = E e^-g / noise.
         """
         noise = torch.as_tensor(self.noise, dtype=mean.dtype)
         left, square = y - mean[:, 0], (y - mean[:, 0]).square() + variance[:, 0]

@@ -1,4 +1,4 @@
-"""The base class of likelihoods: distributions of an observation y given a latent value f."""
+"""The base class of likelihoods, distributions of an observation y given a latent value f."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,17 +18,22 @@ APPROXIMATIONS = ("laplace", "variational")
 _MAD = 1.4826
 """The ratio of the standard deviation of a normal distribution to its median absolute deviation."""
 _LEAST_SPREAD = 1e-3
-"""The least latent variance before a fit, as a fraction of the variance of the targets."""
+"""The smallest latent variance before a fit, as a fraction of the variance of the targets."""
 LEAST_CURVATURE = 1e-10
-"""The least curvature of a row's log density in f; smaller ones are raised to it."""
+"""The smallest curvature of a row's log density in f. Smaller ones are raised to it."""
 
 PLACES = torch.arange(-8.0, 8.125, 0.125, dtype=torch.float64)
-"""Nodes of the trapezoidal rule for normal means, in standard deviations: exact to rounding for analytic functions."""
+"""Nodes of the trapezoidal rule for normal means, in standard deviations. It is accurate for analytic functions."""
 WEIGHTS = torch.exp(-0.5 * PLACES.square()) / torch.exp(-0.5 * PLACES.square()).sum()
 
 
 class Parameter(NamedTuple):
-    """A positive parameter of a likelihood. It is learned unless it is given."""
+    """A positive parameter of a likelihood. It is learned unless the user gives it.
+
+    Examples:
+        >>> Parameter("scale", 0.3, (1e-3, 1e1), power=1).start
+        0.3
+    """
 
     name: str
     start: float
@@ -69,33 +74,39 @@ class Likelihood(ABC):
     Derivatives are in closed form, float64, and differentiable in the parameters. `information` is the curvature W of
     the Laplace approximation: the negative second derivative if the log density is concave, else its mean over
     observations, which must not depend on f (Fisher information).
+
+    Examples:
+        >>> from rfgp import likelihoods
+        >>> poisson = likelihoods.by_name("poisson")
+        >>> poisson.mean(torch.zeros(1)).item(), poisson.takes_exposure
+        (1.0, True)
     """
 
     parameters: ClassVar[tuple[Parameter, ...]] = ()
     is_standardized: ClassVar[bool] = False
-    """Whether targets are standardized, which needs a likelihood that is shifted and scaled with f."""
+    """Whether targets are standardized. The likelihood must then be invariant to shifts and scales of y and f."""
     is_concave: ClassVar[bool] = True
     """Whether the log density is concave in f."""
     approximations: ClassVar[tuple[str, ...]] = APPROXIMATIONS
-    """How the posterior may be approximated, the default first. Empty if it is exact."""
+    """The supported approximations of the posterior, the default first. Empty if it is exact."""
     is_far_from_normal: ClassVar[bool] = False
     """Whether posteriors are skewed, so that their mode is far from their mean."""
     has_noise_process: ClassVar[bool] = False
     """Whether the logarithm of the noise is a second latent function."""
     noise_kernel: ClassVar[Any] = None
-    """The kernel of that function. If None, it is that of the first."""
+    """The kernel of the logarithm of the noise. If None, it is that of the function."""
     widest: ClassVar[float] = 1e5
     """The largest ratio of the latent variance to its start."""
     widest_by_laplace: ClassVar[float] = 1e5
-    """The largest ratio of the latent variance to its start if Laplace's approximation is used."""
+    """The largest ratio of the latent variance to its start under Laplace's approximation."""
     takes_exposure: ClassVar[bool] = False
-    """Whether e^f is a mean, which the exposure of a row may multiply."""
+    """Whether e^f is a mean, so that rows may have an exposure."""
     latent_deviation: ClassVar[float | None] = None
-    """The scale of the default prior of each term's latent standard deviation. If None, there is no such prior."""
+    """The scale of the default prior of each term's latent standard deviation. If None, there is no prior."""
     is_discrete: ClassVar[bool] = False
     """Whether observations are counts or labels."""
     lowest: ClassVar[float] = -torch.inf
-    """The least possible observation."""
+    """The smallest possible observation."""
 
     def __post_init__(self) -> None:
         for name, value in given_parameters(self).items():
@@ -113,17 +124,17 @@ class Likelihood(ABC):
         return 1
 
     def with_targets(self, y: Tensor) -> Self:
-        """Return the likelihood with attributes that depend on its data (n,), such as a number of classes."""
+        """Return the likelihood with attributes from targets (n,), such as the number of classes."""
         return self
 
     def check(self, y: Tensor) -> str | None:
-        """Return a message about the first invalid target of (n,). None if all are valid, as any numbers are here."""
+        """Return a message about the first invalid target of (n,). None if all are valid."""
         return None
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
         """Return moments of f from standardized targets (n,) with weights (n,).
 
-        Here they are the median of y and the variance that its median absolute deviation implies.
+        By default they are the median of y and the variance from the median absolute deviation.
         """
         center = _median(y, weight)
         spread = _MAD * _median((y - center).abs(), weight)
@@ -147,16 +158,16 @@ class Likelihood(ABC):
         return -self.slopes(self.mean(f), f).second
 
     def majorizer(self, slopes: LogProbDerivatives, y: Tensor, f: Tensor) -> Tensor:
-        """Return a curvature (n,) that is not negative and at least that of the log density.
+        """Return a nonnegative curvature (n,) that is at least that of the log density.
 
-        Steps with this curvature in place of the log density's own never lower the posterior density.
+        Steps with this curvature never lower the posterior density.
         """
         return -slopes.second
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of y (n,) for independent f ~ N(mean, variance), (n, L) each.
 
-        By the trapezoidal rule. Curvatures may be negative if the log density is not concave.
+        It uses the trapezoidal rule. Curvatures may be negative if the log density is not concave.
         """
         deviation = variance.sqrt()
         f, y = mean + deviation * PLACES, y[:, None].expand(-1, len(PLACES))
@@ -175,7 +186,7 @@ class Likelihood(ABC):
     # --- the distribution of an observation given f -----------------------------------------------
 
     def mean(self, f: Tensor) -> Tensor:
-        """Return the mean of an observation given f, (...) -> (...). Here it is f."""
+        """Return the mean of an observation given f, (...) -> (...). By default it is f."""
         return f
 
     @abstractmethod
@@ -197,18 +208,18 @@ class Likelihood(ABC):
 
 
 def given_parameters(likelihood: Likelihood) -> dict[str, Any]:
-    """Return the values of the parameters that are given, by name."""
+    """Return the values of the user's parameters by name."""
     values = {parameter.name: getattr(likelihood, parameter.name) for parameter in likelihood.parameters}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def learned_parameters(likelihood: Likelihood) -> tuple[Parameter, ...]:
-    """Return the parameters that are learned."""
+    """Return the learned parameters."""
     return tuple(parameter for parameter in likelihood.parameters if getattr(likelihood, parameter.name) is None)
 
 
 def standardized(likelihood: L, unit: float) -> L:
-    """Return the likelihood of targets divided by a unit, by which given scales are divided too."""
+    """Return the likelihood of targets divided by a unit, with its scales divided too."""
     held = given_parameters(likelihood)
     units = {p.name: unit**p.power for p in likelihood.parameters if p.name in held}
     return replace(likelihood, **{name: held[name] / units[name] for name in units})
@@ -226,21 +237,21 @@ def _short(value: Any) -> str:
 
 
 def refuse(likelihood: Likelihood, y: Tensor) -> None:
-    """Refuse targets (n,) that cannot be observations of a likelihood.
+    """Check that targets (n,) are valid observations of a likelihood.
 
     Raises:
-        DataError: A target is invalid; the message names the first.
+        DataError: A target is invalid. The message names the first.
     """
     if (wrong := likelihood.check(y)) is not None:
         raise DataError(f"{wrong} (likelihood {type(likelihood).__name__}).")
 
 
 def drawing(generator: torch.Generator) -> np.random.Generator:
-    """Return a numpy generator seeded by a torch one, for distributions that torch cannot draw with a generator."""
+    """Return a numpy generator seeded by a torch one, for distributions that torch cannot sample."""
     return np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
 
 
 def first_where(bad: Tensor, y: Tensor, must: str) -> str | None:
-    """Return a message about the first target (n,) that is bad (n,). None if there is none."""
+    """Return a message about the first target (n,) marked as bad (n,), or None."""
     rows = bad.nonzero()
-    return f"Targets must be {must}; row {int(rows[0])} is {float(y[rows[0]]):g}" if len(rows) else None
+    return f"Targets must be {must}, got {float(y[rows[0]]):g} in row {int(rows[0])}" if len(rows) else None

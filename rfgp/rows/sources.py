@@ -31,10 +31,6 @@ class Chunk(NamedTuple):
         noise: Known noise variances (b,). If None, zeros.
         sample_weight: Numbers of observations (b,). If None, ones.
         names: The names of the d columns. If None, those of X if it is a dataframe.
-
-    Examples:
-        >>> Chunk(torch.zeros(3, 2), torch.zeros(3)).take(slice(2)).X.shape
-        torch.Size([2, 2])
     """
 
     X: Any
@@ -129,10 +125,6 @@ class ArraySource:
         y: The targets (n,) or (n, k), or None.
         noise: Known noise variances (n,), or None.
         sample_weight: The weights (n,), or None.
-
-    Examples:
-        >>> [len(chunk.X) for chunk in ArraySource(np.zeros((3, 2)), np.zeros(3)).chunks()]
-        [3]
     """
 
     X: Any
@@ -155,10 +147,8 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
     """
     if isinstance(X, RowSource) and callable(X.chunks):  # arrays of other libraries have an attribute `chunks`
         if any(value is not None for value in (y, noise, sample_weight)):
-            raise DataError(
-                "y, noise and sample_weight must be part of a source of rows, got separate arrays. Name them in the "
-                "source, as in rfgp.tables.Parquet(path, target=...)."
-            )
+            remedy = "Name them in the source, as in rfgp.tables.Parquet(path, target=...)."
+            raise DataError(f"y, noise and sample_weight must be part of a source of rows, got arrays. {remedy}")
         return X
     if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < SMALL:
         return None
@@ -185,8 +175,7 @@ def checked(
         first: The number of preceding rows.
 
     Raises:
-        DataError: A value is not finite, a column is missing, or a chunk differs from the first in its shapes or
-            optional columns. The message names the row in the source.
+        DataError: A value is not finite, a column is missing, or a chunk differs from the first in its columns.
     """
     width, outputs, extras = None, None, None
     for given in chunks:

@@ -1,4 +1,4 @@
-"""The examples of the modules of tables, data sets, fields, reports, pictures, commands and adapters run."""
+"""The examples of the modules of these rooms run."""
 
 import doctest
 import importlib
@@ -10,6 +10,10 @@ import rfgp
 
 ROOMS = ("tables", "datasets", "fields", "compare", "report", "sklearn", "gpytorch", "botorch", "dask")
 ROOMS += ("cli", "divergences", "files", "metrics", "palette", "plotting", "progress", "quadrature")
+ROOMS += ("columns", "kernels", "likelihoods", "regression", "rows", "saving")
+ROOMS += ("autograd", "compiled", "counts", "distances", "errors", "expressions", "grams", "hyperparameters", "linalg")
+ROOMS += ("loading", "messages", "parameters", "paths", "priors", "random", "registry", "scaling", "threads")
+ROOMS += ("torch_context", "values")
 
 
 def names():

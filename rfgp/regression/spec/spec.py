@@ -368,9 +368,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
     grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
     if grown is not None:
-        raise InvalidArgumentError(
-            f"Levels must be known, because {grown} has a value for each, got new ones. Fit again."
-        )
+        raise InvalidArgumentError(f"Levels must be known if {grown} has a value for each, got new ones. Fit again.")
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
     others = tuple(member.changed(lambda one: _with_levels(one, schema)) for member in spec.others)
     return replace(spec, schema=schema, columns=columns, noise_process=noise, others=others)

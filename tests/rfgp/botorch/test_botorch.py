@@ -149,7 +149,7 @@ def test_known_noise_lists_and_transforms():
 
 
 def test_unknown_names_are_named():
-    with pytest.raises(rfgp.InvalidArgumentError, match="A coupling must be"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="coupling must be"):
         RandomFeatureGP(*table(), coupling="magic")
 
 

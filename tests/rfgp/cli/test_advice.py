@@ -88,7 +88,7 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--time-limit", "1e-9s")
     assert code == 0, err
-    assert "the cheapest, for nothing keeps to the limits; without them " in out
+    assert "the cheapest, because none is within the limits; without limits " in out
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json")
     sizes = sorted({each["bytes"] for each in json.loads(out)["candidates"]})
     code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json", "--memory", str(sizes[0] + 1))

@@ -161,8 +161,8 @@ def test_names_of_places_may_be_in_capitals(header, ball, tmp_path):
 @pytest.mark.parametrize(
     ("header", "message"),
     [
-        ("x,y,heat", "by x, y and z, got the columns x, y, heat"),
-        ("face,x,y,z,heat", "by a column face, or vertex"),
+        ("x,y,heat", "in x, y and z, got the columns x, y, heat"),
+        ("face,x,y,z,heat", "in a column face, or vertex"),
         ("x,X,y,z,heat", "must have places"),
         ("face,vertex,heat", "must have places"),
         ("x,y,z", "must have a column of values"),

@@ -221,7 +221,7 @@ def test_several_outputs_and_tensors():
     ({"t": [2.0]}, {"t": [1.0]}, None, "low must be"),
     ({"t": [np.nan]}, {"t": [1.0]}, None, "'t'"),
     ({"t": [0.0]}, {"t": [np.inf]}, None, "'t'"),
-    ({"t": [0.0, 1.0]}, {"t": [1.0, 2.0, 3.0]}, None, "as many"),
+    ({"t": [0.0, 1.0]}, {"t": [1.0, 2.0, 3.0]}, None, "one shape"),
     ({"t": [0.0]}, {"t": [1.0]}, "z", "column"),
     ({"t": [0.0]}, {"t": [1.0]}, "g", "column"),
     ({"t": [0.0]}, {"t": [1.0]}, "u", "agree"),

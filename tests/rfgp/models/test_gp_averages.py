@@ -172,7 +172,7 @@ def others_of(kernel=KERNELS[1], **options):
         (lambda: others_of(k.Linear("p") + k.RBF("t") + k.Group("store")), (0.6, 0.4), "same columns"),
         (lambda: others_of(standardize=False), (0.6, 0.4), "same scaling"),
         (lambda: others_of(rows=table(20, 1)[0], y=table(20, 1)[1]), (0.6, 0.4), "same scaling"),
-        (lambda: others_of(), (0.4, 0.6), "largest share"),
+        (lambda: others_of(), (0.4, 0.6), "largest weight"),
         (lambda: others_of(), (0.6, 0.5), "sum to one"),
         (lambda: others_of(), (1.5, -0.5), "positive"),
         (lambda: others_of()[:1], (1.0,), "sum to one"),

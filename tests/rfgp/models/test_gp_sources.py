@@ -397,7 +397,7 @@ def test_bad_cells_are_named_by_column_and_row(name, source, tmp_path):
 def test_targets_belong_to_the_source(call, folder):
     with pytest.raises(rfgp.DataError, match="must be part of a source"):
         getattr(model(), call)(MAKERS["parquet"](folder, None), "y")
-    with pytest.raises(rfgp.DataError, match="no targets"):
+    with pytest.raises(rfgp.DataError, match="must have targets"):
         getattr(model(), call)(MAKERS["parquet"](folder, None))
     with pytest.raises(rfgp.DataError, match="must have rows"):
         getattr(model(), call)(Batches([]))

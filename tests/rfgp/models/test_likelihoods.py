@@ -250,7 +250,7 @@ class TestRefusals:
 
     def test_targets(self):
         x = np.random.default_rng(0).standard_normal((20, 2))
-        with pytest.raises(rfgp.DataError, match="0 or 1; row 3 is 2"):
+        with pytest.raises(rfgp.DataError, match="0 or 1, got 2 in row 3"):
             model("bernoulli").fit(x, np.array([0.0, 1, 0, 2] * 5))
         with pytest.raises(rfgp.DataError, match="requires one output"):
             model("poisson").fit(x, np.arange(40.0).reshape(20, 2))

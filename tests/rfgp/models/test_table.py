@@ -207,7 +207,7 @@ def test_dtypes_and_kinds(make):
     assert single.mean.dtype == torch.float32
     torch.testing.assert_close(single.mean, p.mean.float(), rtol=1e-3, atol=1e-2)
     assert make(dtype=torch.float32).condition(X, Y).predict(NEW).mean.dtype == np.float32
-    with pytest.raises(rfgp.DataError, match=r"X is torch.float32 and y is torch.float64"):
+    with pytest.raises(rfgp.DataError, match=r"one dtype, got torch.float32 and torch.float64"):
         make().condition(x.float(), y)
     whole = make().condition(np.arange(12).reshape(6, 2), np.array([1, 2, 3, 4, 5, 7]))
     assert whole.predict(np.zeros((1, 2), int)).mean.dtype == np.float64

@@ -210,10 +210,10 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"likelihood": "student-t", "inference": "variational"}, "has 'laplace'"),
-            ({"likelihood": "heteroscedastic", "inference": "laplace"}, "has 'variational'"),
+            ({"likelihood": "student-t", "inference": "variational"}, "must be 'laplace'"),
+            ({"likelihood": "heteroscedastic", "inference": "laplace"}, "must be 'variational'"),
             ({"inference": "variational"}, "must be None"),
-            ({"likelihood": "bernoulli", "inference": "mcmc"}, "'laplace' and 'variational'"),
+            ({"likelihood": "bernoulli", "inference": "mcmc"}, "'laplace' or 'variational'"),
         ],
     )
     def test_options(self, options, words):

@@ -40,7 +40,7 @@ def test_covariance_is_symmetric_with_the_diagonal(name):
         torch.testing.assert_close(covariance.diagonal(), prior.diagonal(inputs), rtol=1e-7, atol=1e-7)
 
 
-def test_a_family_is_its_only_member_unless_it_is_an_average():
+def test_a_spec_is_its_only_member_unless_it_is_an_average():
     regression = CASES["exact"]().model.regression
     (member,) = regression.spec.members(regression.hyperparameters)
     assert isinstance(member, Member)

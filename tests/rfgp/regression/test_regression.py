@@ -48,7 +48,7 @@ def test_nothing_in_it_can_be_set(given):
         begin(model.spec, Chunk(X, y)).rows = None
 
 
-def test_changes_in_place_of_live_hyperparameters_do_not_reach_it(given):
+def test_in_place_changes_of_hyperparameters_do_not_reach_it(given):
     model, X, y = given
     before = model.condition(X, y).regression
     mean, noise = before.predict(X).mean, before.hyperparameters.raw["noise"].item()
@@ -73,7 +73,7 @@ def test_nothing_that_is_kept_carries_a_gradient(given):
     assert not any(raw.requires_grad for raw in model.regression.hyperparameters.raw.values())
 
 
-def test_copies_are_the_same_value_and_pickles_drop_what_can_be_computed(given):
+def test_copies_are_equal_and_pickles_drop_computed_values(given):
     model, X, y = given
     regression = model.condition(X, y).regression
     mean = regression.predict(X).mean

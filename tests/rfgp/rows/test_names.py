@@ -140,7 +140,7 @@ def test_numbers_are_names_and_a_file_without_a_header_has_none(tmp_path):
         (lambda t: t.assign(b=np.nan), r"Column 'b' has 60 missing values, the first in row 0.*Leave such rows out"),
     ],
 )
-def test_frames_that_cannot_be_used_are_named_and_nothing_is_lost(change, message):
+def test_unusable_frames_are_named_and_nothing_is_lost(change, message):
     d = data()
     gp = MODELS["features"]().condition(d.table, d.y)
     before = gp.predict(d.new).mean

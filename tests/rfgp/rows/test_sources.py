@@ -186,7 +186,7 @@ def test_a_bad_update_is_refused_and_nothing_is_lost(ready):
 
 
 def test_mixed_types_are_refused_as_in_arrays():
-    with pytest.raises(rfgp.DataError, match=r"X is torch.float32 and y is torch.float64"):
+    with pytest.raises(rfgp.DataError, match=r"one dtype, got torch.float32 and torch.float64"):
         model().condition(Batches([(X.astype(np.float32), Y)]))
     model(dtype=torch.float64).condition(Batches([(X.astype(np.float32), Y)]))
 

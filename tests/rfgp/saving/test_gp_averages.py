@@ -62,7 +62,7 @@ def test_the_warning_names_the_terms_of_all_models(tmp_path):
     gp = average(models_of(FEATURES, EXACT, FEATURES))
     with pytest.warns(rfgp.DataSavedWarning, match="'smooth'"):
         gp.save(tmp_path / "m")
-    with pytest.raises(rfgp.InvalidArgumentError, match="save it with data=True"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="Use data=True"):
         gp.save(tmp_path / "m", data=False)
 
 
@@ -182,5 +182,5 @@ def test_kernels_on_another_graph_than_their_column_are_refused(tmp_path):
         leaf["arguments"]["graph"] = {"object": 1}
 
     rewrite(tmp_path / "m", tmp_path / "forged", change)
-    with pytest.raises(rfgp.ModelFileError, match="another graph"):
+    with pytest.raises(rfgp.ModelFileError, match="graph of its column"):
         rfgp.load(tmp_path / "forged")

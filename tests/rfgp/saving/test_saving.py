@@ -150,7 +150,7 @@ def test_without_data_the_model_says_what_to_do(name, tmp_path):
     for call in calls:
         with pytest.raises(rfgp.NotFittedError, match=r"saved without data.*Call condition"):
             call()
-    with pytest.raises(rfgp.NotFittedError, match="without its data, needed for a file with data=True"):
+    with pytest.raises(rfgp.NotFittedError, match=r"known for a file with data=True.*saved without data"):
         again.save(tmp_path / "n.safetensors", data=True)
     assert not (tmp_path / "n.safetensors").exists()
     data = (X, Y) if name not in GRAPHS else (list(SEEN), VALUES)
@@ -215,7 +215,7 @@ class OwnCoupling(rfgp.couplings.IID):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: table_model(coupling=OwnCoupling()), "not a coupling of rfgp"),
+        (lambda: table_model(coupling=OwnCoupling()), "coupling must be one of"),
         (
             lambda: table_model(priors={"noise": torch.distributions.Chi2(torch.tensor(2.0))}),
             "prior of noise is a Chi2",
@@ -243,7 +243,7 @@ def test_a_class_of_ones_own_cannot_be_saved(tmp_path):
         pass
 
     gp = Own(num_frequencies=8, seed=1).condition(X, Y)
-    with pytest.raises(rfgp.InvalidArgumentError, match="class Own cannot be saved; one of GP or"):
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"classes GP or .*, got Own"):
         gp.save(tmp_path / "m.safetensors")
     assert list(tmp_path.iterdir()) == []
 

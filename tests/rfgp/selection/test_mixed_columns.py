@@ -112,7 +112,9 @@ def test_bad_columns_are_named(change, message):
 def test_faults_of_all_columns_come_together():
     bad = with_many(table()).assign(day=lambda frame: frame["day"].astype(str))
     bad.loc[3, "x"] = np.nan
-    with pytest.raises(rfgp.DataError, match=r"(?s)'store' has another.*'day' holds dates.*'x' has 1 missing value"):
+    with pytest.raises(
+        rfgp.DataError, match=r"(?s)'store' has a different.*'day' holds dates.*'x' has 1 missing value"
+    ):
         rfgp.GP(seed=0).fit(bad, "units")
 
 

@@ -248,7 +248,7 @@ def test_bad_weights_are_named(weight, message):
         ({"random_state": np.random.default_rng(0)}, "random_state must be an integer from 0"),
         ({"fixed": ("nois",)}, "nois"),
         ({"start": {"nois": 1.0}}, "nois"),
-        ({"max_iter": -1}, "max_iter must be an integer that is not negative, got -1"),
+        ({"max_iter": -1}, "max_iter must be a non-negative integer, got -1"),
         ({"time_limit": 1}, "time_limit requires"),
         ({"kernel": "auto", "approximation": "auto", "time_limit": "now"}, "time_limit"),
         ({"memory": "little"}, "memory"),
