@@ -7,6 +7,8 @@ four and leaves the surface as it is. A fit to the same 150 observations finds t
 the predictions converge.
 """
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 import trimesh
@@ -35,7 +37,7 @@ for i in range(4):
     axes.set_box_aspect((1, 1, 1))
     axes.view_init(20, -90)
     axes.set_axis_off()
-    lengthscale, noise = float(gp.hyperparameters.lengthscale), float(gp.hyperparameters.noise)
+    lengthscale, noise = gp.hyperparameters.lengthscale.item(), gp.hyperparameters.noise.item()
     axes.set_title(f"{len(mesh.faces):,} triangles\nlengthscale {lengthscale:.2f}")
     print(f"{len(mesh.faces):,} triangles: lengthscale {lengthscale:.3f}, noise variance {noise:.4f}")
     mesh = mesh.subdivide()
@@ -43,6 +45,6 @@ figure.colorbar(scale, ax=figure.axes, shrink=0.7)
 
 # %%
 # Changes from one mesh to the next are small compared with the standard deviation of the prediction.
-for i, (coarse, fine) in enumerate(zip(predictions, predictions[1:], strict=False)):
+for i, (coarse, fine) in enumerate(itertools.pairwise(predictions)):
     change = np.sqrt(np.mean((np.asarray(fine.mean) - np.asarray(coarse.mean)) ** 2))
     print(f"refinement {i + 1}: the mean changes by {change:.3f}; mean deviation {np.asarray(fine.std).mean():.3f}")

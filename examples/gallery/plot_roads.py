@@ -6,6 +6,8 @@ A town has 120 speed sensors. A Whittle-Matern field on the road network predict
 is the predicted speed. A wide line is a certain prediction, a thin line an uncertain one.
 """
 
+import itertools
+
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.collections import LineCollection
@@ -37,7 +39,7 @@ def at(road, fraction):
     return (1 - fraction) * first + fraction * last
 
 
-segments = [[at(road, a), at(road, b)] for road in range(len(roads.lines)) for a, b in zip(ends, ends[1:], strict=False)]
+segments = [[at(road, a), at(road, b)] for road in range(len(roads.lines)) for a, b in itertools.pairwise(ends)]
 low, high = np.quantile(std, [0.02, 0.9])
 certainty = np.clip((high - std) / (high - low), 0, 1)
 
