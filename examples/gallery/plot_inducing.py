@@ -15,7 +15,7 @@ from rfgp import kernels as k
 from rfgp.palette import COLOR_MAPS
 
 rng = np.random.default_rng(0)
-X = np.concatenate([rng.uniform((0, 0), (0.5, 1), (450, 2)), rng.uniform((0.5, 0), (1, 1), (250, 2))])
+X = np.concatenate([rng.uniform((0, 0), (0.5, 1), (600, 2)), rng.uniform((0.5, 0), (1, 1), (150, 2))])
 
 
 def function(X):
@@ -43,7 +43,7 @@ for a, b in zip(first, last, strict=True):
     panels[0].annotate("", b, a, arrowprops={"arrowstyle": "-|>", "color": "black", "shrinkA": 0, "shrinkB": 0})
 panels[0].plot(*first.T, "o", ms=5, mfc="white", mec="black", label="start")
 panels[0].plot(*last.T, "o", ms=6, color="#D55E00", mec="white", label="learned")
-panels[0].set(title="40 inducing points, 700 rows", xlim=(0, 1), ylim=(0, 1))
+panels[0].set(title="40 inducing points, 750 rows", xlim=(0, 1), ylim=(0, 1))
 panels[0].legend(loc="lower left")
 for axes, (name, model) in zip(panels[1:], {"start": start, "learned": gp}.items(), strict=True):
     near = model.predict(grid)
