@@ -22,7 +22,7 @@ $(STAMP): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	@touch $(STAMP)
 
-demo: $(STAMP)  ## a table, a mesh, roads and a terrain, each against its exact process (OUT=out/demo)
+demo: $(STAMP)  ## a table, a mesh, roads and a terrain, each against its exact process, and a page (OUT=out/demo)
 	$(BIN)/rfgp demo --out $(OUT)
 
 results: $(STAMP)  ## the papers' tables and figures beside ours (ONLY=couplings/table-1, QUICK=1: a tenth)

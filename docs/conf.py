@@ -52,6 +52,7 @@ sphinx_gallery_conf = {
     "show_memory": False,
     "plot_gallery": "True",
     "show_signature": False,
+    "ignore_repr_types": r"matplotlib",
     "backreferences_dir": "reference/backreferences",
     "doc_module": ("rfgp", "graphs"),
 }

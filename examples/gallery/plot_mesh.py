@@ -2,8 +2,8 @@
 Mean and deviation on a mesh
 ============================
 
-A field on the 320 faces of a bumpy sphere, observed at 80 of them on one side. The mean is a smooth field where there
-are data, and the deviation grows where there are none.
+A field on the 1,280 faces of a bumpy sphere. Black dots are faces with an observation. There are 80, and none on the
+left side. The mean follows the field where there are observations, and the deviation grows where there are none.
 """
 
 import matplotlib.pyplot as plt
@@ -16,7 +16,7 @@ from rfgp import datasets
 from rfgp import kernels as k
 from rfgp.palette import COLOR_MAPS, color_range
 
-mesh = datasets.make_mesh(seed=0, subdivisions=2)
+mesh = datasets.make_mesh(seed=0, subdivisions=3)
 center = np.asarray(mesh.triangles_center)
 value = np.sin(4 * center[:, 0]) + center[:, 2]
 rows = np.random.default_rng(0).permutation(np.flatnonzero(center[:, 0] > -0.2))[:80]
@@ -25,16 +25,19 @@ places = {name: center[:, i] for i, name in enumerate("xyz")}
 gp = rfgp.GP(k.Mesh(mesh), seed=0).fit({name: column[rows] for name, column in places.items()}, value[rows])
 prediction = gp.predict(places)
 
-figure = plt.figure(figsize=(9, 4), layout="constrained")
-for i, (title, values, kind) in enumerate(
-    (("mean", prediction.mean, "mean"), ("standard deviation", prediction.std, "sd"))
-):
-    axes = figure.add_subplot(1, 2, i + 1, projection="3d")
-    scale = plt.cm.ScalarMappable(Normalize(*color_range(np.asarray(values))), COLOR_MAPS[kind])
+parts = {"field": (value, "mean"), "posterior mean": (prediction.mean, "mean")}
+parts["posterior standard deviation"] = prediction.std, "sd"
+figure = plt.figure(figsize=(12, 4.2), layout="constrained")
+for i, (title, (values, kind)) in enumerate(parts.items()):
+    axes = figure.add_subplot(1, 3, i + 1, projection="3d", computed_zorder=False)
+    limits = color_range(value if kind == "mean" else np.asarray(values))
+    scale = plt.cm.ScalarMappable(Normalize(*limits), COLOR_MAPS[kind])
     axes.add_collection3d(Poly3DCollection(np.asarray(mesh.triangles), facecolors=scale.to_rgba(np.asarray(values))))
-    axes.auto_scale_xyz(*np.asarray(mesh.vertices).T)
+    front = rows[mesh.face_normals[rows, 1] < 0]  # of the faces that look at the camera
+    axes.plot(*(1.02 * center[front].T), "o", ms=5, color="black", mec="white", mew=0.4)
+    axes.auto_scale_xyz(*(0.65 * np.asarray(mesh.vertices)).T)
     axes.set_box_aspect((1, 1, 1))
     axes.view_init(20, -90)
     axes.set_axis_off()
     axes.set_title(title)
-    figure.colorbar(scale, ax=axes, shrink=0.6)
+    figure.colorbar(scale, ax=axes, shrink=0.7, location="bottom")

@@ -14,6 +14,7 @@ from rfgp.cli.common import (
     known_input,
     progress,
     resolve,
+    say,
     stem,
     table_options,
 )
@@ -30,17 +31,25 @@ Target = Annotated[
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for inputs and pictures.")] = Path("rfgp-demo"),
 ) -> None:
-    """Compare couplings on four generated inputs: a table, a mesh, a road network, and a terrain of 5,408 faces."""
-    from rfgp.files import check_folder, made_folder
+    """Compare couplings on four generated inputs: a table, a mesh, a road network, and a terrain of 5,408 faces.
+
+    The folder has the inputs, a picture of each, and index.html with the results.
+    """
+    from rfgp.files import check_folder, made_folder, write_atomically
 
     check_folder(out)
     from rfgp.compare import compare_file
+    from rfgp.report.demo import DemoCase, demo_page
 
+    found, page = [], out / "index.html"
     with made_folder(out):
         for path, options in demo_cases(out):
             with progress() as report:
                 comparison, fields = compare_file(path, report=report, **options)
-            _publish(comparison, fields, out / f"{path.stem}.png")
+                found.append(DemoCase(path, comparison, fields() if fields else None))
+            _publish(comparison, found[-1].fields, out / f"{path.stem}.png")
+        write_atomically(page, demo_page(found).encode())
+    say(f"All results: {page}")
 
 
 _MESH: dict[str, Any] = {"num_train": 400, "num_test": 200}
@@ -149,7 +158,8 @@ def _compare(
     with nullcontext() if out is None else made_folder(out):
         if out is not None:
             write_atomically(out / f"{stem(path)}.json", to_json(comparison).encode())
-        _publish(comparison, fields, None if out is None else out / f"{stem(path)}.png", as_json=as_json)
+        picture = None if out is None else out / f"{stem(path)}.png"
+        _publish(comparison, fields() if fields and picture else None, picture, as_json=as_json)
 
 
 def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: bool = False) -> None:
@@ -163,5 +173,5 @@ def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: boo
     if picture is not None:
         from rfgp.plotting import draw_comparison, save
 
-        save(draw_comparison(comparison, fields() if fields else None), picture)
+        save(draw_comparison(comparison, fields), picture)
         (error_console if as_json else console).print(f"Picture: {picture}", highlight=False)

@@ -65,7 +65,7 @@ def field_report(
     noun = "process" if exactly else "features"
     cost = [(noun, how), (f"memory of the {noun}", words.mebibytes(memory_of(model)))]
     sections = [
-        Section("The field", _views(field, posterior)),
+        Section("The field", views(field, posterior)),
         Section("The data at a glance", _glance(field, posterior)),
         Section("The fit", words.diagnostics(study)),
         words.accuracy(study),
@@ -89,24 +89,32 @@ def _settings(model: Process[Any]) -> dict[str, object]:
     return {**out, **model.feature_size, "seed": model.seed}
 
 
-def _views(field: Field, posterior: NodePosterior) -> list[Block]:
+def views(field: Field, posterior: NodePosterior) -> list[Block]:
     """Return the views of the posterior mean and standard deviation."""
     sd = "standard deviation"
     return [
-        _view(field, posterior.mean, "mean", "mean", COLOR_MAPS["mean"]),
-        _view(field, posterior.deviation, sd, f"{sd} of the field, without the noise", COLOR_MAPS["sd"]),
+        view(field, posterior.mean, "mean", "Posterior mean", COLOR_MAPS["mean"]),
+        view(field, posterior.deviation, sd, f"Posterior {sd} of the field, without the noise", COLOR_MAPS["sd"]),
     ]
 
 
-def _view(field: Field, values: NDArray[np.float64], name: str, shown: str, colors: str) -> Block:
-    """Return a view of values at all nodes."""
+def view(field: Field, values: NDArray[np.float64], name: str, shown: str, colors: str) -> Block:
+    """Return a view of values (N,) at all nodes.
+
+    Args:
+        field: The field, for its mesh or roads.
+        values: The values.
+        name: Their name on the scale of colors.
+        shown: Their name in the caption.
+        colors: The color map.
+    """
     title, scale = f"{field.quantity}: {name}", "Colors span the 1 % to 99 % quantiles."
     if field.mesh is None:
-        caption = f"Posterior {shown}. Drag to move, scroll or pinch to zoom, touch a point for its value. {scale}"
+        caption = f"{shown}. Drag to move, scroll or pinch to zoom, touch a point for its value. {scale}"
         return Plot(figures.road_view(field, values, title, colors), caption, 520)
     if len(field.mesh.faces) > MOST_FACES:
-        return Picture(_still(field, values, title, colors), f"Posterior {shown}. {scale}")
-    caption = f"Posterior {shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers. {scale}"
+        return Picture(_still(field, values, title, colors), f"{shown}. {scale}")
+    caption = f"{shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers. {scale}"
     return Plot(figures.mesh_view(field, values, title, colors), caption, 460, _still(field, values, title, colors))
 
 

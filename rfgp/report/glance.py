@@ -75,7 +75,11 @@ def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, 
 
     across = min(_ACROSS, len(variables))
     down = -(-len(variables) // across)
-    grid = make_subplots(down, across, shared_yaxes=True, horizontal_spacing=0.04, vertical_spacing=0.26 / down)
+    cells: list[list[dict[str, Any] | None]] = [
+        [{} if i * across + j < len(variables) else None for j in range(across)] for i in range(down)
+    ]
+    spacing = {"horizontal_spacing": 0.04, "vertical_spacing": 0.26 / down}
+    grid = make_subplots(down, across, specs=cells, shared_yaxes=True, **spacing)
     rows = figures.thin(len(table.y))
     y = figures.short(table.y[rows])
     for i, variable in enumerate(variables):

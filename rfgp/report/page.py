@@ -102,7 +102,20 @@ class Text:
     words: str
 
 
-Block = Plot | Picture | Grid | Text
+@dataclass(frozen=True, eq=False)
+class Command:
+    """A command for a shell.
+
+    Example:
+        >>> Command("rfgp demo").line
+        'rfgp demo'
+    """
+
+    kind: ClassVar = "command"
+    line: str
+
+
+Block = Plot | Picture | Grid | Text | Command
 
 
 @dataclass(frozen=True, eq=False)

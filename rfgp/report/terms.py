@@ -19,7 +19,7 @@ _NAME, _KERNEL = 60, 200
 def section(model: GP, table: Table) -> Section:
     """Return the section on the terms of a fitted model of a table."""
     effects, scale = effects_of(model, table), scale_of(model.spec.options.likelihood, table)
-    blocks: list[Block] = [_grid(model)]
+    blocks: list[Block] = [grid(model)]
     if effects:
         blocks.append(Text(_reading(model, effects, scale)))
     for effect in effects:
@@ -27,7 +27,7 @@ def section(model: GP, table: Table) -> Section:
     return Section("Terms and effects", blocks)
 
 
-def _grid(model: GP) -> Grid:
+def grid(model: GP) -> Grid:
     """Return the table of the terms."""
     header = ["term", "share of variance", "degrees of freedom", "kernel", "approximation", "computed with"]
     rows = [_row(name, term) for name, term in model.terms.items()]

@@ -221,41 +221,41 @@ def repeats(study: Study) -> str:
 
 def accuracy(study: Study) -> Section:
     """Return the section on the approximation against the exact process."""
-    comparison = study.comparison
-    if comparison is None:
-        return Section("Against the exact process", [Text(study.remark)])
+    title, comparison = "Against the exact process", study.comparison
+    found = [] if comparison is None else distances(comparison)
+    return Section(title, [Text(study.remark), *found])
+
+
+def distances(comparison: Comparison) -> list[Block]:
+    """Return the plots and the table of a comparison with the exact process."""
     rows = [_accuracy_row(comparison, method, size) for method, size in comparison.groups()]
     exact = comparison.exact[0]
     rows.insert(0, ["exact", "", "0", "0", number(exact.rmse), number(exact.nlpd), f"{exact.seconds:.2f}"])
     noun = comparison.size_name
     kind = "coupling" if noun == "frequencies" else "features"
     header = [kind, "m", "KL, nats", "kernel error", "RMSE", "NLPD", "seconds"]
-    return Section(
-        "Against the exact process",
-        [
-            Text(study.remark),
-            Plot(
-                figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
-                f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
-                "It is a total over the points. Below 1 nat the posteriors hardly differ. Bars are 2 standard errors.",
-            ),
-            Plot(
-                figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
-                "Relative error of the kernel matrix in the Frobenius norm; 0.1 is 10 %.",
-            ),
-            Plot(
-                figures.against_exact(comparison),
-                f"One draw of {comparison.example.method}, m = {comparison.example.size}, against the exact process at "
-                f"{counted(len(comparison.example.observed), 'held-out point')}.",
-            ),
-            Grid(
-                header,
-                rows,
-                "Means over draws. 1.23(4) is 1.23 with standard error 0.04. Seconds include drawing, conditioning and "
-                "prediction.",
-            ),
-        ],
-    )
+    return [
+        Plot(
+            figures.by_size(comparison, "kl", "KL from the exact posterior (nats)"),
+            f"KL from the exact to the approximate posterior at the held-out points, against the number of {noun}. "
+            "It is a total over the points. Below 1 nat the posteriors hardly differ. Bars are 2 standard errors.",
+        ),
+        Plot(
+            figures.by_size(comparison, "kernel_error", "relative error of the kernel"),
+            "Relative error of the kernel matrix in the Frobenius norm; 0.1 is 10 %.",
+        ),
+        Plot(
+            figures.against_exact(comparison),
+            f"One draw of {comparison.example.method}, m = {comparison.example.size}, against the exact process at "
+            f"{counted(len(comparison.example.observed), 'held-out point')}.",
+        ),
+        Grid(
+            header,
+            rows,
+            "Means over draws. 1.23(4) is 1.23 with standard error 0.04. Seconds include drawing, conditioning and "
+            "prediction.",
+        ),
+    ]
 
 
 def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:

@@ -594,13 +594,21 @@ def test_sizes_of_plots_are_bounded():
     assert len(figures.histogram(y, "y").to_json()) < 20_000
 
 
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_small_multiples_have_one_axis_per_column(count):
+    table = Table(np.arange(4.0 * count).reshape(4, count), np.arange(4.0), tuple("abcd"[:count]), "y")
+    frame = table.frame()
+    shown = small_multiples(table, variables_of(table, rfgp.GP(k.RBF(), seed=0), frame), frame).to_dict()["layout"]
+    assert sum(name.startswith("xaxis") for name in shown) == count
+
+
 def test_a_page_escapes_all_its_texts():
     grid = page.Grid(["<x1>", "<x12>"], [["<x2>", "<x3>"]], "<x4>")
-    sections = [page.Section("<x5>", [page.Text("<x6>"), grid])]
+    sections = [page.Section("<x5>", [page.Text("<x6>"), grid, page.Command("<x13>")])]
     content = page.render("<x7>", "<x8>", [("<x9>", "<x10>", "<x11>")], sections)
     body = content[content.index("<body>") :]  # what is before it holds plotly's own script
     assert not re.search(r"<x\d", body)
-    assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 13))
+    assert {int(number) for number in re.findall(r"&lt;x(\d+)&gt;", body)} == set(range(1, 14))
 
 
 @pytest.mark.parametrize("block", [page.Plot, page.Picture], ids=["plot", "picture"])
