@@ -2,9 +2,9 @@
 4. A million rows
 =================
 
-You fit a million rows on one core: a trend and a week over the days, and a map over two coordinates. No row is left out.
-The tutorial prints the time of each step on the machine that built this page. It compares the result with the truth,
-adds new rows, and saves the model.
+You fit a million rows on one core: a trend and a week over the days, and a map over two coordinates. No row is left
+out. The tutorial prints the time of each step on the machine that built this page. It compares the result with the
+truth, adds new rows, and saves the model.
 """
 
 import tempfile
