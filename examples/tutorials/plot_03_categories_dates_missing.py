@@ -2,9 +2,9 @@
 3. Categories, dates and missing values
 =======================================
 
-Real tables have text, dates and empty cells. ``rfgp`` reads a pandas dataframe with text and dates as it is. Empty
-cells need a decision of yours. This tutorial fits the prices of homes, with the district as a category, the day of the
-sale as a date, and an age that is missing in some rows.
+Real tables have text, dates and empty cells. ``rfgp`` reads text and dates of a pandas dataframe directly. Empty
+cells need a decision of yours. This tutorial fits the prices of homes, from a table of sales.
+The district is a category, the sale has a date, and the age is missing in some rows.
 """
 
 import warnings

@@ -67,9 +67,9 @@ print(f"size {mesh.extents.round(1)} mm")
 # %%
 # The measurements
 # ----------------
-# The sheet has warped. Where the outer surface is too far out, the inner surface is too far in, so the form error has
-# opposite signs on both sides, and is 0 at the edges. The scanner cannot look into the bend, so there are no points on
-# its inner side.
+# The sheet has warped. If the outer surface is too far out, the inner surface is too far in. The form error therefore
+# has opposite signs on both sides. At the edges it is 0. The scanner cannot look into the bend, so there are no points
+# on its inner side.
 
 warp = 0.2 * np.sin(2 * np.pi * u / 120) * (1 - (v / 20) ** 2) * np.tanh((np.hypot(u - 27.5, v) - 8) / 6)
 warp *= np.sign(height)

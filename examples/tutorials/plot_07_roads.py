@@ -169,8 +169,8 @@ print(f"probability of less than 35 km/h: {np.squeeze(average.cdf(35.0)):.3f}")
 # %%
 # Check
 # -----
-# Score the model on the hidden sensors, and compare it with a model that knows coordinates but no roads, and with one
-# without local changes.
+# Score the model on the hidden sensors, and compare it with two others. One has no local changes. The other uses the
+# coordinates and no roads.
 
 
 def coordinates_of(rows):

@@ -107,6 +107,16 @@ exact = fitted["Cycle"].exact().predict({"t": t[180:200]})
 print(f"KL of 20 neighbors: {rfgp.metrics.kl_divergence(exact, near.predict({'t': t[180:200]})):.1e} nats")
 
 # %%
+# ``save`` refuses a class of your own, because ``rfgp.load`` executes no code. Keep the hyperparameters instead. A
+# model with ``gp.kernel`` and these starting values, conditioned on the same rows, is the same model. ``gp.kernel``
+# also has the origin of the linear term, which the first fit took from its rows.
+
+gp = fitted["Cycle"]
+kept = {name: gp.hyperparameters[name].tolist() for name in gp.hyperparameters.names}
+again = rfgp.GP(gp.kernel, start=kept, seed=0).condition({"t": t[:180]}, y[:180])
+print(f"largest difference of the means: {np.abs(again.predict(future).mean - gp.predict(future).mean).max():.1e}")
+
+# %%
 # A coupling
 # ----------
 # A coupling is a joint distribution of the frequencies of random features. Each frequency alone must have the spectral
@@ -226,9 +236,7 @@ for name, chosen in (("Gaussian", "gaussian"), ("logistic", Logistic()), ("Stude
 # The data have tails of Student's t distribution, so its likelihood wins. The logistic one is between the other two.
 #
 # Each class is now an ordinary part of the package: kernels add and multiply, predictions have terms, and models
-# compare with their exact process. One thing is different: ``save`` refuses a class of your own, because ``rfgp.load``
-# executes no code. Keep the hyperparameters instead. A model with ``start=`` these values and ``condition`` on the rows
-# is the same model.
+# compare with their exact process.
 #
 # Read more: :doc:`kernels </howto/kernels>`, :doc:`couplings </howto/couplings>`, :doc:`likelihoods
 # </howto/likelihoods>`.
