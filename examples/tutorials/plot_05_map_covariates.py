@@ -2,7 +2,7 @@
 5. A map with covariates
 ========================
 
-A soil survey measures a metal at 3,000 places. Two covariates are known everywhere: the height and the distance to the
+A soil survey measures a metal at 2,400 places. Two covariates are known everywhere: the height and the distance to the
 river. The model has a linear term for each covariate, and a spatial term for everything that they do not explain. The
 spatial term is rough and uses nearest neighbors (Vecchia's approximation).
 """
