@@ -123,7 +123,7 @@ axes.legend(loc="upper left")
 # Warnings
 # --------
 # A fit warns if its result needs your attention, and names the remedy. Here the yields are shuffled, so the columns
-# contain no information about them. No candidate beats the baseline of a constant, and the fit says so.
+# contain no information about them. No candidate beats the baseline of a constant, and the fit warns.
 
 shuffled = train.assign(**{"yield": np.random.default_rng(0).permutation(train["yield"])})
 with warnings.catch_warnings(record=True) as caught:

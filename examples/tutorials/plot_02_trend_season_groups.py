@@ -64,7 +64,7 @@ for axes, points, name, truth in ((left, grid, "trend", trend_of), (right, week_
     axes.plot(days, effect.mean, color=COLORS[0], label="mean")
     axes.plot(days, truth(days) - truth(days).mean(), color=COLORS[6], lw=1, ls="--", label="truth")
     axes.set(title=name, xlabel="day", ylabel="effect, units")
-    print(f"{name}: standard deviation {term.std.mean():.2f} as it is, {effect.std.mean():.2f} centered")
+    print(f"{name}: standard deviation {term.std.mean():.2f}, centered {effect.std.mean():.2f}")
 left.legend()
 
 # %%

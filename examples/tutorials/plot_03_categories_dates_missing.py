@@ -2,9 +2,9 @@
 3. Categories, dates and missing values
 =======================================
 
-Real tables have text, dates and empty cells. ``rfgp`` reads a pandas dataframe with text and dates as it is. Empty
-cells need a decision of yours. This tutorial fits the prices of homes, with the district as a category, the day of the
-sale as a date, and an age that is missing in some rows.
+Real tables have text, dates and empty cells. ``rfgp`` reads text and dates of a pandas dataframe directly. Empty
+cells need a decision of yours. This tutorial fits the prices of homes, from a table of sales.
+The district is a category, the sale has a date, and the age is missing in some rows.
 """
 
 import warnings
@@ -152,6 +152,7 @@ except rfgp.DataError as error:
 # The command line has the first two as ``rfgp fit homes.csv --missing drop`` and ``--missing mean``.
 
 filled = gaps.fillna({"age": gaps["age"].mean()})
+fitted = {}
 marked = filled.assign(age_missing=gaps["age"].isna())
 for title, table, model in (
     ("no gaps", train, kernel),
@@ -159,8 +160,8 @@ for title, table, model in (
     ("filled", filled, kernel),
     ("filled and marked", marked, kernel + k.Group("age_missing")),
 ):
-    fitted = rfgp.GP(model, seed=0).fit(table, "price")
-    prediction = fitted.predict(test.assign(age_missing=False)).observed()
+    fitted[title] = rfgp.GP(model, seed=0).fit(table, "price")
+    prediction = fitted[title].predict(test.assign(age_missing=False)).observed()
     print(
         f"{title:18s} {len(table)} rows   RMSE on the test rows {rfgp.metrics.rmse(test['price'], prediction):5.2f}   "
         f"log density {prediction.log_prob(test['price']).mean():.3f} nats a row"
@@ -173,10 +174,9 @@ for title, table, model in (
 # have less certain inputs, you can also give a noise variance for each row: ``fit(..., noise=variances)``. It adds to
 # the noise that all rows share.
 
-filled_gp = rfgp.GP(kernel, seed=0).fit(filled, "price")
 extra = np.where(gaps["age"].isna(), 0.6**2 * gaps["age"].var(), 0.0)
 known = rfgp.GP(kernel, seed=0).fit(filled, "price", noise=extra)
-for title, model in (("no gaps", gp), ("filled", filled_gp), ("filled, variances given", known)):
+for title, model in (("no gaps", gp), ("filled", fitted["filled"]), ("filled, variances given", known)):
     print(f"{title:24s} shared noise variance {model.hyperparameters.noise.item():6.1f}")
 score = known.predict(test).observed().log_prob(test["price"]).mean()
 print(f"filled with known variances: log density {score:.3f} nats a row")
