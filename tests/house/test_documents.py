@@ -1,4 +1,4 @@
-"""What a reader runs: the README's code, the how-to pages and the examples."""
+"""Code that a reader runs: that of the README, of the pages and the examples."""
 
 import re
 import runpy
@@ -26,9 +26,17 @@ def test_readme_code_runs(block, tmp_path, monkeypatch, capsys):
     assert {"gp", "kernel", "k_hat", "layer"} & set(names)
 
 
-@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "howto").glob("*.md")), ids=lambda path: path.name)
+PAGES = sorted(path for path in (ROOT / "docs").rglob("*.md") if blocks_of(path))
+
+
+def test_each_howto_page_without_code_is_about_commands():
+    silent = set((ROOT / "docs" / "howto").glob("*.md")) - set(PAGES)
+    assert all(path.name.startswith("command-") for path in silent)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT / "docs")))
 @pytest.mark.slow
-def test_howto_code_runs(path, tmp_path, monkeypatch, capsys):
+def test_page_code_runs(path, tmp_path, monkeypatch, capsys):
     """The blocks of a page are one program; it is skipped only where it names an extra that is not installed."""
     blocks = blocks_of(path)
     for extra in EXTRAS:
@@ -38,7 +46,6 @@ def test_howto_code_runs(path, tmp_path, monkeypatch, capsys):
     names = {"__name__": path.stem}
     for block in blocks:
         exec(compile(block, path.name, "exec"), names)
-    assert blocks
     assert capsys.readouterr().out
 
 

@@ -14,7 +14,7 @@ from rfgp.compare import Plan, compare_file
 from rfgp.models.graph import GraphGP
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "howto" / "command-line.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "howto" / "command-compare.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
