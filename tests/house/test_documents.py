@@ -66,3 +66,11 @@ def test_nothing_names_a_machine():
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"/(work|root|home/\w+)/\w", text), path
             assert "index-url" not in text or path.name == Path(__file__).name, path
+
+
+def test_bibtex_entry_agrees_with_the_citation_file():
+    record = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    for key in ("title", "version", "license"):
+        value = re.search(rf'^{key}: "?([^"\n]*)', record, re.MULTILINE)[1]
+        assert re.search(rf"^  {key}\s*= \{{{re.escape(value)}\}},?$", page, re.MULTILINE), key
