@@ -1,4 +1,4 @@
-"""What a reader runs: the README's code, the how-to pages and the examples."""
+"""Code that a reader runs: that of the README, of the pages and the examples."""
 
 import re
 import runpy
@@ -14,12 +14,17 @@ def blocks_of(path):
     return re.findall(r"```python\n(.*?)```", path.read_text(encoding="utf-8"), re.DOTALL)
 
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs" / "howto").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted(path for path in (ROOT / "docs").rglob("*.md") if blocks_of(path))]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_each_howto_page_without_code_is_about_commands():
+    silent = set((ROOT / "docs" / "howto").glob("*.md")) - set(PAGES)
+    assert all(path.name.startswith("command-") for path in silent)
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 @pytest.mark.slow
-def test_code_of_a_page_runs(path, tmp_path, monkeypatch, capsys):
+def test_page_code_runs(path, tmp_path, monkeypatch, capsys):
     """The blocks of a page are one program; it is skipped only where it names an extra that is not installed."""
     blocks = blocks_of(path)
     for extra in EXTRAS:
@@ -29,7 +34,6 @@ def test_code_of_a_page_runs(path, tmp_path, monkeypatch, capsys):
     names = {"__name__": path.stem}
     for block in blocks:
         exec(compile(block, path.name, "exec"), names)
-    assert blocks
     assert capsys.readouterr().out
 
 
@@ -50,3 +54,11 @@ def test_nothing_names_a_machine():
             text = path.read_text(encoding="utf-8")
             assert not re.search(r"/(work|root|home/\w+)/\w", text), path
             assert "index-url" not in text or path.name == Path(__file__).name, path
+
+
+def test_bibtex_entry_agrees_with_the_citation_file():
+    record = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "citing.md").read_text(encoding="utf-8")
+    for key in ("title", "version", "license"):
+        value = re.search(rf'^{key}: "?([^"\n]*)', record, re.MULTILINE)[1]
+        assert re.search(rf"^  {key}\s*= \{{{re.escape(value)}\}},?$", page, re.MULTILINE), key

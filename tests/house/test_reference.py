@@ -63,3 +63,23 @@ def test_versions_agree():
     newest = re.search(r"^## (\S+)", (pages.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert f"\nversion: {project['version']}\n" in citation
     assert newest[1] == project["version"]
+
+
+ERRORS = (pages.ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
+CLASSES = set(pages.listed_names(TEXTS["errors"]))
+
+
+def rows_of_errors(text):
+    """Return the classes of the tables of the errors' page whose cause and remedy are not empty."""
+    return re.findall(r"^\| `((?:rfgp|graphs)\.\w+)` \| [^|\s][^|]* \| [^|\s][^|]* \|$", text, re.MULTILINE)
+
+
+def test_each_error_has_one_row_with_cause_and_remedy():
+    assert sorted(rows_of_errors(ERRORS)) == sorted(CLASSES)
+    assert {"Error", "Warning"} == {re.search("Error|Warning", name)[0] for name in CLASSES}
+
+
+@pytest.mark.parametrize("row", ["", "| `rfgp.DataError` | a cause |  |\n"])
+def test_planted_row_without_a_remedy_is_found(row):
+    lines = [row if line.startswith("| `rfgp.DataError`") else line for line in ERRORS.splitlines(keepends=True)]
+    assert set(rows_of_errors("".join(lines))) == CLASSES - {"rfgp.DataError"}

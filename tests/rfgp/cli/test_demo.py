@@ -22,7 +22,7 @@ from rfgp.models.graph import GraphGP
 from rfgp.report.demo import DemoCase, demo_page
 
 ROOT = Path(__file__).parents[3]
-PAGE = (ROOT / "docs" / "howto" / "command-line.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "howto" / "command-compare.md").read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
