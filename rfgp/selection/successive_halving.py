@@ -184,7 +184,7 @@ class SuccessiveHalving:
         near = [state for state in ranked if state.is_within(least)][:most]
         for state in ranked:
             if state not in near:
-                state.status = f"behind the best by {state.scores[-1].difference:.2g} nats a row"
+                state.status = f"worse than the best by {state.scores[-1].difference:.2g} nats a row"
         known = [state.candidate for state in self.states]
         variants = [one for state in near for one in state.candidate.variants if self.holds_out and one not in known]
         states = [self._state(one) for one in variants]
@@ -200,7 +200,7 @@ class SuccessiveHalving:
         best, found = -math.inf, list[CandidateState]()
         for state in sorted((one for one in states if one.scores and not one.status), key=lambda one: -one.score):
             if state.score < best - AVERAGING_MARGIN:
-                state.status = f"behind the best by {best - state.score:.2g} nats a row"
+                state.status = f"worse than the best by {best - state.score:.2g} nats a row"
                 continue
             assert state.fitted is not None
             state.fitted = self.validation.scored_in_folds(state.fitted)

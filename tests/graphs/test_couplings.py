@@ -1,4 +1,4 @@
-"""Joint laws of lengths."""
+"""Joint distributions of lengths."""
 
 import numpy as np
 import pytest

@@ -10,11 +10,21 @@ def degrees_of_freedom(regression: GPState, points: Tensor) -> dict[str, float]:
     """Return the effective degrees of freedom of each term, from a sample of rows (n, D).
 
     The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D. The trace is
-    therefore the sum of their covariances over the rows, divided by the error variances.
-
+    therefore the sum of their covariances over the rows, divided by the error variances. Of inducing points, K is the
+    part that they explain. Their residual variance is left out, and added to D if it counts as noise (FITC).
     """
-    process, names = regression.process, regression.process.terms
+    process, names, prior = regression.process, regression.process.terms, regression.prior()
     with torch.no_grad():
+        residuals = {
+            block.name: block.residual_variance(points, block.scaled(points).double())
+            for block in prior.weights
+            if block.residual is not None
+        }
+        of_noise = [block.name for block in prior.weights if block.residual is not None and block.residual.is_noise]
         noise = regression.spec.observation_noise(regression.hyperparameters).double()
-        found = {name: process.cross_covariance(points, name, names).diagonal().sum() / noise for name in names}
+        noise = noise + sum(residuals[name] for name in of_noise)
+        found = {
+            name: ((process.cross_covariance(points, name, names).diagonal() - residuals.get(name, 0)) / noise).sum()
+            for name in names
+        }
     return {name: float(value) * regression.num_observations / len(points) for name, value in found.items()}

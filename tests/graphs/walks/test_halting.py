@@ -1,4 +1,4 @@
-"""Halting laws, and the second moments that they leave."""
+"""Distributions of walk lengths, and their second moments."""
 
 import numpy as np
 import pytest

@@ -373,6 +373,19 @@ def test_degrees_of_freedom_are_those_of_the_present_rows(approximation, count):
     assert gp.terms["rbf(0)"].degrees_of_freedom == pytest.approx(expected, rel=0.02 if count == 80 else 0.1)
 
 
+@pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
+def test_degrees_of_freedom_of_inducing_points_are_bounded(method):
+    """Planted: with the residual variance of 300 rows there would be more than the exact process has."""
+    x = np.sort(np.random.default_rng(0).uniform(0, 20, 300))[:, None]
+    start = {"noise": 0.1, "outputscale": 1.0, "lengthscale": 1.0}
+    exact = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), start=start, seed=0).condition(x, np.sin(x[:, 0]))
+    few, many = (
+        exact.with_approximation(rfgp.InducingPoints(m, method=method)).terms["rbf"].degrees_of_freedom for m in (6, 60)
+    )
+    assert 4 < few < 6
+    assert many == pytest.approx(exact.terms["rbf"].degrees_of_freedom, rel=0.02)
+
+
 @pytest.mark.parametrize("approximation", [
     rfgp.RandomFeatures(32), rfgp.InducingPoints(40), rfgp.EquispacedFourier(),
 ], ids=lambda one: type(one).__name__)  # fmt: skip

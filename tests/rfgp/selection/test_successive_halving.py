@@ -59,7 +59,7 @@ def test_candidates_clearly_behind_go_no_further(monkeypatch, behind, deviation)
     assert best_of(made) == BOTH
     is_behind = behind > successive_halving.SURVIVAL_MARGIN and not deviation
     assert (ROUGH not in statuses(made)) == is_behind
-    assert ("behind the best" in statuses(made)[NEAR]) == is_behind
+    assert ("worse than the best" in statuses(made)[NEAR]) == is_behind
 
 
 def test_at_most_two_held_out_candidates_go_on(monkeypatch):
@@ -68,7 +68,7 @@ def test_at_most_two_held_out_candidates_go_on(monkeypatch):
     made.run()
     names = [name for name, size, _ in asked if size == 1680]
     assert NEAR in names
-    assert "behind the best" in statuses(made)[FIXED]
+    assert "worse than the best" in statuses(made)[FIXED]
 
 
 def test_learned_frequencies_no_better_than_fixed_are_left_out(monkeypatch):
@@ -108,7 +108,7 @@ def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
     assert made.validation.folds
     assert best_of(made) == "exact Matern 3/2"
     assert refitted == ["exact RBF", "exact Matern 3/2", "exact Matern 1/2"]
-    assert "behind the best" in statuses(made)["exact Linear"]
+    assert "worse than the best" in statuses(made)["exact Linear"]
 
 
 def test_the_cheapest_is_taken_if_all_fail(monkeypatch):
