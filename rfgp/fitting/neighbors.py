@@ -8,8 +8,7 @@ are marginalized, so that only these rows determine the weights. Frequencies are
 
 The likelihood has several optima, because features may explain structure that neighbors would explain better. So there
 is also a search with neighbors alone. If it ends at a higher likelihood after as many iterations, a second search with
-weak features starts there. The result with the better leave-one-out score is kept. (For 3,000 rows of bike the
-likelihood is 1.71 nats a row from the usual start and 3.62 from the second one.)
+weak features starts there. The result with the better leave-one-out score is kept.
 
 If neighbors are the residual of inducing points, neighbors alone estimate the same kernel in a tenth of the time. So
 the search starts with neighbors alone, and points are selected among the rows at the lengthscales found.
@@ -40,16 +39,14 @@ from rfgp.threads import in_one_thread
 MOST_ROWS, MOST_SHARED = 2**14, 2**12
 """The number of rows of a search, and that with shared neighbors alone. Up to twice as many rows are all used.
 
-For 41,000 rows of protein a search on all rows gained 0.002 nats a row, in twice the time. With shared neighbors 4,096
-rows are as good as 10,000 (`benchmarks/races/neighbor_blocks.py`)."""
+`benchmarks/races/neighbor_blocks.py` compares them with more rows."""
 FIRST_ROWS = 2**10
 """The number of rows of the first searches with neighbors alone, if a search takes more than twice as many."""
 MOST_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
 """The largest loss of all rows against those of a search, in nats a row and in standard errors for unit deviation; and
 the number of rows of a block per independent row.
 
-Without noise, a few close rows with different targets dominate. A search without them ends at the lower bound of the
-noise: 4,096 of 9,900 rows of protein have -0.86 nats a row there, and all rows -23,000."""
+Without noise, a few close rows with different targets dominate the likelihood of all rows."""
 ROUNDS, LEAST_ROUND_GAIN, LEAST_ROUGH_GAIN = 6, 2e-3, 2e-2
 """The most searches with new neighbors on the same rows, and the least gain in nats a row for another search, in a full
 fit and in a rough one. A rough fit scores a candidate on some rows, or continues from such a fit."""

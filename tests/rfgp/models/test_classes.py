@@ -126,7 +126,7 @@ def test_labels_are_checked():
     x, y, _, _ = table()
     with pytest.raises(rfgp.DataError, match="labels 0, 1"):
         model().fit(x, y - 1)
-    with pytest.raises(rfgp.DataError, match="at most 1; row"):
+    with pytest.raises(rfgp.DataError, match="at most 1, got 2 in row 1"):
         model(likelihood=Categorical(2)).fit(x, y)
     gp = model(lengthscale=1.0, outputscale=1.0).condition(x, y)
     with pytest.raises(rfgp.DataError, match="labels"):

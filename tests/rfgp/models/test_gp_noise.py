@@ -141,7 +141,7 @@ def test_terms_of_the_noise_count_in_the_memory():
     X, y = data()
     each = model(SMOOTH, None).condition(X, y).terms["smooth"].cost.memory
     assert len(model(SMOOTH, k.RBF("b"), memory=2.1 * each).condition(X, y).terms) == 2
-    with pytest.raises(rfgp.InvalidArgumentError, match="would take"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="must fit into"):
         model(SMOOTH, k.RBF("b"), memory=1.9 * each).condition(X, y)
 
 

@@ -60,7 +60,7 @@ def test_the_fewest_fields_that_serve_are_taken_and_more_for_a_fitted_kernel():
     assert gp.fitted_kernel.kappa > 2
     assert gp.feature_size["degree"] > before
     assert gp.diagnose().spectral_error <= 1e-3
-    assert f"a relative error of {gp.diagnose().spectral_error:.2g}" in str(gp.diagnose())
+    assert f"relative error of the spectrum is {gp.diagnose().spectral_error:.2g}" in str(gp.diagnose())
 
 
 def test_it_is_named_and_never_exact(tmp_path):
