@@ -80,7 +80,7 @@ def ours(data: tuple[np.ndarray, ...], seed: int) -> Iterator[tuple[str, float, 
         gp.fit(X, y, max_iterations=steps)
         seconds = time.perf_counter() - begin
         p = gp.predict(Z).observed()
-        kind = "" if gp.fit_report.frequencies == "learned" else " (fell back)"
+        kind = "" if gp.fit_report.frequencies == "learned" else " (rejected)"
         yield f"m {m}, F {2 * m}, {steps} steps{kind}", seconds, *errors(w, p.mean, p.variance)
 
 

@@ -59,7 +59,7 @@ def finish(
         at_bounds=_at_bounds(fit),
         trace=trace,
         stages=stages,
-        frequencies="fixed" if outcome is None else ("fell back" if learned is None else "learned"),
+        frequencies="fixed" if outcome is None else ("rejected" if learned is None else "learned"),
         mean_squared_zscore=if_finite(calibration),
         leave_one_out=if_finite(density),
         residual_autocorrelation=if_finite(neighbors),

@@ -88,7 +88,7 @@ def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
         found, report = fit_neighbors(regression, plan)
-        return found, replace(report, frequencies="fell back", message=f"{report.message}; {why}")
+        return found, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
     out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
     parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
     training, held_out = (fit.rows.take(part) for part in parts)
@@ -104,7 +104,7 @@ def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState
     errors = best.errors[best.half :]
     return found, replace(
         report,
-        frequencies="fell back" if best is first else "learned",
+        frequencies="rejected" if best is first else "learned",
         mean_squared_zscore=if_finite(float(errors.square().mean())),
     )
 

@@ -46,7 +46,7 @@ class FitReport:
         trace: The log marginal likelihood plus log priors after each iteration of all stages, in total nats of the
             rows of each stage. `traces` splits it.
         stages: The parts of the fit, in order.
-        frequencies: "fixed", "learned" or "fell back" (learned ones predicted held-out rows no better than fixed ones).
+        frequencies: "fixed", "learned", or "rejected" if learned ones predicted held-out rows no better.
         mean_squared_zscore: The mean of (y - mean)^2 / variance of leave-one-out predictions. It is 1 for calibrated
             error bars and larger if they are too short. If frequencies are learned, it is that of held-out rows. None
             if it was not computed.
@@ -91,6 +91,11 @@ class FitReport:
             f"FitReport({'' if self.converged else 'not '}converged, {steps}, log marginal "
             f"likelihood {self.log_marginal_likelihood:.6g}{bounds})"
         )
+
+    @property
+    def learned_frequencies_rejected(self) -> bool:
+        """Whether learned frequencies predicted held-out rows no better than fixed ones; `message` has the scores."""
+        return self.frequencies == "rejected"
 
     def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
         """Return the report with stages, iterations and traces of all reports of a fit, in order."""

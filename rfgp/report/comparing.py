@@ -156,7 +156,7 @@ def _of_all(model: GP, points: Any) -> str:
 
 def _with_fixed_frequencies(model: GP) -> GP:
     """Return the model, with fixed frequencies if a fit rejected learned ones."""
-    if model.fit_report is None or model.fit_report.frequencies != "fell back":
+    if model.fit_report is None or not model.fit_report.learned_frequencies_rejected:
         return model
     used = model.spec.approximations.items()
     features = {name: one for name, one in used if isinstance(one, RandomFeatures)}

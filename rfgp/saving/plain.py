@@ -1,7 +1,7 @@
 """Options, reports of fits and of selections as JSON, and back. Only names and numbers are stored, no code."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
@@ -163,7 +163,9 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     """
     present = None if content is None else {_FORMER_REPORT.get(name, name): value for name, value in content.items()}
     report: FitReport | None = _decode(FitReport | None, present)
-    if report is not None and report.frequencies not in ("fixed", "learned", "fell back"):
+    if report is not None and report.frequencies == "fell back":  # in files before "rejected"
+        report = replace(report, frequencies="rejected")
+    if report is not None and report.frequencies not in ("fixed", "learned", "rejected"):
         raise ValueError("the report of the fit must have valid values")
     return report
 

@@ -259,7 +259,7 @@ class SuccessiveHalving:
             found = validation.fitted(one, size, state.fitted or self._start_of(one), self._plan_of(one))
         if isinstance(found, str):
             state.status = found
-        elif found.report.frequencies == "fell back":
+        elif found.report.learned_frequencies_rejected:
             state.status = "learned frequencies are no better than fixed ones"
         else:
             state.fitted = found

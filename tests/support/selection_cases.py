@@ -99,7 +99,7 @@ def planted(monkeypatch, mean_of, fell_back=()):
             searched=size,
             is_whole=False,
             report=SimpleNamespace(
-                frequencies="fell back" if one.name in fell_back else "fixed",
+                learned_frequencies_rejected=one.name in fell_back,
                 leave_one_out=0.0 if callable(values) else values + 0.3,
             ),
         )

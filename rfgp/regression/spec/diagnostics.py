@@ -78,7 +78,7 @@ def fit_warnings(
             "error bars are too short. The hyperparameters may be overfitted to few rows (try ard=False, or priors), "
             "or the target has outliers."
         )
-    if report.frequencies == "fell back":
+    if report.learned_frequencies_rejected:
         yield OverfittingWarning(
             f"Learned frequencies were rejected for fixed ones ({report.message.rpartition('; ')[2]}). There may be "
             "too few rows to learn from, or enough frequencies already."
