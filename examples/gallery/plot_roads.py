@@ -1,6 +1,6 @@
 """
-Speeds on roads, with the uncertainty as the width of the line
-==============================================================
+Speeds on roads, with the certainty as the width of the line
+============================================================
 
 A town has 120 speed sensors. A Whittle-Matern field on the road network predicts the speed at every position. The color
 is the predicted speed. A wide line is a certain prediction, a thin line an uncertain one.

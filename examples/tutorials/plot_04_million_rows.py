@@ -7,6 +7,7 @@ out. The tutorial prints the time of each step on the machine that built this pa
 truth, adds new rows, and saves the model.
 """
 
+import copy
 import tempfile
 import time
 from pathlib import Path
@@ -91,11 +92,11 @@ for axes, values, title, colors in (
 # Does the approximation matter?
 # ------------------------------
 # The exact process of a million rows does not fit into memory. But you can compare on fewer rows: ``condition`` keeps
-# the hyperparameters and takes other rows. The Kullback-Leibler divergence measures the distance of the two
-# predictions, here for 200 rows together.
+# the hyperparameters and takes other rows. It changes the model, so a copy is used. The Kullback-Leibler divergence
+# measures the distance of the two predictions, here for 200 rows together.
 
 few = {name: column[:2000] for name, column in rows.items()}
-small = gp.condition(few, demand[:2000])
+small = copy.deepcopy(gp).condition(few, demand[:2000])
 points = {name: column[2000:2200] for name, column in rows.items()}
 kl = rfgp.metrics.kl_divergence(small.exact().predict(points), small.predict(points))
 print(f"KL(exact || equispaced) of 200 rows: {kl:.2e} nats")
@@ -132,7 +133,7 @@ with tempfile.TemporaryDirectory() as folder:
 # %%
 # Larger tables
 # -------------
-# - A table that is larger than memory can be read from Parquet files in blocks: :doc:`/howto/tables`.
+# - A table that is larger than memory can be read from Parquet files in blocks: :doc:`/howto/large-tables`.
 # - A rough map, or a kernel of more than three columns, has other approximations: ``rfgp.Vecchia``,
 #   ``rfgp.InducingPoints`` and ``rfgp.RandomFeatures``. Tutorial 9 compares them.
 # - :doc:`/howto/series-and-maps` has measured times of up to ten million rows.

@@ -19,7 +19,7 @@ from rfgp import couplings
 from rfgp import kernels as k
 from rfgp.likelihoods import Likelihood, LogProbDerivatives, Parameter
 from rfgp.palette import COLORS
-from rfgp.parameters import Quantity
+from rfgp.parameters import Hyperparameter
 
 # %%
 # A kernel
@@ -45,8 +45,8 @@ class Cycle(k.Kernel):
     def hyperparameters(self, columns):
         spread, unit = columns.spread[0], columns.scale[0]  # the standard deviation of the column, and its unit
         return {
-            "decay": Quantity(spread, unit, (0.01 * spread, 100 * spread)),
-            "period": Quantity(0.5 * spread, unit, (0.05 * spread, 5 * spread)),
+            "decay": Hyperparameter(spread, unit, (0.01 * spread, 100 * spread)),
+            "period": Hyperparameter(0.5 * spread, unit, (0.05 * spread, 5 * spread)),
         }
 
 

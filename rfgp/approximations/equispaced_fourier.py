@@ -82,7 +82,7 @@ class EquispacedFourier(Approximation):
         factors = data.term.term.factors
         others = [factor for factor in factors if factor.measure is None]
         if others:
-            return f"{label_of(others[0])} is not stationary. Use RandomFeatures(), InducingPoints() or Exact()."
+            return f"{label_of(others[0])} is not stationary. Use InducingPoints() or Exact()."
         places = [place for _, own, _ in data.term.parts() for place in own]
         if len(places) != len(set(places)):
             return "two factors read one column. Use RandomFeatures() or Exact()."

@@ -53,7 +53,7 @@ class SparsePrecision(Approximation):
         """Return why a term has no sparse precision that fits in memory."""
         chosen = fields_of(data.term, data.columns)
         if not chosen:
-            return "no factor has a sparse precision. Use RandomFeatures(), InducingPoints() or Exact()."
+            return "no factor has a sparse precision. Use InducingPoints() or Exact()."
         scale = scale_name(data.term, data.values)
         for factor, places, prefix in _others(data.term, chosen):
             if factor.functions(data.columns.select(places)) is None:
