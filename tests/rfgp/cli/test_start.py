@@ -63,7 +63,7 @@ WRONG = [
     (["fit", "t.csv", "--encoding", "z"], "latin-1"),
     (["fit", "t.csv", "--kernel", "Rbf(a)"], "Did you mean 'RBF'?"),
     (["fit", "t.csv", "--likelihood", "poison"], "Did you mean 'poisson'?"),
-    (["fit", "t.csv", "--kernel", "RBF(z)"], "got 'z'"),
+    (["fit", "t.csv", "--kernel", "RBF(z)"], "column 'z'"),
     (["fit", "t.csv", "--kernel", "RBF((a, b)"], "was never closed"),
     (["fit", "t.csv", "--kernel", "__import__('os')"], "got '__import__'"),
     (["fit", "t.csv", "--approximation", "Vechia(3)"], "Did you mean 'Vecchia'?"),
