@@ -60,6 +60,7 @@ warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
 BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # a class of each package
 
 html_theme = "pydata_sphinx_theme"
+html_sidebars = {"index": [], "start": []}
 html_title = "rfgp"
 html_copy_source = False
 html_show_sourcelink = False
