@@ -28,10 +28,11 @@ def distance(
 def self_distance(
     z: Tensor,  # (n, d)
 ) -> Tensor:  # (n, n)
-    """Return the pairwise distances of points, exactly 0 between equal points, without a gradient.
+    """Return the pairwise distances of points, exactly 0 between equal points.
 
-    Many coordinates use one matrix product, |a|^2 + |b|^2 - 2 a.b, with a rounding error of a few eps max |z|^2. Pairs
-    closer than `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
+    Gradients can be NaN, because distances are 0, so `z` should have none. Points of at least `MANY` coordinates in
+    float64 use one matrix product, |a|^2 + |b|^2 - 2 a.b, with a rounding error of a few eps max |z|^2. Pairs closer
+    than `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
 
     Examples:
         >>> self_distance(torch.tensor([[0.0], [2.0]])).tolist()

@@ -25,7 +25,8 @@ _LEAST = 1e-300
 class MeanVariances:
     """The mean prior variances of terms on nodes under a likelihood that is not Gaussian, at an output scale of 1.
 
-    On the citation graph cora that of a diffusion kernel falls from 0.6 at a lengthscale of 1 to 0.004 at 8.
+    They depend on the parameters of a graph kernel: on cora the one of a diffusion kernel falls from 0.6 at a
+    lengthscale of 1 to 0.004 at 8.
 
     Attributes:
         spec: The specification.
@@ -49,10 +50,8 @@ class MeanVariances:
     def logs(self, values: ParameterValues) -> dict[str, float]:
         """Return the logarithms at hyperparameters, by the paths of the output scales."""
         with torch.no_grad():
-            prior, terms = (
-                self.spec.prior(values),
-                [one for one in self.spec.terms if one.outputscale in self.parameters],
-            )
+            prior = self.spec.prior(values)
+            terms = [term for term in self.spec.terms if term.outputscale in self.parameters]
             sizes = {str(term.outputscale): mean_variance(prior, term, values, self.rows) for term in terms}
             return {path: float(size.clamp_min(_LEAST).log()) for path, size in sizes.items()}
 
@@ -78,7 +77,7 @@ class Shift:
     free: Sequence[str]
 
     def at(self, x: Floats) -> Floats:
-        """Return the logarithms of mean variances at raw numbers x (p,) in the places of output scales, (p,).
+        """Return the logarithms of mean variances at raw numbers x (p,), (p,), at the entries of output scales.
 
         They do not depend on the output scales. All other entries are 0.
         """

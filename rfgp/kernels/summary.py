@@ -63,7 +63,7 @@ class ColumnSummary:
 
     @property
     def extent(self) -> Tensor:
-        """The differences of the largest and the smallest values, (c,)."""
+        """The ranges of the columns in the sample, (c,)."""
         return self.sample.amax(0) - self.sample.amin(0)
 
     @property

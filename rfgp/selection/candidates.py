@@ -131,7 +131,7 @@ def _sizes(approximation: Any) -> Iterator[str]:
 
 
 Seasons = Sequence[tuple[Any, float]]
-"""Pairs of the key of a date column and a period in days."""
+"""Pairs of the key of a column and a period in its unit, which is days for dates."""
 
 
 class SearchSpace(Protocol):
@@ -153,7 +153,7 @@ class SearchSpace(Protocol):
         Args:
             num_rows: The number of rows with distinct inputs.
             num_columns: The number of columns.
-            seasons: Date columns, each with a period in days.
+            seasons: Columns, each with a period in its unit.
             in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
 

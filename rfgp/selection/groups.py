@@ -20,9 +20,8 @@ MOST_MERGED = 4000
 """The largest number of rows whose replicates are merged."""
 PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
-PERIODIC_SHARE, MOST_SEARCHED = 0.1, 2048
-"""The share of the variance around a trend that a wave must explain to propose its period, and the most rows of the
-search for it."""
+FALSE_ALARM, MOST_SEARCHED = 1e-6, 2048
+"""The largest false-alarm probability of a wave whose period is a candidate, and the most rows of the search for it."""
 FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
@@ -58,9 +57,8 @@ def dominant_period(
 ) -> float | None:
     """Return the period of the strongest wave around a quadratic trend, or None.
 
-    The wave must explain a tenth of the variance, with a false-alarm probability below 1e-6. Periods range from four
-    median gaps to half of the extent. On a regular grid, a period within a tenth of a cycle of a multiple of the gap
-    becomes that multiple.
+    Its false-alarm probability is at most `FALSE_ALARM`. Periods range from four median gaps to half of the extent. On
+    a regular grid, a period within a tenth of a cycle of a multiple of the gap becomes that multiple.
 
     Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M; here with the
     distribution of a share of the variance, (1 - p)^((n - 3) / 2).
@@ -72,13 +70,13 @@ def dominant_period(
         12.0
     """
     places = np.unique(x)
-    if len(places) < 12 or not np.isfinite(y).all():
+    if len(places) < 12:
         return None
     gap, extent = float(np.median(np.diff(places))), float(places[-1] - places[0])
     scaled = (x - places[0]) / extent
     residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
     cycles = np.arange(2.0, min(extent / (4 * gap), len(places)), 0.25)
-    if not len(cycles) or not residual.std() > 1e-6 * y.std():
+    if not len(cycles):
         return None
 
     def share(count: Any) -> Any:
@@ -88,7 +86,7 @@ def dominant_period(
     shares = share(cycles)
     peak = cycles[shares.argmax()]
     false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(places) - 3) / 2)
-    if shares.max() < PERIODIC_SHARE or false_alarm > 1e-6:
+    if false_alarm > FALSE_ALARM:
         return None
     bounds = max(2.0, peak - 0.25), peak + 0.25
     count = minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
