@@ -169,7 +169,7 @@ def write(paper: str, name: str, result: Result, seconds: float, scale: Scale, f
         **asdict(result),
         "quick": scale.quick,
         "seconds": round(seconds, 1),
-        "made_with": _made_with(),
+        "made_with": made_with(),
     }
     text = json.dumps(content, indent=1, default=_plain)
     path = folder / paper / f"{name}.json"
@@ -222,7 +222,7 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} cannot be part of a result.")
 
 
-def _made_with() -> dict[str, Any]:
+def made_with() -> dict[str, Any]:
     """Return versions, the commit, and the machine in words."""
     root = Path(__file__).parents[1]
     git = ["git", "-C", str(root)]

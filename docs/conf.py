@@ -93,7 +93,15 @@ def skip_member(app, what, name, obj, skip, options):
     return skip or bool(re.fullmatch(r"(set_\w+_request|get_metadata_routing)", name))
 
 
+def draw_rivals(app):
+    """Draw the scores of other packages from the results, for docs/rivals.md."""
+    from benchmarks.rivals.pictures import draw
+
+    draw(Path(app.srcdir) / "pictures" / "rivals")
+
+
 def setup(app):
-    """Edit docstrings before napoleon reads their sections."""
+    """Draw pictures of results, and edit docstrings before napoleon reads their sections."""
+    app.connect("builder-inited", draw_rivals)
     app.connect("autodoc-process-docstring", edit_docstring, priority=100)
     app.connect("autodoc-skip-member", skip_member)

@@ -14,9 +14,17 @@ most.
 - boosting: HistGradientBoostingRegressor, a normal distribution with the deviation of 5-fold out-of-fold errors.
 - quantiles: the same for the mean and the quantiles 0.05 and 0.95, a normal distribution of that width.
 - svgp: as in `benchmarks.races.local`, at most `--limit` seconds.
+- features-M, neighbors-M: budgets of this package, a Matern 3/2 kernel with one lengthscale a column and M random
+  frequencies or M neighbors, and no selection.
+- exact-gpytorch: GPyTorch's exact process, Matern 3/2, ARD, 100 steps of Adam at 0.1; up to `--exact` rows.
+- catboost: CatBoost's RMSEWithUncertainty, a mean and a variance of each row, with its defaults. ngboost: NGBRegressor
+  with its defaults.
+- xgpr: xGPR's random features of an RBF kernel with one lengthscale, as its guide says: hyperparameters tuned crudely
+  with 1,024 features, and a fit with 4,096; 512 for variances.
 - gpboost: GPBoost's Gaussian process with an intercept, Matern 3/2, ARD, and its own optimizer; exact up to `--exact`
   rows, then its Vecchia approximation with its default of 20 neighbors. It selects the neighbors by correlation, in the
-  columns over their lengthscales, and selects them again during the fit (its default for ARD).
+  columns over their lengthscales, and selects them again during the fit (its default for ARD). gpboost-vif: its full
+  scale Vecchia approximation, with its defaults.
 
 `--regret` reads results and prints, for each table, the default's NLPD less that of the candidate that is best on
 average over the splits, paired by split, with its standard error; the seconds of both; and less that of each other
@@ -43,9 +51,19 @@ from typing import Any
 import numpy as np
 
 from benchmarks import protocol
-from benchmarks.races.local import Array, Law, errors, variational
+from benchmarks.races.local import STEPS, Array, Law, errors, variational
 
-DESIGN = ("machine", "housing", "concrete", "airfoil", "power-plant", "kin40k", "protein", "elevators", "bike")
+DESIGN: tuple[str, ...] = (
+    "machine",
+    "housing",
+    "concrete",
+    "airfoil",
+    "power-plant",
+    "kin40k",
+    "protein",
+    "elevators",
+    "bike",
+)
 DESIGN += ("keggdirected", "tamielectric")
 UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendulum", "gas", "skillcraft")
 
@@ -61,9 +79,20 @@ def candidates() -> dict[str, Any]:
 
 SHAPES = ((1000, 4), (10, 10), (10**5, 1), (10**5, 10))
 """Rows and columns of tables that have all candidates between them."""
-OTHERS = ("sklearn", "boosting", "quantiles", "svgp", "gpboost")
-PACKAGES = {"sklearn": "sklearn.gaussian_process", "svgp": "gpytorch", "gpboost": "gpboost"}
-"""The packages that are imported before the clock starts, by racers; scikit-learn's ensembles for the others."""
+OTHERS = {
+    "sklearn": "sklearn.gaussian_process",
+    "boosting": "sklearn.ensemble",
+    "quantiles": "sklearn.ensemble",
+    "svgp": "gpytorch",
+    "exact-gpytorch": "gpytorch",
+    "gpboost": "gpboost",
+    "gpboost-vif": "gpboost",
+    "catboost": "catboost",
+    "ngboost": "ngboost",
+    "xgpr": "xGPR",
+}
+"""The racers of other packages, with the modules that are imported before the clock starts."""
+BUDGETS = ("features-64", "features-256", "features-1024", "neighbors-10", "neighbors-40")
 
 
 def split(name: str, seed: int, folder: Path | None, most: int) -> tuple[Array, Array, Array, Array]:
@@ -78,10 +107,14 @@ def split(name: str, seed: int, folder: Path | None, most: int) -> tuple[Array, 
 def ours(racer: str, X: Array, y: Array, seed: int) -> tuple[Callable[[Array], Law], dict[str, Any]]:
     import rfgp
 
-    model = None if racer == "default" else candidates()[racer]
-    chosen = (
-        {} if model is None else {"kernel": model.kernel, "approximation": model.approximations, "priors": model.priors}
-    )
+    chosen: dict[str, Any] = {}
+    if racer in BUDGETS:
+        kind, size = racer.split("-")
+        approximation = rfgp.RandomFeatures(int(size)) if kind == "features" else rfgp.Vecchia(int(size))
+        chosen = {"kernel": rfgp.kernels.Matern(nu=1.5), "approximation": approximation}
+    elif racer != "default":
+        model = candidates()[racer]
+        chosen = {"kernel": model.kernel, "approximation": model.approximations, "priors": model.priors}
     gp = rfgp.GP(seed=seed, **chosen).fit(X, y)
     told: dict[str, Any] = {}
     if gp.selection is not None:
@@ -135,10 +168,80 @@ def boosting(X: Array, y: Array, by_quantiles: bool) -> Callable[[Array], Law]:
     return lambda Z: (middle.predict(Z), np.full(len(Z), variance))
 
 
-def gpboost(X: Array, y: Array, exact: int, threads: int) -> Callable[[Array], Law]:
+def exact_gpytorch(X: Array, y: Array) -> Callable[[Array], Law]:
+    import gpytorch
+    import torch
+
+    torch.manual_seed(0)
+    x, target = torch.as_tensor(X), torch.as_tensor(y)
+    likelihood = gpytorch.likelihoods.GaussianLikelihood()
+
+    class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__(x, target, likelihood)
+            kernel = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
+            self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), gpytorch.kernels.ScaleKernel(kernel)
+
+        def forward(self, inputs: Any) -> Any:
+            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
+
+    model = Model().double()
+    objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        (-objective(model(x), target)).backward()
+        optimizer.step()
+    model.eval(), likelihood.eval()
+
+    def predict(Z: Array) -> Law:
+        with torch.no_grad():
+            found = likelihood(model(torch.as_tensor(Z)))
+        return found.mean.numpy(), found.variance.numpy()
+
+    return predict
+
+
+def xgpr(X: Array, y: Array) -> Callable[[Array], Law]:
+    import xGPR as package  # noqa: N813
+
+    rows = package.build_regression_dataset(X, y, chunk_size=2000)
+    options = {"kernel_choice": "RBF", "device": "cpu", "verbose": False, "random_seed": 0}
+    model = package.xGPRegression(num_rffs=1024, variance_rffs=512, **options)
+    model.tune_hyperparams_crude(rows)
+    model.num_rffs = 4096
+    model.fit(rows, mode="cg")
+    return lambda Z: model.predict(Z, get_var=True)
+
+
+def distributional_trees(racer: str, X: Array, y: Array, threads: int) -> Callable[[Array], Law]:
+    if racer == "ngboost":
+        from ngboost import NGBRegressor
+
+        trees = NGBRegressor(random_state=0, verbose=False).fit(X, y)
+
+        def normal(Z: Array) -> Law:
+            found = trees.pred_dist(Z).params
+            return found["loc"], found["scale"] ** 2
+
+        return normal
+    from catboost import CatBoostRegressor
+
+    options = {"random_seed": 0, "verbose": False, "thread_count": threads, "allow_writing_files": False}
+    model = CatBoostRegressor(loss_function="RMSEWithUncertainty", **options).fit(X, y)
+
+    def predict(Z: Array) -> Law:
+        mean, variance = model.predict(Z).T
+        return mean, variance
+
+    return predict
+
+
+def gpboost(racer: str, X: Array, y: Array, exact: int, threads: int) -> Callable[[Array], Law]:
     import gpboost as package
 
-    options = {"gp_approx": "none" if len(X) <= exact else "vecchia", "num_parallel_threads": threads}
+    approximation = "full_scale_vecchia" if racer == "gpboost-vif" else "none" if len(X) <= exact else "vecchia"
+    options = {"gp_approx": approximation, "num_parallel_threads": threads}
     model = package.GPModel(gp_coords=X, cov_function="matern_ard", cov_fct_shape=1.5, likelihood="gaussian", **options)
     model.fit(y=y, X=np.ones((len(X), 1)))
 
@@ -158,17 +261,20 @@ def run(racer: str, file: Path, out: Path, seed: int, options: argparse.Namespac
     warnings.simplefilter("ignore")
     data, told = np.load(file), dict[str, Any]()
     X, y = data["X"], data["y"]
-    if racer in OTHERS:
-        importlib.import_module(PACKAGES.get(racer, "sklearn.ensemble"))  # imports are not what is timed
-    else:
-        importlib.import_module("rfgp.models")
+    importlib.import_module(OTHERS.get(racer, "rfgp.models"))  # imports are not timed
     begin, busy = time.perf_counter(), time.process_time()
     if racer == "sklearn":
         predict = gaussian_process(X, y)
     elif racer == "svgp":
         predict = variational(racer, X, y, options.limit)
-    elif racer == "gpboost":
-        predict = gpboost(X, y, options.exact, options.threads)
+    elif racer == "exact-gpytorch":
+        predict = exact_gpytorch(X, y)
+    elif racer == "xgpr":
+        predict = xgpr(X, y)
+    elif racer in ("catboost", "ngboost"):
+        predict = distributional_trees(racer, X, y, options.threads)
+    elif racer in ("gpboost", "gpboost-vif"):
+        predict = gpboost(racer, X, y, options.exact, options.threads)
     elif racer in OTHERS:
         predict = boosting(X, y, racer == "quantiles")
     else:
@@ -222,7 +328,7 @@ def regret(rows: list[dict[str, Any]]) -> None:
             tables[row["table"]][row["seed"], row["racer"]] = row
     regrets = []
     for name, results in tables.items():
-        known = {seed for seed, racer in results if racer not in ("default", *OTHERS)}
+        known = {seed for seed, racer in results if racer not in ("default", *BUDGETS, *OTHERS)}
         seeds = {seed for seed, racer in results if racer == "default" and seed in known}
         means = {
             racer: float(np.mean([results[seed, racer]["nlpd"] for seed in seeds]))
@@ -272,7 +378,7 @@ def main() -> None:
         return
     done = {(row["table"], row["seed"], row["racer"]) for row in known}
     named = re.split(",(?! )", options.racers or "")  # names of candidates have ", "
-    racers = named if options.racers else ["default", *candidates(), *OTHERS]
+    racers = named if options.racers else ["default", *candidates(), *BUDGETS, *OTHERS]
     for seed in range(options.seeds):
         for name in options.tables.split(","):
             for racer in racers:

@@ -1,0 +1,123 @@
+"""The page docs/rivals.md."""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.rivals.races import RACES, is_ours, name_of
+from benchmarks.rivals.scores import PACKAGES, Score, comparisons
+from rfgp.counts import counted
+
+PAGE = Path(__file__).parents[2] / "docs" / "rivals.md"
+
+_INTRODUCTION = """# Comparison with other packages
+
+This page compares rfgp with other packages on the same rows and splits. `python -m benchmarks.rivals` writes it from
+`benchmarks/results/rivals-*.json`, and a test fails if a figure differs from these files.
+
+- NLPD is the mean negative log predictive density of held-out observations, in nats. Lower is better.
+- A win or a loss is a difference of more than 0.01 nats in the same direction in every repeat. All else is a tie.
+- Seconds are processor seconds of the fit on one thread, without imports and compilation.
+- Each rival runs in a process of its own, in an environment of its own, with the settings below. These are the authors'
+  defaults where nothing else is said. Nothing is tuned on the held-out rows.
+- A mean over repeats has its range in parentheses, if there are several.
+"""
+
+
+def page(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> str:
+    """Return the page."""
+    parts = [_INTRODUCTION, *_machines(results), *_losses(results), *_counts(results)]
+    for name, (scores, _) in results.items():
+        parts += _section(name, scores)
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _machines(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
+    seen = {f"{made['machine']}, Python {made['python']}, torch {made['torch']}": made for _, made in results.values()}
+    versions = {package: made[package] for _, made in results.values() for package in PACKAGES if package in made}
+    yield "Machine: " + "; ".join(seen) + ".\n"
+    yield "Packages: " + ", ".join(f"{name} {number}" for name, number in versions.items()) + ".\n"
+
+
+def _losses(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
+    found = []
+    for name, (scores, _) in results.items():
+        lost = [c for c in comparisons(scores, RACES[name].ours) if c.verdict == "loss"]
+        found += [(float(np.mean(c.differences)), c, RACES[name].title) for c in lost]
+    yield "## Where another package is better\n"
+    if not found:
+        yield "No comparison was lost.\n"
+        return
+    rows = ["| data | package | NLPD behind by | seconds, ours | seconds, theirs |", "|---|---|---|---|---|"]
+    for difference, c, _ in sorted(found, key=lambda one: one[0]):
+        seconds = " | ".join(map(_short, c.seconds))
+        rows.append(f"| {c.dataset} | {name_of(c.racer)} | {-difference:.3f} | {seconds} |")
+    yield "\n".join(rows) + "\n"
+
+
+def _counts(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
+    yield "## Wins, ties and losses\n"
+    head = "| comparison | package | wins | ties | losses | no result | median of their seconds / ours |"
+    rows = [head, "|---|---|---|---|---|---|---|"]
+    for name, (scores, _) in results.items():
+        compared = list(comparisons(scores, RACES[name].ours))
+        for racer in dict.fromkeys(s.racer for s in scores if not is_ours(s.racer)):
+            own = [c for c in compared if c.racer == racer]
+            verdicts = [c.verdict for c in own]
+            failed = {s.dataset for s in scores if s.racer == racer} - {c.dataset for c in own}
+            ratio = _short(float(np.median([c.seconds[1] / c.seconds[0] for c in own]))) if own else ""
+            numbers = " | ".join(str(verdicts.count(each)) for each in ("win", "tie", "loss"))
+            rows.append(f"| {RACES[name].title} | {name_of(racer)} | {numbers} | {len(failed)} | {ratio} |")
+    yield "\n".join(rows) + "\n"
+
+
+def _section(name: str, scores: list[Score]) -> Iterator[str]:
+    race = RACES[name]
+    yield f"## {race.title}\n"
+    yield f"{race.protocol}\n"
+    repeats = sorted(
+        {len([s for s in scores if (s.dataset, s.racer) == key]) for key in {(s.dataset, s.racer) for s in scores}}
+    )
+    yield f"Repeats: {' to '.join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))}. Command: `{race.command}`.\n"
+    if race.has_picture:
+        yield f"![Scores against seconds](pictures/rivals/{name}.svg)\n"
+    for title, figure in (("NLPD", "nlpd"), (race.error, "error"), ("Processor seconds of the fit", "seconds")):
+        yield f"{title[0].upper()}{title[1:]}:\n"
+        yield _table(scores, figure)
+    failures = {(s.dataset, s.racer, s.failed) for s in scores if s.failed}
+    if failures:
+        listed = "; ".join(f"{name_of(racer)} on {dataset} ({why})" for dataset, racer, why in sorted(failures))
+        yield f"No result ({counted(len(failures), 'case')}): {listed}.\n"
+
+
+def _table(scores: Sequence[Score], figure: str) -> str:
+    racers = sorted(dict.fromkeys(s.racer for s in scores), key=lambda racer: not is_ours(racer))
+    rows = ["| data | rows | " + " | ".join(map(name_of, racers)) + " |", "|---|---|" + "---|" * len(racers)]
+    for dataset in dict.fromkeys(s.dataset for s in scores):
+        cells = []
+        for racer in racers:
+            own = [getattr(s, figure) for s in scores if (s.dataset, s.racer) == (dataset, racer) and not s.failed]
+            cells.append(_cell(own, figure))
+        most = max(s.rows for s in scores if s.dataset == dataset)
+        rows.append(f"| {dataset} | {most:,} | " + " | ".join(cells) + " |")
+    return "\n".join(rows) + "\n"
+
+
+def _cell(values: Sequence[float], figure: str) -> str:
+    if not values:
+        return ""
+    mean = float(np.mean(values))
+    if figure == "seconds":
+        return _short(mean)
+    spread = f" ({min(values):.3f} to {max(values):.3f})" if len(values) > 1 and figure == "nlpd" else ""
+    return f"{mean:.3f}{spread}"
+
+
+def _short(value: float) -> str:
+    """Return two significant digits, without an exponent; "" if it is not known."""
+    if math.isnan(value):
+        return ""
+    digits = max(0, 1 - math.floor(math.log10(value))) if value > 0 else 0
+    return f"{value:,.{digits}f}" if value < 10 else f"{float(f'{value:.2g}'):,.0f}"

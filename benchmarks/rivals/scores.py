@@ -1,0 +1,126 @@
+"""Scores of races: from lines of JSON to files of results, and compared in pairs."""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from benchmarks.record import RESULTS, made_with
+from benchmarks.rivals.races import RACES, is_ours
+from rfgp.files import write_atomically
+
+PACKAGES = ("gpboost", "gpytorch", "scikit-learn", "catboost", "ngboost", "xgpr", "celerite2", "tinygp")
+MARGIN = 0.01
+"""Nats a row within which two scores are equal."""
+
+
+class Score(NamedTuple):
+    """Figures of one fit.
+
+    Attributes:
+        dataset: The name of the table.
+        rows: Training rows.
+        repeat: The seed of the split.
+        racer: The method.
+        nlpd: Mean negative log density of held-out rows, in nats; nan if the fit failed.
+        error: RMSE or error rate of held-out rows.
+        seconds: Processor seconds of the fit.
+        failed: Why there are no figures; "" if there are.
+    """
+
+    dataset: str
+    rows: int
+    repeat: int
+    racer: str
+    nlpd: float
+    error: float
+    seconds: float
+    failed: str = ""
+
+
+def score_of(row: Mapping[str, Any]) -> Score:
+    """Return the figures of a line of a race."""
+    about = (row["table"], row.get("rows", row.get("train", 0)), row.get("seed", 0), row["racer"])
+    if "failed" in row:
+        return Score(
+            *about, math.nan, math.nan, math.nan, row["failed"].splitlines()[-1][-80:] if row["failed"] else "ended"
+        )
+    nlpd = row["nlpd"] if "nlpd" in row else row["regret"] if "regret" in row else -row["log_density"]
+    error = 1 - row["accuracy"] if "accuracy" in row else row["rmse"]
+    return Score(*about, nlpd, error, row.get("processor", row.get("fit_s", math.nan)))
+
+
+def add(name: str, files: Sequence[Path]) -> Path:
+    """Write the results of a race, from its lines of JSON."""
+    lines = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    scores = {(s.dataset, s.repeat, s.racer): s for s in map(score_of, lines)}
+    versions = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    content = {
+        "made_with": made_with() | versions,
+        "scores": [_rounded(s) for s in sorted(scores.values(), key=lambda s: (s.rows, s.dataset, s.repeat))],
+    }
+    path = RESULTS / f"rivals-{name}.json"
+    text = (
+        json.dumps(content, indent=None, separators=(",", ":"))
+        .replace("},{", "},\n{")
+        .replace('"scores":[', '"scores":[\n')
+    )
+    write_atomically(path, (text + "\n").encode())
+    return path
+
+
+def _rounded(score: Score) -> dict[str, Any]:
+    """Return the figures that exist, with five digits."""
+    known = {key: value for key, value in score._asdict().items() if value != "" and value == value}
+    return {key: float(f"{value:.5g}") if isinstance(value, float) else value for key, value in known.items()}
+
+
+def read(folder: Path = RESULTS) -> dict[str, tuple[list[Score], dict[str, str]]]:
+    """Return scores and versions of each race that has a file."""
+    found = {}
+    for name in RACES:
+        path = folder / f"rivals-{name}.json"
+        if path.exists():
+            content = json.loads(path.read_text(encoding="utf-8"))
+            empty = dict.fromkeys(("nlpd", "error", "seconds"), math.nan)
+            found[name] = [Score(**(empty | row)) for row in content["scores"]], content["made_with"]
+    return found
+
+
+class Comparison(NamedTuple):
+    """One rival on one data set: differences of NLPD (rival less ours) by repeat, and mean seconds of both."""
+
+    dataset: str
+    racer: str
+    differences: list[float]
+    seconds: tuple[float, float]
+
+    @property
+    def verdict(self) -> str:
+        """A win or a loss if all repeats differ by more than the margin in one direction, else a tie."""
+        low, high = min(self.differences), max(self.differences)
+        return "win" if low > MARGIN else "loss" if high < -MARGIN else "tie"
+
+
+def comparisons(scores: Sequence[Score], ours: str) -> Iterator[Comparison]:
+    """Yield each rival on each data set, over the repeats that both have."""
+    known = {(s.dataset, s.racer, s.repeat): s for s in scores if not s.failed}
+    for dataset in dict.fromkeys(s.dataset for s in scores):
+        for racer in dict.fromkeys(s.racer for s in scores if not is_ours(s.racer)):
+            pairs = [
+                (known[dataset, ours, s.repeat], s)
+                for s in scores
+                if not s.failed and (s.dataset, s.racer) == (dataset, racer) and (dataset, ours, s.repeat) in known
+            ]
+            if pairs:
+                seconds = float(np.mean([a.seconds for a, _ in pairs])), float(np.mean([b.seconds for _, b in pairs]))
+                yield Comparison(dataset, racer, [b.nlpd - a.nlpd for a, b in pairs], seconds)

@@ -1,0 +1,95 @@
+"""Comparisons with other packages: verdicts, files of results, the page and its pictures."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks.rivals import page, pictures, races, scores
+
+
+def line(racer, nlpd, seed=0, table="made", seconds=1.0):
+    return {"table": table, "rows": 90, "seed": seed, "racer": racer, "nlpd": nlpd, "rmse": 0.5, "processor": seconds}
+
+
+def compared(ours, theirs):
+    """Return the comparison of rows of NLPD by repeat."""
+    lines = [line("default", value, seed) for seed, value in enumerate(ours)]
+    lines += [line("gpboost", value, seed) for seed, value in enumerate(theirs)]
+    return next(scores.comparisons(list(map(scores.score_of, lines)), "default"))
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        ([1.0, 2.0], [1.02, 2.02], "win"),
+        ([1.02, 2.02], [1.0, 2.0], "loss"),
+        ([1.0, 2.0], [1.005, 1.995], "tie"),
+        ([1.0, 2.0], [1.5, 1.9], "tie"),  # repeats disagree
+    ],
+)
+def test_a_verdict_needs_the_margin_in_every_repeat(ours, theirs, verdict):
+    found = compared(ours, theirs)
+    assert found.verdict == verdict
+    np.testing.assert_allclose(found.differences, np.subtract(theirs, ours))
+
+
+def test_only_common_repeats_are_compared():
+    found = compared([1.0, 2.0, 3.0], [2.0])
+    assert found.differences == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("row", "nlpd", "error", "seconds"),
+    [
+        (line("default", 0.25), 0.25, 0.5, 1.0),
+        (
+            {"table": "a", "racer": "gpc", "train": 9, "log_density": -2.0, "accuracy": 0.75, "fit_s": 3.0},
+            2.0,
+            0.25,
+            3.0,
+        ),
+        ({"table": "a", "racer": "svgp", "rows": 9, "regret": 0.125, "rmse": 1.5, "fit_s": 3.0}, 0.125, 1.5, 3.0),
+    ],
+)
+def test_lines_of_each_race_are_read(row, nlpd, error, seconds):
+    found = scores.score_of(row)
+    assert (found.nlpd, found.error, found.seconds, found.failed) == (nlpd, error, seconds, "")
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Results of two data sets in a file: one loss, one win, and one fit that failed."""
+    monkeypatch.setattr(scores, "RESULTS", tmp_path)
+    lines = [line("default", 1.0, seconds=2.0), line("gpboost", 0.75, seconds=6.0), line("features-64", 1.25)]
+    lines += [line("default", 1.0, table="other"), line("gpboost", 1.5, table="other", seconds=3.0)]
+    lines += [{"table": "made", "rows": 90, "seed": 0, "racer": "svgp", "failed": "a trace\nlonger than 400 s"}]
+    file = tmp_path / "lines.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    scores.add("tables", [file])
+    return scores.read(tmp_path)
+
+
+def test_the_page_says_losses_first_and_counts_verdicts(results):
+    text = page.page(results)
+    assert "| made | GPBoost | 0.250 | 2.0 | 6.0 |" in text
+    assert "| Twenty tables | GPBoost | 1 | 0 | 1 | 0 | 3.0 |" in text
+    assert "| Twenty tables | GPyTorch, SVGP | 0 | 0 | 0 | 1 |  |" in text
+    assert "GPyTorch, SVGP on made (longer than 400 s)" in text
+    assert text.index("another package is better") < text.index("Wins, ties and losses") < text.index("Twenty tables\n")
+
+
+def test_the_page_is_what_the_results_say():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(scores.read())
+
+
+def test_pictures_have_a_panel_for_each_data_set(results):
+    found, _ = results["tables"]
+    figure = pictures.picture(found, races.RACES["tables"])
+    panels = {axis.get_title(): axis for axis in figure.axes if axis.get_visible()}
+    assert list(panels) == ["made", "other"]
+    drawn = {one.get_label(): one.get_xydata().tolist() for one in panels["made"].lines}
+    assert drawn["rfgp.GP()"] == [[2.0, 1.0]]
+    assert drawn["GPBoost"] == [[6.0, 0.75]]
+    assert drawn["rfgp, features"] == [[1.0, 1.25]]
+    assert "GPyTorch, SVGP" not in drawn
