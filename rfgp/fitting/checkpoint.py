@@ -1,9 +1,9 @@
 """Checkpoints: the results of the steps of a fit, in order.
 
 A fit is a deterministic sequence of expensive steps: evaluations of the likelihood, runs of Adam, passes over all rows.
-A journal appends the result of each step to a file. A restarted fit reads these results instead of computing them, and
-continues where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body. A truncated record
-is detected and written again. The file contains no executable code.
+A checkpoint log appends the result of each step to a file. A restarted fit reads these results instead of computing
+them, and continues where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body. A
+truncated record is detected and written again. The file contains no executable code.
 """
 
 import hashlib
@@ -44,13 +44,13 @@ class _Record(dict[str, Tensor]):
         raise CheckpointError(f"{self._path} has a record without {name!r}. Delete it to start again.")
 
 
-class Journal:
-    """A journal without a file, which computes each step.
+class CheckpointLog:
+    """A checkpoint log without a file, which computes each step.
 
     Contract: The same fit calls `memoize` with the same names in the same order each time.
 
     Examples:
-        >>> Journal().memoize("step", lambda: {"value": torch.tensor(2.0)})
+        >>> CheckpointLog().memoize("step", lambda: {"value": torch.tensor(2.0)})
         {'value': tensor(2.)}
     """
 
@@ -64,8 +64,8 @@ class Journal:
         return compute()
 
 
-class FileJournal(Journal):
-    """A journal in a file.
+class FileCheckpointLog(CheckpointLog):
+    """A checkpoint log in a file.
 
     Args:
         path: The file. It is created if it is missing.
@@ -193,8 +193,8 @@ class FileJournal(Journal):
 
 
 @contextmanager
-def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterator[Journal]:
-    """Open the journal of a fit.
+def open_checkpoint_log(path: str | Path | None, identity: Callable[[], str]) -> Iterator[CheckpointLog]:
+    """Open the checkpoint log of a fit.
 
     Args:
         path: The file. If None, each step is computed.
@@ -209,35 +209,35 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
         >>> def step():
         ...     return {"value": torch.tensor(2.0)}
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with open_journal(f"{folder}/fit", lambda: "a fit") as journal:
-        ...         _ = journal.memoize("step", step)
-        ...     with open_journal(f"{folder}/fit", lambda: "a fit") as journal:
-        ...         journal.memoize("step", step)["value"], journal.has_replayed
+        ...     with open_checkpoint_log(f"{folder}/fit", lambda: "a fit") as log:
+        ...         _ = log.memoize("step", step)
+        ...     with open_checkpoint_log(f"{folder}/fit", lambda: "a fit") as log:
+        ...         log.memoize("step", step)["value"], log.has_replayed
         (tensor(2.), True)
     """
     if path is None:
-        yield Journal()
+        yield CheckpointLog()
         return
-    journal = FileJournal(Path(path), identity())
+    checkpoint_log = FileCheckpointLog(Path(path), identity())
     try:
-        yield journal
+        yield checkpoint_log
     except RfgpError:
         raise
     except Exception as error:
-        if not journal.has_replayed:
+        if not checkpoint_log.has_replayed:
             raise
         raise CheckpointError(
             f"{path} has a record that this fit cannot use ({type(error).__name__}: {str(error)[:100]}). Delete it "
             "to start again."
         ) from error
     finally:
-        journal.close()
+        checkpoint_log.close()
 
 
 def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of all inputs of a fit, such as data, starts and options.
 
-    Hyperpriors are not included. The journal compares the likelihoods of the first step instead.
+    Hyperpriors are not included. The log compares the likelihoods of the first step instead.
 
     Args:
         regression: The regression at its starting values.

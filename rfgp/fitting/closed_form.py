@@ -50,7 +50,7 @@ class ClosedForm:
             return None
         prior = regression.prior()
         is_exact = not (prior.walks or prior.precisions or prior.neighbors or prior.has_grids) and not spec.others
-        if not is_exact or is_low_rank(prior, rows) or onepass.serves(prior, rows):
+        if not is_exact or is_low_rank(prior, rows) or onepass.supports(prior, rows):
             return None
         block, columns = gathered(rows), spec.columns
         assert columns is not None

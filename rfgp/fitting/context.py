@@ -89,7 +89,7 @@ class TermFit:
         """Return the fit at other hyperparameters."""
         return replace(self, regression=self.regression.replace(hyperparameters=values))
 
-    def through(self, spec: ModelSpec) -> "TermFit":
+    def with_spec(self, spec: ModelSpec) -> "TermFit":
         """Return the fit with other draws."""
         return replace(self, regression=self.regression.replace(spec=spec))
 
@@ -141,10 +141,10 @@ def spec_of(regression: GPState) -> ModelSpec:
     return regression.spec
 
 
-def redrawn(regression: GPState) -> GPState:
+def with_new_basis(regression: GPState) -> GPState:
     """Return a regression with draws made for its present hyperparameters."""
     spec, values = spec_of(regression), regression.hyperparameters
-    return regression.replace(spec=spec.redrawn(values, regression.num_observations))
+    return regression.replace(spec=spec.with_new_basis(values, regression.num_observations))
 
 
 def searched(rows: Block) -> Block:

@@ -22,7 +22,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
-from rfgp.fitting.checkpoint import Journal
+from rfgp.fitting.checkpoint import CheckpointLog
 from rfgp.fitting.context import Split, TermFit, left_out_densities
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
@@ -30,7 +30,7 @@ from rfgp.fitting.starts import has_prior
 from rfgp.inference.composite import prefixed
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
-from rfgp.regression.spec import block_scales, learnable_draws
+from rfgp.regression.spec import block_scales, learnable_basis
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 
@@ -97,7 +97,7 @@ def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
     """Return the frequencies (m, d) that a fit may change, by path."""
     chosen = fit.spec.approximations
     names = [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and one.learn_frequencies]
-    paths = {path: draw for path, draw in learnable_draws(fit.spec).items() if path.rpartition(".")[0] in names}
+    paths = {path: draw for path, draw in learnable_basis(fit.spec).items() if path.rpartition(".")[0] in names}
     return {path: draw.detach().double() for path, draw in paths.items()}
 
 
@@ -115,7 +115,9 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     if len(starts) == 1:
         return starts[0]
     few = split._replace(training=split.training.take(torch.arange(len(split.training))[:TRIAL_ROWS]))
-    plan = replace(fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), journal=Journal())
+    plan = replace(
+        fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), checkpoint_log=CheckpointLog()
+    )
     trial, half = replace(fit, plan=plan), len(split.validation)
 
     def density(start: ParameterValues) -> float:
@@ -125,7 +127,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     def compute() -> dict[str, Tensor]:
         return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
 
-    return starts[int(fit.plan.journal.memoize("trials", compute)["values"].argmax())]
+    return starts[int(fit.plan.checkpoint_log.memoize("trials", compute)["values"].argmax())]
 
 
 def fixed_density(fit: TermFit, split: Split) -> Tensor:
@@ -233,7 +235,7 @@ class Learning:
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
+            tensors = plan.checkpoint_log.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
             state = _AdamState.of(tensors)
             for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
                 plan.reporter.iteration(done, self.in_units(value))

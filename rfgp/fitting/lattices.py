@@ -26,7 +26,7 @@ from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit, spec_of
 from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.starts import open_scales, scaled
+from rfgp.fitting.starts import free_lengthscales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
 from rfgp.likelihoods.role import learned_parameters
 from rfgp.parameters import ParameterValues
@@ -71,16 +71,18 @@ def fit_lattices(
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
-        planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
+        planned = [name for name in truncated_terms(fit.regression) if is_planned(fit.spec, name)]
         if planned:
             changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
-            return other(fit.through(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan)
+            return other(
+                fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan
+            )
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
         fit, report = search(fit, rows, "all rows")
         reports.append(report)
-        if distance(fit, last.values) < MOVED and not crowded_terms(fit.regression):
+        if distance(fit, last.values) < MOVED and not truncated_terms(fit.regression):
             break
     return validated(fit, reports[-1].with_all(reports))
 
@@ -122,7 +124,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def crowded_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+def truncated_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
     """Return the names of terms whose lattice omits too many modes at the hyperparameters.
 
     Args:
@@ -145,7 +147,7 @@ def is_planned(spec: ModelSpec, name: str) -> bool:
 
 def started(fit: TermFit) -> TermFit:
     """Return the fit at the most likely end of short searches from several lengthscales."""
-    names = [] if fit.plan.is_continued else open_scales(fit)
+    names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return fit
     rows = fit.subset(SCREENED_ROWS)
@@ -186,8 +188,8 @@ def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermF
         else one
         for name, one in spec.approximations.items()
     }
-    drawn = replace(spec, approximations=few).redrawn(fit.values, num_rows)
-    found = fit.through(replace(drawn, approximations=spec.approximations))
+    drawn = replace(spec, approximations=few).with_new_basis(fit.values, num_rows)
+    found = fit.with_spec(replace(drawn, approximations=spec.approximations))
     return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
 
 
@@ -252,7 +254,7 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
 
 
 class Searched(Inference, Protocol):
-    """The role: inference with a known Fisher information."""
+    """Interface: inference with a known Fisher information."""
 
     @abstractmethod
     def score(self) -> Tensor:

@@ -24,8 +24,8 @@ from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
+from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
-from rfgp.fitting.draws import fit_draws
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_error
 from rfgp.fitting.maximize import Plan
@@ -42,7 +42,7 @@ from rfgp.inference.distributions import normal_log_density
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.base_spec import NOISE_BOUNDS
-from rfgp.regression.spec import some_terms, values_of_terms, with_draws_of, with_learned
+from rfgp.regression.spec import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
@@ -128,7 +128,7 @@ def _candidates(regression: GPState, plan: Plan, held_out: Block) -> tuple[list[
     found, fixed, reports = search_all(NeighborFit.of(few, plan))
     few = found.regression.replace(hyperparameters=fixed)
     candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
-    alone, report = fit_draws(TermFit.of(_without_neighbors(regression), plan))
+    alone, report = fit_basis_functions(TermFit.of(_without_neighbors(regression), plan))
     alone = _with_neighbors(regression, alone)
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
@@ -195,7 +195,7 @@ def _with_neighbors(regression: GPState, alone: GPState) -> GPState:
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
     return regression.replace(
-        spec=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
+        spec=with_basis_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
     )
 
 

@@ -13,10 +13,10 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting.checkpoint import Journal
+from rfgp.fitting.checkpoint import CheckpointLog
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.coordinates import Coordinates, Limits
-from rfgp.fitting.mean_variances import MeanVariances, Shift
+from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, Stage
@@ -32,7 +32,7 @@ LEAST_GAIN = 1e-5
 _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
 _START = "warm_start."
-"""The prefix of the tensors of a warm start in a journal."""
+"""The prefix of the tensors of a warm start in a checkpoint log."""
 _ROUNDING = 1e-6
 """The least gain, in nats per observation, of a restart after a failed line search."""
 
@@ -46,7 +46,7 @@ class Evaluation(NamedTuple):
 
 
 class Density(Protocol):
-    """The role: the log marginal likelihood of some rows as a function of the hyperparameters."""
+    """Interface: the log marginal likelihood of some rows as a function of the hyperparameters."""
 
     def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         """Evaluate the likelihood. A search for the posterior starts at the warm start (...) of values close by."""
@@ -64,12 +64,12 @@ class Plan:
         fixed: Names of hyperparameters that keep their values.
         given_iterations: The most iterations and steps. If None, 500 iterations and 300 steps.
         reporter: The reporter that is called after each iteration.
-        journal: The journal of computed results.
+        checkpoint_log: The checkpoint log of computed results.
         most_rows: The most rows of a search with neighbors. No posterior is then computed. If None, the default number
             of rows, and the posterior.
         is_continued: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
-        has_rivals: Whether fixed frequencies are a candidate of their own. If so, a fit with learned frequencies does
-            not search with fixed ones.
+        fixed_also_compared: Whether fixed frequencies are a candidate of their own. If so, a fit with learned
+            frequencies does not search with fixed ones.
         needed_gain: The gain over fixed frequencies, in nats a row, that makes learned ones useful. Learning stops
             early if its learning curve cannot reach this gain.
         needed_score: The standardized log density of a test row that makes learned frequencies useful, likewise.
@@ -83,10 +83,10 @@ class Plan:
     fixed: tuple[str, ...] = ()
     given_iterations: int | None = None
     reporter: Reporter = field(default_factory=Reporter)
-    journal: Journal = field(default_factory=Journal)
+    checkpoint_log: CheckpointLog = field(default_factory=CheckpointLog)
     most_rows: int | None = None
     is_continued: bool = False
-    has_rivals: bool = False
+    fixed_also_compared: bool = False
     needed_gain: float = -math.inf
     needed_score: float = -math.inf
     least_gain: float = 0.0
@@ -152,7 +152,7 @@ class Objective:
         """Return the negative objective per observation, 0-d, and its gradient (p,).
 
         The Jacobian is omitted, so that no search depends on the unit of the targets. The warm start (...) is included,
-        so that a fit resumed from a journal takes the same steps.
+        so that a fit resumed from a checkpoint takes the same steps.
         """
         names = list(free)
         found = None if self.closed_form is None else self.closed_form(values, names)
@@ -230,8 +230,9 @@ class _Search:
 
     def __init__(self, objective: Objective, values: ParameterValues, plan: Plan, stage: str, free: list[str]) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
-        shift = None if objective.variances is None else Shift(objective.variances, values, free)
-        self._coordinates = Coordinates.of(values.space, free, shift)
+        variances = objective.variances
+        reparametrization = None if variances is None else VarianceReparametrization(variances, values, free)
+        self._coordinates = Coordinates.of(values.space, free, reparametrization)
         self._trace: list[float] = []
         self._descent_start = 0  # the index in the trace of the first value of the last descent
         self._last: _Last | None = None
@@ -255,7 +256,7 @@ class _Search:
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
-        """Search again from shorter lengthscales of faded columns; return the better end."""
+        """Search again from shorter lengthscales of saturated columns; return the better end."""
         value, slope = self._evaluate(search.point)
         end = self._coordinates.raw(search.point)
         restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)
@@ -290,7 +291,7 @@ class _Search:
             values = self._start.moved(self._free, raw)
             known = {} if self._last is None else self._last.tensors
             start = tuple(known[name] for name in sorted(known) if name.startswith(_START))
-            tensors = self._plan.journal.memoize(
+            tensors = self._plan.checkpoint_log.memoize(
                 self._stage, lambda: self._objective.evaluated(values, self._free, start)
             )
             gradient = self._coordinates.gradient(raw, tensors["gradient"].numpy())

@@ -21,16 +21,16 @@ from dataclasses import dataclass, replace
 import torch
 
 from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_blocks
-from rfgp.fitting.context import TermFit, redrawn, spec_of
+from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
 from rfgp.fitting.maximize import LEAST_GAIN, Bounds, Evaluation, Objective, Plan, maximize
-from rfgp.fitting.starts import narrowed, open_scales, started_by_matrices
+from rfgp.fitting.starts import free_lengthscales, started_by_matrices, with_shorter_lengthscales
 from rfgp.inference.distributions import normal_log_density
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
-from rfgp.regression.spec import ModelSpec, learnable_draws, with_learned
+from rfgp.regression.spec import ModelSpec, learnable_basis, with_learned
 from rfgp.rows import Block, gathered
 from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
@@ -124,7 +124,7 @@ class NeighborFit:
             return wider
         return replace(wider, regression=self.regression.replace(hyperparameters=values))
 
-    def through(self, spec: ModelSpec) -> "NeighborFit":
+    def with_spec(self, spec: ModelSpec) -> "NeighborFit":
         """Return the fit with other draws."""
         return replace(self, regression=self.regression.replace(spec=spec))
 
@@ -239,11 +239,11 @@ def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression with neighbors; return it with its posterior, and the report."""
     fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
-    draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in frequencies}
+    draws = {path: draw for path, draw in learnable_basis(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
         initial = values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
         found, report = fit.search(initial, ", draws too", last=True)
-        fit = fit.through(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
+        fit = fit.with_spec(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
         values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
     return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
 
@@ -251,13 +251,15 @@ def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 def _started(regression: GPState, plan: Plan) -> GPState:
     """Return a regression at the most likely of several starts."""
     fit = TermFit.of(regression, plan)
-    if plan.is_continued or not open_scales(fit):
+    if plan.is_continued or not free_lengthscales(fit):
         return regression
     with torch.no_grad(), in_one_thread(True):
         fit = started_by_matrices(fit)
         near = neighbors_of(fit.prior).names if len(fit.spec.terms) > 1 else ()
         own = [f"{prefix}lengthscale" for term in fit.spec.terms if term.name in near for prefix in term.prefixes]
-        return fit.at(narrowed(fit, [name for name in open_scales(fit) if name in own])).regression
+        return fit.at(
+            with_shorter_lengthscales(fit, [name for name in free_lengthscales(fit) if name in own])
+        ).regression
 
 
 def _search(fit: NeighborFit) -> Found:
@@ -265,7 +267,7 @@ def _search(fit: NeighborFit) -> Found:
     begin, before = fit.regression.hyperparameters, list[FitReport]()
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
-        fit = fit.through(spec_of(redrawn(fit.regression.replace(hyperparameters=begin))))
+        fit = fit.with_spec(spec_of(with_new_basis(fit.regression.replace(hyperparameters=begin))))
     elif fit.size > 2 * FIRST_ROWS and fit.shares_neighbors:
         begin, before = rounds(replace(fit, most=FIRST_ROWS), begin, FIRST_ROUNDS)
     values, reports = rounds(fit, begin, FIRST_ROUNDS)
@@ -285,14 +287,14 @@ def _search(fit: NeighborFit) -> Found:
 def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> Found:
     """Select points again and search on the same rows, while the likelihood grows."""
     for _ in range(MOST_REDRAWS if reports[-1].stages else 0):
-        spec = spec_of(redrawn(fit.regression.replace(hyperparameters=values)))
+        spec = spec_of(with_new_basis(fit.regression.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
-        found, last = fit.through(spec).search(values, ", points selected again")
+        found, last = fit.with_spec(spec).search(values, ", points selected again")
         gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
         if not gain > 0:
             return fit, values, [*reports[:-1], last, reports[-1]]
-        fit, values, reports = fit.through(spec), found, [*reports, last]
+        fit, values, reports = fit.with_spec(spec), found, [*reports, last]
         if gain < LEAST_ROUND_GAIN * last.stages[-1].rows:
             break
     return fit, values, reports

@@ -12,16 +12,16 @@ from dataclasses import replace
 import torch
 
 from rfgp.approximations import Approximation, RandomFeatures
-from rfgp.fitting.context import TermFit, redrawn, spec_of
-from rfgp.fitting.draws import with_draws
+from rfgp.fitting.basis import learn_basis
+from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.fitting.subsets import approach, grow
+from rfgp.fitting.subsets import fit_coarsely, grow
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.observing import approximation_of, left_out_observations
-from rfgp.regression.spec import with_draws_of
+from rfgp.regression.spec import with_basis_of
 from rfgp.regression.state import restarted
 from rfgp.rows import is_read_in_blocks
 from rfgp.solvers import Inference
@@ -93,12 +93,12 @@ def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
     if not fit.free:
         return fit.regression, [], "every hyperparameter is fixed"
     if fit.spec.options.likelihood.num_latents > 1:
-        fit, report = approach(fit, CLASS_ROWS)
+        fit, report = fit_coarsely(fit, CLASS_ROWS)
         return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
         fit, reports, message = fit_lattices_by_laplace(fit)
     else:
-        fit, reports, message = with_draws(*grow(fit))
+        fit, reports, message = learn_basis(*grow(fit))
     return fit.regression, reports, message
 
 
@@ -107,7 +107,7 @@ def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
-        fit, report = approach(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
+        fit, report = fit_coarsely(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
         return fit.regression, [report], fit.regression.infer(rows)
     cheaper = _cheaper(fit.regression)
     held = set(fit.values.space.names) - set(fit.free)
@@ -115,11 +115,11 @@ def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
     initial = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
-    initial = initial.through(
-        with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(initial.regression))
+    initial = initial.with_spec(
+        with_basis_of(spec, spec_of(reached)) if is_same else spec_of(with_new_basis(initial.regression))
     )
     values, report = maximize(Objective.of(initial.regression, rows), initial.values, fit.plan, stage="bound")
-    fit, reports, _ = with_draws(initial.at(values), [first, report], "")
+    fit, reports, _ = learn_basis(initial.at(values), [first, report], "")
     return fit.regression, reports, fit.regression.infer(rows)
 
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
+from rfgp.fitting.context import TermFit, searched, spec_of, with_new_basis
 from rfgp.fitting.maximize import Density, plain_density
 from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
 from rfgp.parameters import ParameterValues
@@ -45,13 +45,13 @@ _ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 
 
-def open_scales(fit: TermFit) -> list[str]:
+def free_lengthscales(fit: TermFit) -> list[str]:
     """Return the paths of free lengthscales and graph-kernel parameters without a given start."""
     free, given = fit.free, fit.spec.options.starts
-    return [name for name in all_scales(fit) if name in free and name not in given]
+    return [name for name in all_lengthscales(fit) if name in free and name not in given]
 
 
-def all_scales(fit: TermFit) -> list[str]:
+def all_lengthscales(fit: TermFit) -> list[str]:
     """Return the paths of all lengthscales and graph-kernel parameters."""
     names = []
     for factor, _, prefix in (part for term in fit.spec.terms for part in term.parts()):
@@ -86,7 +86,7 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
     factor is 1 if no lengthscale is open, if the hyperparameters are those of an earlier search, or if inducing points
     with a residual explain no more than noise does.
     """
-    names = [] if fit.plan.is_continued else open_scales(fit)
+    names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return [1.0]
     density = density_of(fit, rows)
@@ -95,7 +95,7 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
         totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
+    likelihoods = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
     if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + LEAST_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
@@ -117,7 +117,7 @@ def started_by_matrices(fit: TermFit) -> TermFit:
     a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
     nothing, the best ones are taken.
     """
-    names, some = [] if fit.plan.is_continued else open_scales(fit), fit.subset(MATRIX_ROWS)
+    names, some = [] if fit.plan.is_continued else free_lengthscales(fit), fit.subset(MATRIX_ROWS)
     if not names or not can_profile(fit, some):
         return fit
     density = profiled_density(fit, some)
@@ -126,7 +126,7 @@ def started_by_matrices(fit: TermFit) -> TermFit:
         totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    totals, alone = fit.plan.journal.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
+    totals, alone = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
     gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
@@ -145,7 +145,7 @@ def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> 
         factor: The factor of all open lengthscales.
         density_of: The likelihood.
     """
-    values = scaled(fit.values, open_scales(fit), factor) if factor != 1 else fit.values
+    values = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
     return screened(fit.at(values), density_of) if len(fit.spec.terms) > 1 else values
 
 
@@ -158,13 +158,13 @@ def screened(fit: TermFit, density_of: Densities = density_of) -> ParameterValue
     values = fit.values
     for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
+        fits = [replace(fit, regression=with_new_basis(fit.at(end).regression)) for end in ends]
         found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
         values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
     return values
 
 
-def narrowed(fit: TermFit, names: Sequence[str]) -> ParameterValues:
+def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterValues:
     """Return values with shorter lengthscales if those are far more likely.
 
     The noise and the common factor of all terms are solved for, so that short lengthscales do not explain noise.
@@ -185,7 +185,7 @@ def _screened_names(fit: TermFit) -> list[str]:
     terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
     repeated = [term.places for term in terms if earlier[term.name]]
     kept = [f"{prefix}lengthscale" for term in terms if term.places in repeated for prefix in term.prefixes]
-    return [name for name in open_scales(fit) if name not in kept]
+    return [name for name in free_lengthscales(fit) if name not in kept]
 
 
 # --- fields ----------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
 
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     """Return the likeliest start of a field for each factor of its parameters, best first; at least one."""
-    names = open_scales(fit)
+    names = free_lengthscales(fit)
     if not names:
         return [fit.values]
     return [values for _, values in _ranked_starts(fit, names, FIELD_FACTORS, "starts")] or [fit.values]
@@ -220,8 +220,8 @@ def likelier_starts(fit: TermFit, found: ParameterValues) -> list[ParameterValue
         fit: The fit at its start.
         found: The hyperparameters at the end of the search.
     """
-    names = [name for name in all_scales(fit) if name in fit.free]
-    if fit.spec.is_gaussian or fit.plan.is_continued or names == open_scales(fit):
+    names = [name for name in all_lengthscales(fit) if name in fit.free]
+    if fit.spec.is_gaussian or fit.plan.is_continued or names == free_lengthscales(fit):
         return []
     reached = float(_likelihood(fit.regression, found, _compared(fit)))
     ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
@@ -242,7 +242,7 @@ def _ranked_starts(
         fit: The fit.
         names: The paths of the parameters.
         factors: The factors.
-        stage: The name of the comparison in the journal.
+        stage: The name of the comparison in the checkpoint log.
     """
     regression, rows, is_open = fit.regression, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
@@ -254,7 +254,7 @@ def _ranked_starts(
         totals = [_likelihood(regression, values, rows) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = fit.plan.journal.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
+    likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [(float(best[i]), starts[i][int(which[i])]) for i in usable]

@@ -19,7 +19,7 @@ import torch
 
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
-from rfgp.fitting.context import TermFit, redrawn, searched
+from rfgp.fitting.context import TermFit, searched, with_new_basis
 from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
 from rfgp.fitting.scales import density_of, ratio_bounds
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
@@ -66,11 +66,11 @@ SearchEnd = tuple[TermFit, FitReport]
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
     """Optimize on growing subsets; return the fit, the reports, and a message."""
     fit, reports = begin(fit)
-    fit, reports = drawn_again(fit, reports)
+    fit, reports = with_renewed_basis(fit, reports)
     first = reports[-1].stages[-1].rows
     fit, reports, words = enlarge(fit, reports)
     if reports[-1].stages[-1].rows > first:
-        fit, reports = drawn_again(fit, reports)
+        fit, reports = with_renewed_basis(fit, reports)
     return fit, reports, words
 
 
@@ -80,12 +80,14 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
         return fit, [report]
-    exact = None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else exact_twin(fit)
+    exact = (
+        None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else with_exact_kernel(fit)
+    )
     if exact is None:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
         return fit, [report.with_all([report for _, report in ends])]
-    ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, is_twin=True)
+    ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, replaces_features=True)
     density = density_of(fit, rows)
     best, _ = max(ends, key=lambda end: round(float(density(end[0].values)[0]), ROUNDED))
     initial = ends[-1][1].with_all([report for _, report in ends])
@@ -93,7 +95,7 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     return fit, [initial, report]
 
 
-def exact_twin(fit: TermFit) -> TermFit | None:
+def with_exact_kernel(fit: TermFit) -> TermFit | None:
     """Return the fit with the exact kernel instead of random features, or None."""
     spec = fit.spec
     features = [name for name, one in spec.approximations.items() if isinstance(one, RandomFeatures)]
@@ -105,10 +107,10 @@ def exact_twin(fit: TermFit) -> TermFit | None:
     if any(block.residual is not None for block in fit.prior.weights) or not fit.prior.has_weights_only:
         return None
     chosen = {**spec.approximations, **dict.fromkeys(features, Exact())}
-    return fit.through(spec.with_approximations(chosen, fit.values, len(fit.pool)))
+    return fit.with_spec(spec.with_approximations(chosen, fit.values, len(fit.pool)))
 
 
-def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
+def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
     """Optimize on some rows from the best start, to a coarse tolerance.
 
     Args:
@@ -152,7 +154,7 @@ def sizes(fit: TermFit) -> list[int]:
 
 
 def _ends_of_starts(
-    fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False
+    fit: TermFit, rows: Block, tolerance: float | None = None, *, replaces_features: bool = False
 ) -> list[SearchEnd]:
     """Optimize from the best start and, unless rows are few, from another one.
 
@@ -161,7 +163,7 @@ def _ends_of_starts(
     """
     if sparse_effects(fit):
         return [search_sparsely(fit, rows, optimize, tolerance)]
-    if not fit.prior.has_weights_only and not is_twin:
+    if not fit.prior.has_weights_only and not replaces_features:
         return [optimize(started_by_matrices(fit), rows, tolerance=tolerance)]
     order = ranked_factors(fit, rows)
     if order[0] <= SHORT:
@@ -227,7 +229,7 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
 # --- draws -----------------------------------------------------------------------------------------
 
 
-def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
+def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
     """Make draws again and search again, while the likelihood grows.
 
     Features that share a budget are divided again even if the likelihood does not grow.
@@ -239,7 +241,7 @@ def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[F
     for number in range(ROUNDS if rows is not None else 0):
         assert rows is not None
         divided = _divided(fit, rows) if number == 0 else fit
-        other = replace(divided, regression=redrawn(divided.regression))
+        other = replace(divided, regression=with_new_basis(divided.regression))
         if other.spec is fit.spec:
             break
         found, last = optimize(other, rows, again=True)
@@ -264,4 +266,4 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
         freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
     shares = {name: max(freedom[name], 1e-3) for name in names}
     drawn = spec.with_approximations(spec.approximations, fit.values, fit.regression.num_observations, shares)
-    return fit.through(drawn)
+    return fit.with_spec(drawn)

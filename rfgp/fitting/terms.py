@@ -8,9 +8,9 @@ import torch
 from rfgp import random
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
+from rfgp.fitting.basis import fit_basis_functions, learn_basis
 from rfgp.fitting.chains import fit_chain
-from rfgp.fitting.context import TermFit, redrawn, spec_of
-from rfgp.fitting.draws import fit_draws, with_draws
+from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
@@ -18,7 +18,7 @@ from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
-from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
+from rfgp.fitting.subsets import LEAST_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
@@ -67,18 +67,18 @@ def fit_terms(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if prior.neighbors is not None and regression.spec.is_gaussian and not (prior.precisions or prior.walks):
         is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
-    if regression.spec.is_gaussian and onepass.serves(prior, rows):
+    if regression.spec.is_gaussian and onepass.supports(prior, rows):
         with in_one_thread(len(rows) <= SMALL):
             return fit_lattices(TermFit.of(regression, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
-        if regression.spec.is_gaussian and chain.serves(prior):
+        if regression.spec.is_gaussian and chain.supports(prior):
             return fit_chain(TermFit.of(regression, plan))
         if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(regression, plan))
         if not regression.spec.is_gaussian:
             return fit_observed(regression, plan, fit_terms)
         with torch.no_grad():
-            return fit_draws(TermFit.of(regression, plan))
+            return fit_basis_functions(TermFit.of(regression, plan))
 
 
 # --- sparse terms ----------------------------------------------------------------------------------
@@ -87,14 +87,14 @@ def fit_terms(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
     fit = fit.at(screened(fit))
-    fit = replace(fit, regression=redrawn(fit.regression))
+    fit = replace(fit, regression=with_new_basis(fit.regression))
     if uses_cg(fit.prior, fit.rows):
         if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
             fit = optimize(fit, fit.subset(LEAST_ROWS))[0]
         return fit_by_scoring(fit.regression, fit.plan, has_subset=not fit.prior.has_grids)
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
-    fit, reports, _ = with_draws(*drawn_again(fit, [report]), "")
+    fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
     if is_small:
         return fit.regression, reports[-1].with_all(reports)
     if fit.prior.moves and len(fit.rows) >= 4 * MIDDLE_ROWS:
@@ -117,9 +117,9 @@ def _fit_field(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             regression, more = _searched(fit.regression, others, plan, is_continued=False)
             report = more.with_all([report, more])
         for _ in range(MOST_CHANGES):
-            ((before,), again) = spec_of(regression).priors, redrawn(regression)
+            ((before,), again) = spec_of(regression).priors, with_new_basis(regression)
             regression = again
-            if spec_of(again).priors[0].has_draws_of(before):
+            if spec_of(again).priors[0].has_basis_of(before):
                 break
             regression, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
             report = more.with_all([report, more])

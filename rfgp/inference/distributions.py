@@ -20,7 +20,7 @@ ENTRIES = 2**22
 
 
 class InputBlocks(Protocol):
-    """The role: standardized inputs that are read in blocks."""
+    """Interface: standardized inputs that are read in blocks."""
 
     def blocks(self, size: int) -> Iterator[Tensor]:
         """Yield the inputs in blocks (b, d) of about `size` rows."""

@@ -18,7 +18,7 @@ CHUNK = 2**14
 
 
 class LevelEffects(Protocol):
-    """The role: the effects of new levels."""
+    """Interface: the effects of new levels."""
 
     def new_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n,) at n inputs."""

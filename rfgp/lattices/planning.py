@@ -147,7 +147,7 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
     return LatticePlan(Modes(lattice, indices[kept]), num_wanted, missing)
 
 
-def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
+def supports(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
     """Return whether a lattice planned for other hyperparameters is sufficient for these."""
     period = 1 / lattice.spacing
     needed = periods(product, values, lattice.high - lattice.low, tolerance)

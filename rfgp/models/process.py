@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import NotFittedError
-from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
+from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
@@ -174,9 +174,9 @@ class Process(ABC, Generic[F]):
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         warn_of_targets(self._spec, y)
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
-        journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
-        with journaled as journal, Reporter(callback, progress) as reporter:
-            regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
+        opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
+        with opened as checkpoint_log, Reporter(callback, progress) as reporter:
+            regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, checkpoint_log))
         self._fitted = Fitted.of(solved_if_read(regression), report)
         for warning in (*fit_warnings(regression, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)

@@ -280,7 +280,7 @@ class SuccessiveHalving:
         plan, known = self.validation.plan, [state for state in self.states if state.fitted is not None]
         if not candidate.learns_frequencies or not known:
             return plan
-        plan = replace(plan, has_rivals=True)
+        plan = replace(plan, fixed_also_compared=True)
         weight = self.validation.validated.counts()
         means = {state: mean_and_error(state.density, weight)[0] for state in known}
         for state in known:

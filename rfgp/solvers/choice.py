@@ -76,7 +76,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
         -3.1504
     """
     mean, noise = mean.double(), noise.double()
-    if onepass.serves(prior, rows):
+    if onepass.supports(prior, rows):
         return OnePassSolver(prior, rows, mean, noise)
     if is_low_rank(prior, rows):
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
@@ -123,7 +123,7 @@ def solver_in_memory(
     block = gathered(rows)
     if prior.neighbors is not None:
         return bordered_latent(prior, block, mean, noise) or LatentSolver(prior, block, mean, noise)
-    if chain.serves(prior):
+    if chain.supports(prior):
         return ChainSolver(prior, block, mean, noise)
     if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)
@@ -148,7 +148,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if prior.neighbors is not None and "noise_diag" not in tensors:
         responses = tensors["inputs"], tensors["targets"], tensors["noise"]
         return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
-    if chain.serves(prior):
+    if chain.supports(prior):
         return ChainPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if prior.neighbors is not None or needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])

@@ -161,7 +161,7 @@ class Posterior(ABC):
 
 
 class Inference(Protocol):
-    """The role: inference given rows under a prior, differentiable in its tensors."""
+    """Interface: inference given rows under a prior, differentiable in its tensors."""
 
     @abstractmethod
     def log_marginal_likelihood(self) -> Tensor:
@@ -200,7 +200,7 @@ class Inference(Protocol):
 
 @runtime_checkable
 class Solver(Inference, Protocol):
-    """The role: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
+    """Interface: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
     A solver computes once what depends on the prior and the inputs. `at` changes targets and noise, for searches for
     the sites of other likelihoods. k outputs share one covariance C = K + D. Their log densities have the signs of the

@@ -70,7 +70,7 @@ class WeightState:
 
 
 class Reading(Protocol):
-    """The role: passes over rows that read the features of a model.
+    """Interface: passes over rows that read the features of a model.
 
     It is pickled for rows on other machines.
     """

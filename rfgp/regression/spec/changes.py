@@ -37,10 +37,10 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
     return found if noise is None else found | assign(other, of_noise, noise.approximations)
 
 
-def learnable_draws(spec: ModelSpec) -> dict[str, Tensor]:
+def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
     """Return the draws (...) that a fit may learn, by path."""
     found = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
-    return found if spec.noise_process is None else found | learnable_draws(spec.noise_process)
+    return found if spec.noise_process is None else found | learnable_basis(spec.noise_process)
 
 
 def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
@@ -79,7 +79,7 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
     return replace(spec, kernel=kernel, terms=terms, priors=priors, approximations=used)
 
 
-def with_draws_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
+def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
     """Return the specification with the draws of another one, matched by the names of terms."""
     found = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)

@@ -73,8 +73,8 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
         return {n: a for n, a in approximation.items() if n not in names}, {n: approximation[n] for n in names}
     if not isinstance(approximation, Approximation):
         return approximation, approximation
-    serves = [any(approximation.refusal(data) is None for data in terms) for terms in (function, noise)]
-    own, other = (approximation if one or not any(serves) else AUTO for one in serves)
+    supports = [any(approximation.refusal(data) is None for data in terms) for terms in (function, noise)]
+    own, other = (approximation if one or not any(supports) else AUTO for one in supports)
     return own, other
 
 

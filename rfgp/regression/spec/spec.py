@@ -252,7 +252,7 @@ class ModelSpec(BaseSpec):
         own = drawn_priors(data, chosen, self.options.seed)
         return replace(self, approximations=chosen, priors=own, noise_process=noise)
 
-    def redrawn(self, values: ParameterValues, num_rows: int) -> Self:
+    def with_new_basis(self, values: ParameterValues, num_rows: int) -> Self:
         """Return the specification with hyperparameter-dependent draws updated, or itself.
 
         Args:
@@ -261,7 +261,7 @@ class ModelSpec(BaseSpec):
         """
         noise, data = self.noise_process, self.term_data(values, num_rows)
         priors = redrawn_priors(self.priors, data, self.approximations, self.options.seed)
-        noise = None if noise is None else noise.redrawn(values, num_rows)
+        noise = None if noise is None else noise.with_new_basis(values, num_rows)
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 

@@ -2,5 +2,5 @@
 
 from rfgp.solvers.chain.posterior import ChainPosterior as ChainPosterior
 from rfgp.solvers.chain.rows import ascending_rows as ascending_rows
-from rfgp.solvers.chain.rows import serves as serves
+from rfgp.solvers.chain.rows import supports as supports
 from rfgp.solvers.chain.solver import ChainSolver as ChainSolver

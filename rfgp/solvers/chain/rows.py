@@ -104,7 +104,7 @@ def ascending(inputs: Tensor, place: int) -> Ascending:
     return kept[1]
 
 
-def serves(prior: Prior) -> bool:
+def supports(prior: Prior) -> bool:
     """Return whether a prior is a Matern process of one column alone."""
     return len(prior.blocks) == len(prior.precisions) == 1 and prior.precisions[0].column is not None
 

@@ -25,7 +25,7 @@ class ChainSolver(Inference):
     density in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
 
     Args:
-        prior: The prior of one block (`serves`), with gradients.
+        prior: The prior of one block (`supports`), with gradients.
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.

@@ -30,7 +30,7 @@ draws together take 1.32 GB and 104 s."""
 
 
 class Preconditioner(Protocol):
-    """The role: P = (R^T R)^-1 near B."""
+    """Interface: P = (R^T R)^-1 near B."""
 
     def half_solve(self, v: Tensor) -> Tensor:
         """Return R v, (n, p)."""

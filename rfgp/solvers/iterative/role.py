@@ -31,7 +31,7 @@ class Reads(NamedTuple):
 
 
 class Term(ABC):
-    """The role: a block of the prior at rows.
+    """Interface: a block of the prior at rows.
 
     Attributes:
         name: The name of the term.

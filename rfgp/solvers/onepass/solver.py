@@ -41,7 +41,7 @@ from rfgp.solvers.onepass.sums import Layout, row_blocks
 from rfgp.solvers.role import Inference
 
 
-def serves(prior: Prior, rows: Rows) -> bool:
+def supports(prior: Prior, rows: Rows) -> bool:
     """Return whether sums by transforms apply: all blocks are fixed designs, and the rows have no signs."""
     return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 

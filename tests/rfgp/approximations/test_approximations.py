@@ -60,7 +60,7 @@ APPROXIMATIONS = {
 }
 
 
-def serves(case, approximation):
+def supports(case, approximation):
     """Whether an approximation serves a term of a case: random features need a stationary factor."""
     names = {name for name in NAMES[case] if name in STATIONARY}
     if getattr(approximation, "kind", "") == "laplace":
@@ -71,7 +71,7 @@ def serves(case, approximation):
 @pytest.mark.parametrize("approximation", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
 @pytest.mark.parametrize("case", KERNELS)
 def test_terms_through_features_agree_with_dense_algebra_of_the_features(case, approximation):
-    if not serves(case, approximation):
+    if not supports(case, approximation):
         with pytest.raises(rfgp.InvalidArgumentError, match=r"cannot be used for the term .* because"):
             model(case, approximation).condition(ROWS, Y)
         return

@@ -56,7 +56,7 @@ def test_other_likelihoods_match_sparse_factors(likelihood, inference, monkeypat
     counts = (y > 0.2).astype(float)
     found = model(0.5, likelihood, inference=inference).condition(X, counts)
     means = found.predict(NEW).mean, found.predict(NEW).std, found.log_marginal_likelihood().detach()
-    monkeypatch.setattr(chain, "serves", lambda prior: False)
+    monkeypatch.setattr(chain, "supports", lambda prior: False)
     other = model(0.5, likelihood, inference=inference).condition(X, counts)
     for one, expected in zip(
         means, (other.predict(NEW).mean, other.predict(NEW).std, other.log_marginal_likelihood().detach()), strict=True

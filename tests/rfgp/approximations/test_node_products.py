@@ -301,9 +301,9 @@ def test_fit_tunes_walks_and_updates_keep_draws():
     gp = gp.fit(ROWS, Y)
     assert np.isfinite(gp.predict(NEW).std).all()
     more = gp.update(NEW, np.zeros(M))
-    assert more.spec.priors[0].has_draws_of(gp.spec.priors[0])
+    assert more.spec.priors[0].has_basis_of(gp.spec.priors[0])
     again = gp.with_approximation({"product": rfgp.RandomWalks(4, seed=9, columns=FEW)})
-    assert not again.spec.priors[0].has_draws_of(gp.spec.priors[0])
+    assert not again.spec.priors[0].has_basis_of(gp.spec.priors[0])
 
 
 def test_harmonics_are_redrawn_for_shorter_lengthscales():

@@ -243,7 +243,7 @@ def test_bounds_are_those_of_the_points():
 def redrawn(gp, **changes):
     """Return the term of points before and after a redraw at changed hyperparameters."""
     values = gp.hyperparameters.values.with_values(**changes)
-    return gp.spec.priors[0], gp.spec.redrawn(values, 60).priors[0]
+    return gp.spec.priors[0], gp.spec.with_new_basis(values, 60).priors[0]
 
 
 @pytest.mark.parametrize("residual", [None, rfgp.Vecchia(5)])
@@ -279,7 +279,7 @@ def test_points_of_a_file_are_chosen_again(tmp_path):
     assert again.spec.priors[0].lengthscales is None
     np.testing.assert_array_equal(again.predict(NEW).mean, gp.predict(NEW).mean)
     spec = with_rows(again.spec, again.regression.rows)
-    after = spec.redrawn(again.hyperparameters.values, 60).priors[0]
+    after = spec.with_new_basis(again.hyperparameters.values, 60).priors[0]
     assert after is not again.spec.priors[0]
     torch.testing.assert_close(after.points, gp.spec.priors[0].points)
 

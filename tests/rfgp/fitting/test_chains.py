@@ -47,7 +47,7 @@ def check_fit(kind, nu):
     """Compare the likelihood with that of L-BFGS and sparse factors."""
     gp, found = fitted(kind, nu)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "serves", lambda prior: False)
+        patch.setattr(chain, "supports", lambda prior: False)
         other, expected = fitted(kind, nu)
     assert abs(found - expected) < 0.05, found - expected
     np.testing.assert_allclose(gp.predict(NEW).mean, other.predict(NEW).mean, rtol=0.01)

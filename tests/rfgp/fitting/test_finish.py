@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.fitting import Plan, open_journal
+from rfgp.fitting import Plan, open_checkpoint_log
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.finish import finish, neighbor_correlation
 
@@ -30,10 +30,10 @@ def test_small_noise_repeats_sums_in_double_precision():
 
 
 def test_checkpoint_without_a_sum_raises(tmp_path):
-    with open_journal(tmp_path / "c", lambda: "x") as journal:
-        journal.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
-    with open_journal(tmp_path / "c", lambda: "x") as journal:
-        fit = begun(journal=journal)
+    with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
+        checkpoint_log.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
+    with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
+        fit = begun(checkpoint_log=checkpoint_log)
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'target'"):
             finish(fit, [], "", False)
 

@@ -9,7 +9,7 @@ import pytest
 import graphs
 import rfgp
 from rfgp.fitting.coordinates import Coordinates
-from rfgp.fitting.mean_variances import MeanVariances, Shift
+from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 
 SIZES, LABELS = (50, 50, 50, 50), 5
 D = graphs.kernels.Diffusion
@@ -98,7 +98,7 @@ def test_shifted_coordinates_and_their_gradient(fixed):
     now = model(D(2.0), likelihood="bernoulli").condition(*data("bernoulli")).regression
     values = now.hyperparameters
     free = values.space.free(fixed)
-    there = Coordinates.of(values.space, free, Shift(MeanVariances.of(now, now.rows), values, free))
+    there = Coordinates.of(values.space, free, VarianceReparametrization(MeanVariances.of(now, now.rows), values, free))
     x = values.vector(free) + 0.1
     u = there.at(x)
     np.testing.assert_allclose(there.raw(u), x, rtol=1e-12)

@@ -130,9 +130,9 @@ def plan_of_most(most):
 def test_lattice_serves_nearby_lengthscales(factor):
     design, parameters, _ = design_of("gaussian", level=1e-5)
     near = {design.names[0]: factor * parameters[0]}
-    assert planning.serves(design.product, near, design.lattice, 1e-5, 1e-3)
+    assert planning.supports(design.product, near, design.lattice, 1e-5, 1e-3)
     far = {design.names[0]: 2.5 * factor * parameters[0]}
-    assert not planning.serves(design.product, far, design.lattice, 1e-5, 1e-3)
+    assert not planning.supports(design.product, far, design.lattice, 1e-5, 1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])
