@@ -12,10 +12,10 @@ from rfgp.fitting.frequencies import (
     NO_SEARCH,
     Outcome,
     best_start,
-    fixed_density,
+    fixed_log_prob,
     learn,
     learned_frequencies,
-    mean_and_error,
+    mean_and_standard_error,
     nothing_learned,
 )
 from rfgp.fitting.maximize import Objective, maximize
@@ -48,7 +48,7 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
     fit, reports, words = grow(fit)
     if outcome is not None:
         if outcome.frequencies is not None:
-            ahead, _ = mean_and_error(outcome.test_density - fixed_density(fit, outcome.split))
+            ahead, _ = mean_and_standard_error(outcome.test_log_prob - fixed_log_prob(fit, outcome.split))
             if ahead > 0:
                 words = f"{outcome.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
                 return _finish_learned(fit, outcome._replace(message=words), reports)

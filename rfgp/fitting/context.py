@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
@@ -152,7 +152,7 @@ def searched(rows: Block) -> Block:
     return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
-def left_out_densities(
+def left_out_log_prob(
     moments: tuple[Tensor, Tensor],  # (b, k), (b,)
     rows: Block,
     noise: Tensor,  # 0-d
@@ -164,19 +164,19 @@ def left_out_densities(
         rows: The rows.
         noise: The variance of one observation, 0-d.
     """
-    return observation_densities(rows, *of_observations(moments, rows, noise)).sum(1)
+    return observation_log_prob(rows, *of_observations(moments, rows, noise)).sum(1)
 
 
-def observation_densities(
+def observation_log_prob(
     rows: Block,
     mean: Tensor,  # (b, k)
     variance: Tensor,  # (b, 1) or (k,)
 ) -> Tensor:  # (b, k)
     """Return the mean log densities (b, k) of the observations of rows."""
-    density = normal_log_density(rows.targets, mean, variance)
+    log_prob = normal_log_prob(rows.targets, mean, variance)
     if rows.scatter is None:
-        return density
-    return density - 0.5 * rows.scatter / (rows.counts()[:, None] * variance)
+        return log_prob
+    return log_prob - 0.5 * rows.scatter / (rows.counts()[:, None] * variance)
 
 
 def of_observations(

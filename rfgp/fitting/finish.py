@@ -13,7 +13,7 @@ from rfgp.fitting.context import TermFit, of_observations, spec_of
 from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.scales import calibrate_noise, solve_scales
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
@@ -44,7 +44,7 @@ def finish(
     fit, inference = _solved(fit, reports, is_done, learned)
     jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
     total = float(inference.log_marginal_likelihood()) + jacobian
-    calibration, density, neighbors = _check(fit, inference, learned)
+    calibration, log_prob, neighbors = _check(fit, inference, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_converged)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
@@ -61,7 +61,7 @@ def finish(
         stages=stages,
         frequencies="fixed" if outcome is None else ("rejected" if learned is None else "learned"),
         mean_squared_zscore=if_finite(calibration),
-        leave_one_out=if_finite(density),
+        leave_one_out=if_finite(log_prob),
         residual_autocorrelation=if_finite(neighbors),
         effective_dof_fraction=inference.effective_dof_fraction,
     )
@@ -76,9 +76,9 @@ def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
     """
     with torch.no_grad():
         inference = fit.regression.infer(fit.rows)
-        calibration, density, neighbors = (if_finite(value) for value in _check(fit, inference, None))
+        calibration, log_prob, neighbors = (if_finite(value) for value in _check(fit, inference, None))
         report = replace(
-            report, mean_squared_zscore=calibration, leave_one_out=density, residual_autocorrelation=neighbors
+            report, mean_squared_zscore=calibration, leave_one_out=log_prob, residual_autocorrelation=neighbors
         )
         report = replace(report, effective_dof_fraction=inference.effective_dof_fraction)
         return fit.regression.replace(given=inference.posterior()), report
@@ -145,13 +145,13 @@ def left_out(regression: GPState, moments: tuple[Tensor, Tensor], rows: Block) -
     """
     mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
-    density = normal_log_density(rows.targets, mean, variance).mean()
+    log_prob = normal_log_prob(rows.targets, mean, variance).mean()
     jacobian = regression.scaling.targets.log_jacobian(1) / rows.num_outputs
     schema = spec_of(regression).schema
     has_places = schema is not None and all(column.kind is Kind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_places else math.nan
-    return float(errors.square().mean()), float(density) + jacobian, neighbors
+    return float(errors.square().mean()), float(log_prob) + jacobian, neighbors
 
 
 def if_finite(value: float) -> float | None:

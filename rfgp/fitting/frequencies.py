@@ -3,7 +3,7 @@
 Frequencies start from the model's draw. Short runs from a few candidates select the starting hyperparameters. Adam
 (Kingma and Ba 2015) maximizes the marginal likelihood of random batches of rows over frequencies and hyperparameters.
 The frequencies have a Gaussian prior around their draw. A tenth of the rows is held out, at most 2,000. They are scored
-by their leave-one-out density given each other and up to 6,000 training rows:
+by their leave-one-out log density given each other and up to 6,000 training rows:
 
 - The first half, the validation rows, selects the start, the step and the final noise.
 - The second half, the test rows, decides whether learning paid. Fixed frequencies are taken unless learned ones gain
@@ -23,7 +23,7 @@ from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
 from rfgp.fitting.checkpoint import CheckpointLog
-from rfgp.fitting.context import Split, TermFit, left_out_densities
+from rfgp.fitting.context import Split, TermFit, left_out_log_prob
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
@@ -71,7 +71,7 @@ class Outcome(NamedTuple):
     values: ParameterValues  # the other hyperparameters of the selected step
     stage: Stage
     gain: float  # over fixed frequencies, in nats a test row; 0 if these are as good
-    test_density: Tensor  # the log densities (b,) of the test rows
+    test_log_prob: Tensor  # the log densities (b,) of the test rows
     trace: tuple[float, ...]  # the likelihood of all training rows before each step, estimated from its batch
     last_gain: float  # of the likelihood of a row, in the last tenth of the steps
     initial_report: FitReport  # of the search for hyperparameters before learning
@@ -120,19 +120,19 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     )
     trial, half = replace(fit, plan=plan), len(split.validation)
 
-    def density(start: ParameterValues) -> float:
-        means = [float(step.density[:half].mean()) for step in Learning(trial, few, start).run().segments]
+    def score(start: ParameterValues) -> float:
+        means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
     def compute() -> dict[str, Tensor]:
-        return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
+        return {"values": torch.tensor([score(start) for start in starts], dtype=torch.float64)}
 
     return starts[int(fit.plan.checkpoint_log.memoize("trials", compute)["values"].argmax())]
 
 
-def fixed_density(fit: TermFit, split: Split) -> Tensor:
+def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
     """Return the log densities (b,) of the test rows, with fixed frequencies."""
-    return Learning(fit, split, fit.values).best_fixed.density[len(split.validation) :]
+    return Learning(fit, split, fit.values).best_fixed.log_prob[len(split.validation) :]
 
 
 def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport) -> Outcome:
@@ -147,9 +147,9 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     learning, fixed, values = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed, fit.values
     run, best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
     for step in run.segments:
-        if float(step.density[:half].mean()) > best:
-            best, chosen = float(step.density[:half].mean()), step
-    gain, error = mean_and_error((chosen.density - fixed.density)[half:])
+        if float(step.log_prob[:half].mean()) > best:
+            best, chosen = float(step.log_prob[:half].mean()), step
+    gain, error = mean_and_standard_error((chosen.log_prob - fixed.log_prob)[half:])
     likelihoods, taken = run.likelihoods, len(run.likelihoods)
     tenth = max(1, taken // 10)
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
@@ -159,14 +159,14 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     if not gain > error:
         message = f"{message}, so the fixed ones were taken"
         return Outcome(
-            None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], initial, split, message
+            None, values, stage, 0.0, fixed.log_prob[half:], trace, ends[0] - ends[1], initial, split, message
         )
     if taken >= 20:
         message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     learned = {path: chosen.parameters[path] for path in learning.start}
     parameters = learning.values(chosen.parameters)
     return Outcome(
-        learned, parameters, stage, gain, chosen.density[half:], trace, ends[0] - ends[1], initial, split, message
+        learned, parameters, stage, gain, chosen.log_prob[half:], trace, ends[0] - ends[1], initial, split, message
     )
 
 
@@ -174,7 +174,7 @@ class _Candidate(NamedTuple):
     """Parameters, and the leave-one-out log densities (b,) of the held-out rows under them."""
 
     parameters: dict[str, Tensor]
-    density: Tensor
+    log_prob: Tensor
 
 
 class _Run(NamedTuple):
@@ -240,8 +240,8 @@ class Learning:
             for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
-            segments.append(_Candidate(state.parameters, tensors["density"]))
-            if self._cannot_catch_up([float(one.density[self._half :].mean()) for one in segments], last):
+            segments.append(_Candidate(state.parameters, tensors["log_prob"]))
+            if self._cannot_catch_up([float(one.log_prob[self._half :].mean()) for one in segments], last):
                 break
         return _Run(segments, likelihoods)
 
@@ -257,7 +257,7 @@ class Learning:
         plan, outputs = self._fit.plan, self.pool.num_outputs
         if max(plan.needed_gain, plan.needed_score) == -math.inf or len(scores) < _LEAST_SEGMENTS:
             return False
-        fixed = float(self.best_fixed.density[self._half :].mean())
+        fixed = float(self.best_fixed.log_prob[self._half :].mean())
         now, before = max(scores), max(scores[: len(scores) // 2])
         reached = now + (now - before) * math.log2(plan.steps / done)
         return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
@@ -278,21 +278,21 @@ class Learning:
                 values = solve_scales(fit.at(values), model, accumulate_gram(model))
         solved = {name: values.raw[name].detach().clone().double() for name in self._names}
         parameters = {**self._initial, **solved}
-        return _Candidate(parameters, self._held_out_density(parameters))
+        return _Candidate(parameters, self._held_out_log_prob(parameters))
 
     # --- steps -----------------------------------------------------------------------------------
 
     def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
-        """Return the state, likelihoods and held-out densities of steps `first` to `last`."""
+        """Return the state, likelihoods and held-out log densities of steps `first` to `last`."""
         likelihoods = []
         for step in range(first, last):
             value, gradients = self.gradient(state.parameters, self._batch(step), step)
             state = _adam(state, gradients, step, self._fit.plan.steps)
             state = state._replace(parameters=self._clamped(state.parameters))
             likelihoods.append(value)
-        density = self._held_out_density(state.parameters)
+        log_prob = self._held_out_log_prob(state.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)
-        return {**state.tensors(), "likelihoods": values, "density": density}
+        return {**state.tensors(), "likelihoods": values, "log_prob": log_prob}
 
     def _batch(self, step: int) -> Block:
         """Return the batch of a step. Each epoch visits all rows in a new random order."""
@@ -318,12 +318,12 @@ class Learning:
         with torch.enable_grad():
             omega = {path: parameters[path].clone().requires_grad_() for path in self.start}
             values = self.values(parameters).leaves(self._names)
-            density = self._likelihood(values, omega, rows, step) / rows.count
+            log_likelihood = self._likelihood(values, omega, rows, step) / rows.count
             moved = sum((omega[path] - initial).square().sum() for path, initial in self.start.items()) / PRIOR_SCALE**2
-            objective = density + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
+            objective = log_likelihood + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
             gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), *omega.values()])
         names = [*self._names, *omega]
-        return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
+        return float(log_likelihood.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
     def _likelihood(self, values: ParameterValues, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
         """Return the log marginal likelihood of rows, 0-d, in float32 if rounding errors are small."""
@@ -358,7 +358,7 @@ class Learning:
             clamped[name] = clamped[name].clamp(max=math.log(MOST_SCALE))
         return clamped
 
-    def _held_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
+    def _held_out_log_prob(self, parameters: dict[str, Tensor]) -> Tensor:
         """Return the standardized leave-one-out log densities of the held-out rows."""
         values, rows = self._with_frequencies(self.values(parameters), parameters), self._scored
         with torch.no_grad():
@@ -368,10 +368,10 @@ class Learning:
             else:
                 of_all = self._fit.regression.replace(hyperparameters=values).infer(rows).leave_one_out()
                 moments = of_all[0][: len(self._held_out)], of_all[1][: len(self._held_out)]
-            return left_out_densities(moments, self._held_out, values.standardized("noise").double())
+            return left_out_log_prob(moments, self._held_out, values.standardized("noise").double())
 
 
-def mean_and_error(values: Tensor) -> tuple[float, float]:
+def mean_and_standard_error(values: Tensor) -> tuple[float, float]:
     """Return the mean of independent values (n,) and its standard error."""
     error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
     return float(values.mean()), error

@@ -113,7 +113,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
         fit: The fit.
         rows: The rows.
     """
-    reports, fit = list[FitReport](), started(fit)
+    reports, fit = list[FitReport](), with_best_start(fit)
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     for round_ in range(ROUNDS):
         fit, before = with_lattices(fit, len(rows), SUBSET_FEATURES), fit.values
@@ -145,7 +145,7 @@ def is_planned(spec: ModelSpec, name: str) -> bool:
     return given == AUTO or (isinstance(given, Mapping) and name not in given)
 
 
-def started(fit: TermFit) -> TermFit:
+def with_best_start(fit: TermFit) -> TermFit:
     """Return the fit at the most likely end of short searches from several lengthscales."""
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:

@@ -1,7 +1,8 @@
 """Learning frequencies together with a nearest-neighbor process.
 
 Frequencies that are learned alone explain structure that neighbors would explain better. With neighbors they overfit
-few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their predictive density:
+few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their log predictive
+density:
 
 1. Fixed frequencies and neighbors, fitted by their likelihood.
 2. Learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off.
@@ -27,7 +28,7 @@ from rfgp.counts import counted
 from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
 from rfgp.fitting.finish import if_finite
-from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_error
+from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbors import (
     ITERATIONS_PER_ROUND,
@@ -38,7 +39,7 @@ from rfgp.fitting.neighbors import (
     neighbors_of,
     search_all,
 )
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.base_spec import NOISE_BOUNDS
@@ -57,7 +58,7 @@ class Candidate(NamedTuple):
     regression: GPState
     name: str
     errors: Tensor  # (b, k), each over its standard deviation
-    density: Tensor  # (b,)
+    log_prob: Tensor  # (b,)
 
     @classmethod
     def of(cls, regression: GPState, name: str, held_out: Block) -> "Candidate":
@@ -67,18 +68,18 @@ class Candidate(NamedTuple):
             latent = regression.process.at(held_out.inputs)
             means = latent.mean() + mean
             variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
-            density = normal_log_density(held_out.targets, means, variance).sum(1)
-            return cls(regression, name, (held_out.targets - means) / variance.sqrt(), density)
+            log_prob = normal_log_prob(held_out.targets, means, variance).sum(1)
+            return cls(regression, name, (held_out.targets - means) / variance.sqrt(), log_prob)
 
     @property
     def half(self) -> int:
         """The number of validation rows. The others are test rows."""
-        return (len(self.density) + 1) // 2
+        return (len(self.log_prob) + 1) // 2
 
     @property
     def score(self) -> float:
-        """The mean density of the validation rows."""
-        score = float(self.density[: self.half].mean())
+        """The mean log density of the validation rows."""
+        score = float(self.log_prob[: self.half].mean())
         return score if math.isfinite(score) else -math.inf
 
 
@@ -118,7 +119,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
         The candidate, the gain in nats a test row, and its standard error.
     """
     first, best = candidates[0], max(candidates, key=lambda each: each.score)
-    gain, error = mean_and_error((best.density - first.density)[best.half :])
+    gain, error = mean_and_standard_error((best.log_prob - first.log_prob)[best.half :])
     return (best if gain > error else first), gain, error
 
 

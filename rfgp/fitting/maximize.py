@@ -45,7 +45,7 @@ class Evaluation(NamedTuple):
     warm_start: WarmStart = ()  # the start of the next search for a posterior
 
 
-class Density(Protocol):
+class LogLikelihood(Protocol):
     """Interface: the log marginal likelihood of some rows as a function of the hyperparameters."""
 
     def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
@@ -110,7 +110,7 @@ class Objective:
     """The log marginal likelihood and log hyperpriors as a function of hyperparameters.
 
     Attributes:
-        density: The likelihood.
+        log_likelihood: The log marginal likelihood as a function of the hyperparameters.
         rows: The number of rows.
         count: The number of observations, repetitions included.
         jacobian: The log Jacobian that converts the likelihood to the user's units.
@@ -119,7 +119,7 @@ class Objective:
             None, it moves output scales.
     """
 
-    density: Density
+    log_likelihood: LogLikelihood
     rows: int
     count: float
     jacobian: float
@@ -127,24 +127,27 @@ class Objective:
     variances: MeanVariances | None = None
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows, density: Density | None = None) -> "Objective":
-        """Return the objective of rows under a regression's prior, or with another density."""
+    def of(cls, regression: GPState, rows: Rows, log_likelihood: LogLikelihood | None = None) -> "Objective":
+        """Return the objective of rows under a regression's prior, or with another likelihood."""
         jacobian = regression.scaling.targets.log_jacobian(rows.count)
-        closed_form = ClosedForm.of(regression, rows) if density is None else None
-        density, variances = density or plain_density(regression, rows), MeanVariances.of(regression, rows)
-        return cls(density, len(rows), rows.count, jacobian, closed_form, variances)
+        closed_form = ClosedForm.of(regression, rows) if log_likelihood is None else None
+        log_likelihood, variances = (
+            log_likelihood or marginal_likelihood(regression, rows),
+            MeanVariances.of(regression, rows),
+        )
+        return cls(log_likelihood, len(rows), rows.count, jacobian, closed_form, variances)
 
     def likelihood(self, values: ParameterValues) -> float:
         """Return the log marginal likelihood in the user's units."""
         with torch.no_grad():
-            return self.density(values)[0].item() + self.jacobian
+            return self.log_likelihood(values)[0].item() + self.jacobian
 
     def log_posterior(self, values: ParameterValues) -> float:
         """Return the sum of the log likelihood, in standardized units, and the log hyperpriors."""
         with torch.no_grad():
             found = None if self.closed_form is None else self.closed_form.value(values)
             if found is None:
-                likelihood, reached, _ = self.density(values)
+                likelihood, reached, _ = self.log_likelihood(values)
                 found = likelihood + reached.log_hyperprior()
             return found.item()
 
@@ -160,7 +163,7 @@ class Objective:
             raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
             return {"value": -found[0] / self.count, "gradient": -found[1] / self.count, **raw}
         with torch.enable_grad():
-            likelihood, reached, following = self.density(values.leaves(names), warm_start)
+            likelihood, reached, following = self.log_likelihood(values.leaves(names), warm_start)
             value = -(likelihood + reached.log_hyperprior()) / self.count
             gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
         gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
@@ -169,14 +172,14 @@ class Objective:
         return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
-def plain_density(regression: GPState, rows: Rows) -> Density:
+def marginal_likelihood(regression: GPState, rows: Rows) -> LogLikelihood:
     """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
-    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+    def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         found = regression.replace(hyperparameters=values).infer(rows, warm_start)
         return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
 
-    return density
+    return log_likelihood
 
 
 def maximize(
@@ -246,7 +249,7 @@ class _Search:
         value, _ = self._evaluate(search.point)
         reached = self._reached()
         with torch.no_grad():
-            likelihood = self._total(value) - float(reached.log_hyperprior())
+            likelihood = self._log_posterior(value) - float(reached.log_hyperprior())
         pairs = zip(entries, search.point, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
         gain = (self._trace[-1] - self._trace[0]) / self._objective.count
@@ -303,10 +306,10 @@ class _Search:
                     f"The log posterior at the starting values must be finite, got {-value:g}. Choose starting values "
                     "that the priors allow."
                 )
-            self._trace.append(self._total(value))
+            self._trace.append(self._log_posterior(value))
         return value, self._last.gradient
 
-    def _total(self, value: float) -> float:
+    def _log_posterior(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
     def _reached(self) -> ParameterValues:
@@ -316,7 +319,7 @@ class _Search:
         return self._start.replaced(raw)
 
     def _after_iteration(self, value: float) -> None:
-        self._trace.append(self._total(value))
+        self._trace.append(self._log_posterior(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
         since = self._trace[self._descent_start :]
         if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.least_gain:

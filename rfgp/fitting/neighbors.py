@@ -25,8 +25,8 @@ from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import MOST_SCALE, learned_frequencies
 from rfgp.fitting.maximize import LEAST_GAIN, Bounds, Evaluation, Objective, Plan, maximize
-from rfgp.fitting.starts import free_lengthscales, started_by_matrices, with_shorter_lengthscales
-from rfgp.inference.distributions import normal_log_density
+from rfgp.fitting.starts import free_lengthscales, with_dense_start, with_shorter_lengthscales
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
@@ -140,15 +140,16 @@ class NeighborFit:
             return False
         with torch.no_grad():
             objective = self._objective(values, alone=False)
-            searched, every = float(objective.density(values).value) / objective.count, self._density_of_all(values)
+            searched = float(objective.log_likelihood(values).value) / objective.count
+            every = self._log_likelihood_of_all(values)
         count = objective.count / (DESIGN_EFFECT if neighbors_of(self.regression.prior()).block_size > 1 else 1)
         return not every > searched - MOST_LOSS - STANDARD_ERRORS / math.sqrt(count)
 
-    def _density_of_all(self, values: ParameterValues) -> float:
+    def _log_likelihood_of_all(self, values: ParameterValues) -> float:
         """Return the mean log density of all rows, or of many in a rough search."""
         if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
             wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
-            return float(wider.density(values).value) / wider.count
+            return float(wider.log_likelihood(values).value) / wider.count
         every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
 
@@ -194,13 +195,13 @@ class NeighborFit:
                 found[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
         return found
 
-    def density_left_out(self, values: ParameterValues) -> float:
+    def left_out_log_prob(self, values: ParameterValues) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
         with torch.no_grad():
             means, variances = WhitenedSolver.of(
                 self.spec.prior(values), self.rows, *mean_and_noise(values)
             ).leave_one_out()
-        return float(normal_log_density(self.rows.targets, means, variances[:, None]).mean())
+        return float(normal_log_prob(self.rows.targets, means, variances[:, None]).mean())
 
     def _objective(self, values: ParameterValues, alone: bool) -> Objective:
         is_whole = self.size == len(self.rows)
@@ -210,13 +211,15 @@ class NeighborFit:
         used_rows = self.rows.take(torch.from_numpy(columns))
         rows = self.rows if is_whole else used_rows.take(torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1]))
 
-        def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+        def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
             prior = self.spec.prior(values)
             prior = Prior(neighbors=_of_full_kernel(neighbors_of(prior))) if alone else prior
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
-        return Objective(density, len(rows), rows.count, self.regression.scaling.targets.log_jacobian(rows.count))
+        return Objective(
+            log_likelihood, len(rows), rows.count, self.regression.scaling.targets.log_jacobian(rows.count)
+        )
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
@@ -237,7 +240,7 @@ Search = Callable[[NeighborFit], Found]
 
 def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression with neighbors; return it with its posterior, and the report."""
-    fit, values, reports = search_all(NeighborFit.of(_started(regression, plan), plan))
+    fit, values, reports = search_all(NeighborFit.of(_with_start(regression, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
     draws = {path: draw for path, draw in learnable_basis(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
@@ -248,13 +251,13 @@ def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
 
 
-def _started(regression: GPState, plan: Plan) -> GPState:
+def _with_start(regression: GPState, plan: Plan) -> GPState:
     """Return a regression at the most likely of several starts."""
     fit = TermFit.of(regression, plan)
     if plan.is_continued or not free_lengthscales(fit):
         return regression
     with torch.no_grad(), in_one_thread(True):
-        fit = started_by_matrices(fit)
+        fit = with_dense_start(fit)
         near = neighbors_of(fit.prior).names if len(fit.spec.terms) > 1 else ()
         own = [f"{prefix}lengthscale" for term in fit.spec.terms if term.name in near for prefix in term.prefixes]
         return fit.at(
@@ -359,7 +362,7 @@ def is_better(
 ) -> bool:
     """Return whether the first result has the better leave-one-out score."""
     if len(fit.rows) <= MOST_CHECKED:
-        return fit.density_left_out(one[0]) > fit.density_left_out(other[0])
+        return fit.left_out_log_prob(one[0]) > fit.left_out_log_prob(other[0])
     return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
 
 
@@ -387,7 +390,7 @@ def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = 
         total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
         is_checked = len(rows) <= MOST_CHECKED
         left = left_out(found, inference.leave_one_out(), rows) if is_checked else (math.nan,) * 3
-        calibration, density, neighbors = map(if_finite, left)
+        calibration, log_prob, neighbors = map(if_finite, left)
         report = replace(
             last.with_all(reports),
             converged=converged,
@@ -395,7 +398,7 @@ def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = 
             log_marginal_likelihood=total,
             likelihood_error=inference.likelihood_error,
             mean_squared_zscore=calibration,
-            leave_one_out=density,
+            leave_one_out=log_prob,
             residual_autocorrelation=neighbors,
         )
         return found.replace(given=inference.posterior()), report

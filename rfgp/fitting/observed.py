@@ -113,7 +113,7 @@ def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport
     held = set(fit.values.space.names) - set(fit.free)
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
-    initial = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
+    initial = fit.at(_with_values_found(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
     initial = initial.with_spec(
         with_basis_of(spec, spec_of(reached)) if is_same else spec_of(with_new_basis(initial.regression))
@@ -132,7 +132,7 @@ def _cheaper(regression: GPState) -> GPState:
     return restarted(regression, replace(spec, options=options, noise_process=None))
 
 
-def _started(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
+def _with_values_found(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
     """Return values with the free ones found, also for the kernel of a noise process."""
     reached = found.hyperparameters
     own = {name: reached.value(name) for name in reached.space.names if name in free}

@@ -44,12 +44,12 @@ class Progress:
     unit: str = "iterations"
 
     def __str__(self) -> str:
-        most, density = "", ""
+        most, score = "", ""
         if self.unit == "iterations":
-            most, density = "at most ", f", log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row"
+            most, score = "at most ", f", log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row"
         return (
             f"{self.stage}, {counted(self.rows, 'row')}: {self.iteration} of {most}"
-            f"{counted(self.iterations, self.unit.removesuffix('s'))}{density}"
+            f"{counted(self.iterations, self.unit.removesuffix('s'))}{score}"
             f"{seconds_in_words(self.seconds, self.seconds_left, most)}"
         )
 

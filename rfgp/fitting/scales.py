@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from scipy.optimize import minimize_scalar
 
-from rfgp.fitting.context import TermFit, left_out_densities
-from rfgp.fitting.maximize import Bounds, Density, Evaluation, plain_density
+from rfgp.fitting.context import TermFit, left_out_log_prob
+from rfgp.fitting.maximize import Bounds, Evaluation, LogLikelihood, marginal_likelihood
 from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
 from rfgp.regression.spec import block_scales, variance_paths
@@ -28,20 +28,22 @@ _LOG_RATIO, _LOG_RATIO_OF_SUM, _LOG_RATIO_OF_TERM = (-27.0, 9.0), (-18.0, 9.0), 
 of the first term), while the common factor is solved for."""
 _RATIOS = -8.0, 2.0, 41
 """The log10 of the least and the largest noise, relative to the largest eigenvalue, and the number of noises."""
-_REACH, _SHRINKAGE = 1.5, 0.3
+_LARGEST_CHANGE, _SHRINKAGE = 1.5, 0.3
 """The largest change of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
 
-def density_of(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, solved for the common factor if possible.
+def scale_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
+    """Return the likelihood of rows, maximized over a common factor of all variances.
+
+    If the optimal factor has no closed form, it is not maximized.
 
     A search then varies the ratios to the variance of the first term, which stays at its starting value.
     """
     if not fit.solves(rows):
-        return plain_density(fit.regression, rows)
+        return marginal_likelihood(fit.regression, rows)
     first, start = fit.scales[0], fit.values
 
-    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+    def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         initial = values.replaced({first: start.raw[first]})
         with torch.no_grad():
             c, solution = best_common_scale(fit.linear(initial.detached(), rows), rows.count)
@@ -49,7 +51,7 @@ def density_of(fit: TermFit, rows: Block) -> Density:
         reached = initial.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
         return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
-    return density
+    return log_likelihood
 
 
 def can_profile(fit: TermFit, rows: Block) -> bool:
@@ -59,18 +61,18 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
     return bool(names) and is_open and fit.spec.is_gaussian and rows.is_uniform
 
 
-def profiled_density(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, solved for noise and factor by dense algebra.
+def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
+    """Return the likelihood of rows, maximized over noise and a common factor of terms.
 
     Let K be the covariance with eigenvalues l, c the factor and r c the noise. At the optimal c = q(r) / (N k), with
-    q(r) = y^T (K + r)^-1 y, -2 log density is N k log q(r) + k sum log(l + r) plus a constant. If the two cannot be
-    solved for, the density is that at the given values.
+    q(r) = y^T (K + r)^-1 y, -2 log likelihood is N k log q(r) + k sum log(l + r) plus a constant. If the two cannot be
+    solved for, it is the likelihood at the given values.
     """
     if not can_profile(fit, rows):
-        return plain_density(fit.regression, rows)
+        return marginal_likelihood(fit.regression, rows)
     names = variance_paths(fit.spec)
 
-    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+    def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         with torch.no_grad():
             mean, _ = mean_and_noise(values)
             own, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
@@ -85,11 +87,11 @@ def profiled_density(fit: TermFit, rows: Block) -> Density:
             reached = reached.replaced({"noise": (common[best] * ratios[best]).log()})
         return Evaluation(-0.5 * totals[best], reached.clamped((*names, "noise"))[0])
 
-    return density
+    return log_likelihood
 
 
-def noise_alone(fit: TermFit, rows: Block) -> float:
-    """Return the log density, with hyperpriors, of rows under the mean and the best noise alone."""
+def noise_only_log_likelihood(fit: TermFit, rows: Block) -> float:
+    """Return the log posterior of the mean and the best noise, without any term."""
     with torch.no_grad():
         mean, _ = mean_and_noise(fit.values)
         variances = (rows.targets.double() - mean).square().mean(0).clamp_min(1e-300)
@@ -133,7 +135,7 @@ def calibrate_noise(
     """Return hyperparameters with the noise that predicts held-out rows best.
 
     Learned frequencies fit some of the noise of the training rows, so their likelihood underestimates the noise. The
-    leave-one-out density of held-out rows does not. A Gaussian prior keeps the log noise near its estimate.
+    leave-one-out log density of held-out rows does not. A Gaussian prior keeps the log noise near its estimate.
 
     Args:
         model: The model at these hyperparameters. No row has a noise of its own.
@@ -146,11 +148,11 @@ def calibrate_noise(
     def loss(log_noise: float) -> float:
         changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
         solver = LowRankSolver(changed, solve(statistics, changed.scale, changed.noise))
-        densities = left_out_densities(solver.leave_one_out(held_out), held_out, changed.noise)
-        return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(densities.sum())
+        log_prob = left_out_log_prob(solver.leave_one_out(held_out), held_out, changed.noise)
+        return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(log_prob.sum())
 
     with torch.no_grad():
-        bounds = (start - _REACH, start + _REACH)
+        bounds = (start - _LARGEST_CHANGE, start + _LARGEST_CHANGE)
         best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01})
         low, high = (float(bound) for bound in values.space.quantities["noise"].bounds)
         noise = min(max(float(best.x), math.log(low)), math.log(high))

@@ -10,8 +10,13 @@ from torch import Tensor
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
 from rfgp.fitting.context import TermFit, searched, spec_of, with_new_basis
-from rfgp.fitting.maximize import Density, plain_density
-from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
+from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
+from rfgp.fitting.scales import (
+    can_profile,
+    noise_only_log_likelihood,
+    noise_profile_likelihood,
+    scale_profile_likelihood,
+)
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
@@ -75,8 +80,8 @@ def has_prior(values: ParameterValues) -> bool:
         return False
 
 
-Densities = Callable[[TermFit, Block], Density]
-"""Returns the log density of rows, at the draws of a fit."""
+LikelihoodOf = Callable[[TermFit, Block], LogLikelihood]
+"""Returns the log likelihood of some rows with the basis of a fit."""
 
 
 def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
@@ -89,27 +94,27 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return [1.0]
-    density = density_of(fit, rows)
+    log_likelihood = scale_profile_likelihood(fit, rows)
 
     def compute() -> dict[str, Tensor]:
-        totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
+        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     likelihoods = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + LEAST_ADVANTAGE:
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + LEAST_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
 
 
-def _total(density: Density, values: ParameterValues) -> float:
+def _log_posterior(log_likelihood: LogLikelihood, values: ParameterValues) -> float:
     if not has_prior(values):
         return -math.inf
-    total, reached, _ = density(values)
+    total, reached, _ = log_likelihood(values)
     return float(total + reached.log_hyperprior())
 
 
-def started_by_matrices(fit: TermFit) -> TermFit:
+def with_dense_start(fit: TermFit) -> TermFit:
     """Return the fit at the start of a search with dense algebra.
 
     The lengthscales are the usual ones, unless others gain more than twice as much over noise alone. Each is compared
@@ -120,46 +125,51 @@ def started_by_matrices(fit: TermFit) -> TermFit:
     names, some = [] if fit.plan.is_continued else free_lengthscales(fit), fit.subset(MATRIX_ROWS)
     if not names or not can_profile(fit, some):
         return fit
-    density = profiled_density(fit, some)
+    log_likelihood = noise_profile_likelihood(fit, some)
 
     def compute() -> dict[str, Tensor]:
-        totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
+        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    totals, alone = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
+    totals, alone = (
+        fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist(),
+        noise_only_log_likelihood(fit, some),
+    )
     gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
-    initial = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
-    value, reached, _ = density(initial.values)
-    usual = _total(plain_density(initial.regression, some), initial.values)
+    initial = fit.at(start_from_factor(fit, best if is_clear else 1.0, noise_profile_likelihood))
+    value, reached, _ = log_likelihood(initial.values)
+    usual = _log_posterior(marginal_likelihood(initial.regression, some), initial.values)
     is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
     return initial.at(reached) if is_lost else initial
 
 
-def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> ParameterValues:
+def start_from_factor(
+    fit: TermFit, factor: float, likelihood_of: LikelihoodOf = scale_profile_likelihood
+) -> ParameterValues:
     """Return values with scaled open lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
         factor: The factor of all open lengthscales.
-        density_of: The likelihood.
+        likelihood_of: The likelihood.
     """
     values = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
-    return screened(fit.at(values), density_of) if len(fit.spec.terms) > 1 else values
+    return screened(fit.at(values), likelihood_of) if len(fit.spec.terms) > 1 else values
 
 
-def screened(fit: TermFit, density_of: Densities = density_of) -> ParameterValues:
+def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihood) -> ParameterValues:
     """Return values with the most likely of a few lengthscales, for one term after the other.
 
     Terms on the same columns keep their lengthscales, which differ from the start.
     """
-    rows = searched(fit.subset(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
+    rows = searched(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
     values = fit.values
     for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, regression=with_new_basis(fit.at(end).regression)) for end in ends]
-        found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
+        found = [_log_posterior(likelihood_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
         values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
     return values
 
@@ -172,10 +182,10 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
     rows, values = searched(fit.subset(SCREENED_ROWS)), fit.values
     if not names or not can_profile(fit, rows):
         return values
-    density = profiled_density(fit, rows)
+    log_likelihood = noise_profile_likelihood(fit, rows)
     for name in names:
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        found = [_total(density, end) for end in ends]
+        found = [_log_posterior(log_likelihood, end) for end in ends]
         values = ends[found.index(max(found)) if max(found) > found[0] + NEIGHBOR_ADVANTAGE else 0]
     return values
 

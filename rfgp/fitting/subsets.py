@@ -21,9 +21,9 @@ from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
 from rfgp.fitting.context import TermFit, searched, with_new_basis
 from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
-from rfgp.fitting.scales import density_of, ratio_bounds
+from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
-from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, started_by_matrices
+from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, start_from_factor, with_dense_start
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
@@ -88,8 +88,8 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
         return fit, [report.with_all([report for _, report in ends])]
     ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, replaces_features=True)
-    density = density_of(fit, rows)
-    best, _ = max(ends, key=lambda end: round(float(density(end[0].values)[0]), ROUNDED))
+    log_likelihood = scale_profile_likelihood(fit, rows)
+    best, _ = max(ends, key=lambda end: round(float(log_likelihood(end[0].values)[0]), ROUNDED))
     initial = ends[-1][1].with_all([report for _, report in ends])
     fit, report = optimize(fit.at(best.values), rows, tolerance=_LAST_GAIN / rows.count)
     return fit, [initial, report]
@@ -121,7 +121,7 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
     """
     rows = searched(fit.subset(most))
     some = rows if compared is None else searched(fit.subset(compared))
-    initial = fit.at(started(fit, ranked_factors(fit, some)[0]))
+    initial = fit.at(start_from_factor(fit, ranked_factors(fit, some)[0]))
     return optimize(initial, rows, tolerance=tolerance or _COARSE_GAIN / rows.count)
 
 
@@ -164,7 +164,7 @@ def _ends_of_starts(
     if sparse_effects(fit):
         return [search_sparsely(fit, rows, optimize, tolerance)]
     if not fit.prior.has_weights_only and not replaces_features:
-        return [optimize(started_by_matrices(fit), rows, tolerance=tolerance)]
+        return [optimize(with_dense_start(fit), rows, tolerance=tolerance)]
     order = ranked_factors(fit, rows)
     if order[0] <= SHORT:
         others = [1.0]
@@ -172,7 +172,7 @@ def _ends_of_starts(
         others = []
     else:
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
-    starts = enumerate(started(fit, factor) for factor in (order[0], *others))
+    starts = enumerate(start_from_factor(fit, factor) for factor in (order[0], *others))
     return [optimize(fit.at(start), rows, restart=number, tolerance=tolerance) for number, start in starts]
 
 
@@ -208,7 +208,7 @@ def optimize(
         plan = replace(plan, given_iterations=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
     if fit.solves(rows):
-        objective, held = Objective.of(fit.regression, rows, density_of(fit, rows)), fit.scales[:1]
+        objective, held = Objective.of(fit.regression, rows, scale_profile_likelihood(fit, rows)), fit.scales[:1]
         options: dict[str, Any] = {"held": held, "bounds": ratio_bounds(fit), "tolerance": tolerance}
         values, report = maximize(objective, values, plan, stage=stage + ending, **options)
         inside, was_outside = values.clamped((*fit.scales, "noise"))

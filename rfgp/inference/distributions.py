@@ -347,11 +347,11 @@ def sample_functions_jointly(
     return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
 
 
-def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the log density of each value (...) under Gaussian distributions.
 
     Examples:
-        >>> round(float(normal_log_density(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
+        >>> round(float(normal_log_prob(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
         -0.9189
     """
     return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())

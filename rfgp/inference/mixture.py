@@ -12,7 +12,7 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_density
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_prob
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
@@ -273,7 +273,7 @@ class MixturePrediction(Prediction):
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution."""
         parts = list(self.parts())
-        return self._out(_mixture_log_density(parts, check_values(y, self.mean_tensor())))
+        return self._out(_mixture_log_prob(parts, check_values(y, self.mean_tensor())))
 
     @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -340,9 +340,9 @@ class MixturePrediction(Prediction):
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
 
 
-def _mixture_log_density(parts: Iterable[Part], y: Tensor) -> Tensor:
+def _mixture_log_prob(parts: Iterable[Part], y: Tensor) -> Tensor:
     """Return the log densities of values (n,)."""
-    return torch.logsumexp(torch.stack([math.log(w) + normal_log_density(y, m, v) for w, m, v in parts]), dim=0)
+    return torch.logsumexp(torch.stack([math.log(w) + normal_log_prob(y, m, v) for w, m, v in parts]), dim=0)
 
 
 def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
@@ -370,4 +370,4 @@ def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
             low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
     if not any(mean.requires_grad for _, mean, _ in parts):
         return high
-    return high - (_mixture_cdf(parts, high) - p) / _mixture_log_density(parts, high).exp().detach()
+    return high - (_mixture_cdf(parts, high) - p) / _mixture_log_prob(parts, high).exp().detach()

@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
-from rfgp.inference.distributions import normal_log_density, sample_functions_jointly
+from rfgp.inference.distributions import normal_log_prob, sample_functions_jointly
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
 from rfgp.inference.refusals import NO_EXPOSURE
@@ -44,8 +44,8 @@ class LeaveOneOut:
     log_prob: Any
 
     def __repr__(self) -> str:
-        density = float(self.log_prob.mean())
-        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
+        log_prob = float(self.log_prob.mean())
+        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {log_prob:.4g})"
 
     @classmethod
     def of(
@@ -60,8 +60,8 @@ class LeaveOneOut:
         scale = to_units.scale.double()
         mean, y = (to_units.location.double() + scale * value for value in (mean, y))
         variance = (scale**2 * variance[:, None]).expand_as(mean)
-        density = normal_log_density(y, mean, variance)
-        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
+        log_prob = normal_log_prob(y, mean, variance)
+        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, log_prob))
         out = (value.to(to_units.scale.dtype) for value in out)
         return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
 

@@ -12,7 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import refusals
 from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
-from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
+from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_prob, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
 from rfgp.linalg import covariance_root
 from rfgp.torch_context import default_settings, unlisted
@@ -218,7 +218,7 @@ class Prediction:
             InvalidArgumentError: If y has another shape than the mean.
         """
         variance, mean = self.variance_tensor(), self.mean_tensor()
-        return self._out(normal_log_density(check_values(y, mean), mean, variance))
+        return self._out(normal_log_prob(check_values(y, mean), mean, variance))
 
     @default_settings()
     def mean_tensor(self) -> Tensor:
@@ -340,8 +340,8 @@ class LogNormal:
         variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
         values = check_values(y, mean)
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
-        density = normal_log_density(log, mean, variance) - log
-        return self._as_log(torch.where(values > 0, density, -torch.inf))
+        log_prob = normal_log_prob(log, mean, variance) - log
+        return self._as_log(torch.where(values > 0, log_prob, -torch.inf))
 
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution like `Prediction.sample`: (s, n) or (s, n, k)."""

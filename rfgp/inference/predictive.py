@@ -52,7 +52,7 @@ class LatentPredictive:
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities of observations, (n,) -> (n,)."""
         parts = chunks(y, *self.latent_moments)
-        return torch.cat([log_predictive_density(self.likelihood, *part) for part in parts])
+        return torch.cat([log_predictive_prob(self.likelihood, *part) for part in parts])
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of at most y, (n,) -> (n,)."""
@@ -106,7 +106,7 @@ class HeteroscedasticPredictive:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities of observations, (n,) -> (n,)."""
-        return torch.cat([_scale_mixture_log_density(*part) for part in self._given_noise(y)])
+        return torch.cat([_scale_mixture_log_prob(*part) for part in self._given_noise(y)])
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of at most y, (n,) -> (n,)."""
@@ -181,7 +181,7 @@ def expectation(
     return function(f, mean if argument is None else argument) @ WEIGHTS
 
 
-def log_predictive_density(
+def log_predictive_prob(
     likelihood: Likelihood,
     y: Tensor,  # (n,)
     mean: Tensor,  # (n,)
@@ -216,7 +216,7 @@ def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
 
 
-def _scale_mixture_log_density(residual: Tensor, variance: Tensor) -> Tensor:
+def _scale_mixture_log_prob(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the log density (n,) of a scale mixture at y - mean (n, 1)."""
     inside = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
     return torch.logsumexp(inside + WEIGHTS.log(), dim=1)

@@ -290,10 +290,10 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
     spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
-    return started(spec, summary, rows)
+    return initial_state(spec, summary, rows)
 
 
-def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
+def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     """Return the state of standardized rows at the starting values of a specification.
 
     Raises:
@@ -316,7 +316,7 @@ def restarted(regression: GPState, spec: BaseSpec) -> GPState:
     given = TrainingArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
     spec, summary = spec.with_data_summary(summary)
-    return started(spec, summary, given.rows(summary.scaling))
+    return initial_state(spec, summary, given.rows(summary.scaling))
 
 
 def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:

@@ -17,7 +17,12 @@ from rfgp.rows import SourceRows, pool_of
 from rfgp.selection.candidates import SearchSpace
 from rfgp.selection.groups import num_distinct, seasons_of
 from rfgp.selection.kernels import fit_kernels
-from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
+from rfgp.selection.successive_halving import (
+    CandidateState,
+    SuccessiveHalving,
+    mixture_log_prob_of,
+    weighted_mean_and_standard_error,
+)
 from rfgp.selection.validation import FittedCandidate, Validation, start_of
 
 RESTART_SHARE = 1 / 8
@@ -37,7 +42,7 @@ def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     if others:
         members = [(state.weight, one) for state, (one, _) in zip(chosen[1:], others, strict=True)]
         found = averaged(found, chosen[0].weight, members)
-    seconds, fit_seconds = scored - rounds.started, time.monotonic() - scored
+    seconds, fit_seconds = scored - rounds.start_time, time.monotonic() - scored
     return found, replace(
         report, selection=replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
     )
@@ -46,7 +51,7 @@ def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 def run_selection(regression: GPState, plan: Plan) -> SelectionReport:
     """Return the report of a selection without the fit to all rows."""
     rounds = rounds_of(regression, _with_fixed_mean(regression, plan))
-    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.started)
+    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.start_time)
 
 
 def _with_fixed_mean(regression: GPState, plan: Plan) -> Plan:
@@ -145,13 +150,17 @@ def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> d
     """Return the scores of a constant and a linear model."""
     if not rounds.validation.regression.spec.is_gaussian:
         return {}
-    weight, density = rounds.validation.validated.counts(), density_of(chosen)
+    weight, log_prob = rounds.validation.validated.counts(), mixture_log_prob_of(chosen)
     known = {CONSTANT: rounds.validation.constant}
     line = next((one for one in rounds.states if one.candidate.is_linear and one.fitted), None)
     if line is not None:
-        known[LINE] = line.density
+        known[LINE] = line.log_prob
     return {
-        name: Score(len(rounds.validation.rows), *mean_and_error(one, weight), *mean_and_error(density - one, weight))
+        name: Score(
+            len(rounds.validation.rows),
+            *weighted_mean_and_standard_error(one, weight),
+            *weighted_mean_and_standard_error(log_prob - one, weight),
+        )
         for name, one in known.items()
     }
 
@@ -162,7 +171,7 @@ def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
         return f"{chosen[0].candidate.name}: the only candidate, so nothing was scored."
     if not chosen[0].scores:
         return f"{chosen[0].candidate.name}: nothing could be scored, and it is the cheapest."
-    value, error = mean_and_error(density_of(chosen), rounds.validation.validated.counts())
+    value, error = weighted_mean_and_standard_error(mixture_log_prob_of(chosen), rounds.validation.validated.counts())
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
     proposal = _proposal(rounds.validation.regression)

@@ -23,9 +23,9 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import CheckpointError, DataError, RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.context import left_out_densities, observation_densities
+from rfgp.fitting.context import left_out_log_prob, observation_log_prob
 from rfgp.local import nearest
-from rfgp.regression import FitReport, GPState, mean_and_noise, started
+from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.spec import ModelSpec, data_summary
 from rfgp.regression.state import predicted
@@ -59,7 +59,7 @@ class FittedCandidate:
         candidate: The candidate.
         regression: The regression of these rows, with the hyperparameters found.
         report: The report of the fit.
-        density: The mean log densities of the values of validation rows, in the user's units, (b,).
+        log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
         searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
         is_whole: Whether the fit used all rows.
     """
@@ -67,7 +67,7 @@ class FittedCandidate:
     candidate: Candidate
     regression: GPState
     report: FitReport
-    density: Tensor
+    log_prob: Tensor
     searched: int
     is_whole: bool
 
@@ -178,7 +178,7 @@ class Validation:
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
-        return observation_densities(self.validated, mean, variance).mean(1) + self.jacobian
+        return observation_log_prob(self.validated, mean, variance).mean(1) + self.jacobian
 
     @property
     def jacobian(self) -> float:
@@ -205,7 +205,7 @@ class Validation:
             raise
         except RfgpError as error:
             return str(error)
-        return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
+        return found if bool(torch.isfinite(found.log_prob).all()) else "the log density of a row is not finite"
 
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged."""
@@ -227,15 +227,15 @@ class Validation:
             plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         found, report = fit_terms(initial, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
-        return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
+        return FittedCandidate(candidate, found, report, self._log_probs(found, candidate), searched, is_whole)
 
     def scored_in_folds(self, found: FittedCandidate) -> FittedCandidate:
-        """Return a fitted candidate with densities from refits without each fold.
+        """Return a fitted candidate with log densities from refits without each fold.
 
         Rows are conditioned on the others of their fold as well, unless inputs are equal or grouped. Conditioned on
         four fifths of the rows, noise-free targets get a score that is too low.
         """
-        density = torch.empty_like(found.density)
+        log_prob = torch.empty_like(found.log_prob)
         for fold in self.folds:
             is_in = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in[fold] = True
@@ -251,9 +251,9 @@ class Validation:
             if self.conditions_on_fold:
                 left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
-                left_out = _densities(refitted, self.rows.take(fold))
-            density[fold] = left_out + self.jacobian
-        return replace(found, density=density)
+                left_out = _log_probs(refitted, self.rows.take(fold))
+            log_prob[fold] = left_out + self.jacobian
+        return replace(found, log_prob=log_prob)
 
     def last(self, found: FittedCandidate) -> GPState:
         """Return the regression of a fit to all rows, conditioned on them if replicates were merged."""
@@ -261,9 +261,9 @@ class Validation:
         is_merged = self.rows.scatter is not None
         return found.regression.replace(rows=rows, num_observations=len(rows)) if is_merged else found.regression
 
-    # --- densities -------------------------------------------------------------------------------
+    # --- log densities -------------------------------------------------------------------------------
 
-    def _density(self, found: GPState, candidate: Candidate) -> Tensor:
+    def _log_probs(self, found: GPState, candidate: Candidate) -> Tensor:
         """Return the log densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
@@ -271,7 +271,7 @@ class Validation:
             others = self._given(found, is_planned=candidate.is_on_lattices)
             spec = found.spec.covering(found.hyperparameters, others)
             found = found.replace(spec=spec, rows=others, num_observations=len(others))
-            return _densities(found, self.held_out) + self.jacobian
+            return _log_probs(found, self.held_out) + self.jacobian
 
     def _given(self, found: GPState, *, is_planned: bool) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
@@ -290,10 +290,10 @@ class Validation:
             return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
         noise = found.hyperparameters.standardized("noise").double()
         moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
-        return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
+        return left_out_log_prob(moments, self.rows, noise) / self.rows.num_outputs
 
 
-def _densities(found: GPState, rows: Block) -> Tensor:
+def _log_probs(found: GPState, rows: Block) -> Tensor:
     """Return the mean log densities (b,) of standardized targets given a regression."""
     with torch.no_grad():
         if not found.spec.is_gaussian:
@@ -303,7 +303,7 @@ def _densities(found: GPState, rows: Block) -> Tensor:
             return _as_tensor(observed.log_prob(targets)) - _jacobian(found)
         function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
-        return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)
+        return observation_log_prob(rows, function.mean() + mean, variance[:, None]).mean(1)
 
 
 def _jacobian(found: GPState) -> float:
@@ -329,7 +329,7 @@ def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: Fitte
     spec = regression.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
+    first = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
     if start is None or not is_warm(candidate, start):
         return first
     is_same = start.candidate is candidate and not candidate.is_on_lattices

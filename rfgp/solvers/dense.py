@@ -11,9 +11,9 @@ the matrix determinant and inversion lemmas
     log |Phi Phi^T + D| = log |A| + log |D|.
 
 The quadratic form contains the residual, because y^T D^-1 y - b^T A^-1 b cancels if the noise is small. Dual, for a
-given K: a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1). The gradient of the log density is
-(a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T and w = Phi^T a. With the Cholesky
-factor L of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
+given K: a = C^-1 y for C = K + D (Rasmussen and Williams 2006, Algorithm 2.1). The gradient of the log marginal
+likelihood is (a a^T - C^-1) / 2 in C and -a in y. With more features than rows K = Phi Phi^T and w = Phi^T a. With the
+Cholesky factor L of C and S = L^-1 Phi, the covariance of the weights is I - S^T S.
 """
 
 import math

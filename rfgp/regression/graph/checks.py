@@ -132,12 +132,12 @@ def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scalin
     residual, variance = observed.targets - mean - found[0][0], found[0][1].diagonal() + noise_diag
     squares = residual.square() / variance[:, None]
     log_scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
-    density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
+    log_prob = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
     divergence = shift = own_variance = None
     if other is not None:
         divergence, shift = _between(found[0], found[1], noise_diag)
         own_variance = _walk_variance(priors[0], priors[1], seen) / float(_noise_diag(seen, noise).mean())
-    figures = (float(squares.mean()), -float(density), len(used), len(held_out))
+    figures = (float(squares.mean()), -float(log_prob), len(used), len(held_out))
     return FeatureCheck(name, divergence, own_variance, shift, error, bound, *figures)
 
 

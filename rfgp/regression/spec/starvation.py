@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import PoorFeaturesWarning, arguments
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.diagnostics import EXHAUSTED
@@ -34,7 +34,7 @@ class LeftOut(NamedTuple):
     """The likelihood of rows at the best noise and variance, and their leave-one-out log densities."""
 
     likelihood: float
-    densities: Tensor  # (n, k)
+    log_prob: Tensor  # (n, k)
 
 
 def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
@@ -56,8 +56,8 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
     best = int(likelihoods.argmax())
     precisions = (vectors.square() / spectra[best]).sum(1, keepdim=True)
     errors = vectors @ (projected / spectra[best][:, None]) / precisions
-    densities = normal_log_density(errors, torch.zeros_like(errors), common[best] / precisions)
-    return LeftOut(float(likelihoods[best]), densities)
+    log_prob = normal_log_prob(errors, torch.zeros_like(errors), common[best] / precisions)
+    return LeftOut(float(likelihoods[best]), log_prob)
 
 
 def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warning]:
@@ -88,8 +88,8 @@ def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warn
         return
     with torch.no_grad():
         best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda one: one[0])
-    densities = best.densities + regression.scaling.targets.log_jacobian(1) / some.num_outputs
-    gain, error = float(densities.mean()) - report.leave_one_out, float(densities.std()) / math.sqrt(len(some))
+    log_prob = best.log_prob + regression.scaling.targets.log_jacobian(1) / some.num_outputs
+    gain, error = float(log_prob.mean()) - report.leave_one_out, float(log_prob.std()) / math.sqrt(len(some))
     if gain > max(CLEAR, ERRORS * error):
         yield PoorFeaturesWarning(
             f"The exact kernel predicts left-out rows better than the random features, by {gain:.2g} nats per row. "

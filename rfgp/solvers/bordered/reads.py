@@ -50,7 +50,7 @@ def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
 
 
 def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
-    """Return rows with the residuals of weights, which are noise (FITC) or bound the density (VFE).
+    """Return rows with the residuals of weights, which are noise (FITC) or bound the likelihood (VFE).
 
     Args:
         weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
@@ -59,8 +59,8 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
         border: Phi of the weights, and of further ones, (n, F).
 
     Returns:
-        The rows with residual noise, the term of bounding residuals in the log density, 0-d, and the variance (n,) of
-        residuals that is not in the noise of a row's mean.
+        The rows with residual noise, the term of bounding residuals in the log marginal likelihood, 0-d, and the
+        variance (n,) of residuals that is not in the noise of a row's mean.
     """
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
@@ -91,7 +91,7 @@ def bordered_system(
         border: Phi of the rows.
         noise: The noise D of the rows.
         residual: The residual r of the rows.
-        each: The weight of the log density of each output. If None, 1.
+        each: The weight of the log marginal likelihood of each output. If None, 1.
         mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
     """
     prior = SparseReads(latents_of(blocks), reads, mixes=mixes)

@@ -173,7 +173,7 @@ def take_back(target, noise, unit, mean, covariance, r, curvature, work):
 
 @loop
 def slope_of(unit, tables, moved, mean, r, curvature, work):
-    """Return the derivative of the log density in the length of a step, with r and N after it."""
+    """Return the derivative of the log marginal likelihood in the length of a step, with r and N after it."""
     a, total = len(unit), 0.0
     for i in range(a):
         for j in range(a):

@@ -13,7 +13,9 @@ from rfgp.solvers.chain.states import Scores
 
 
 class ChainScore:
-    """Derivatives of the log density in log lengthscale, log s^2, log noise and the mean, 3 + k coordinates.
+    """Derivatives of the log marginal likelihood.
+
+    The 3 + k coordinates are the log lengthscale, log s^2, the log noise and the mean.
 
     Args:
         given: The process given the rows.
@@ -26,7 +28,7 @@ class ChainScore:
 
     @property
     def deviance(self) -> Tensor:
-        """Minus twice the log density, for s^2 = 1 and without constants, 0-d."""
+        """Minus twice the log likelihood, for s^2 = 1 and without constants, 0-d."""
         return self._rows.each.new_tensor(
             sum(n * (one.log_determinant + one.squares) for n, _, _, one in self._outputs)
         )

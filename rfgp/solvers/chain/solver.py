@@ -22,7 +22,7 @@ class ChainSolver(Inference):
     """Rows under a half-integer Matern process of one column, with time and memory linear in the rows.
 
     The formulas are in `rfgp.solvers.chain.states`. For C = s^2 K + D and r = y - mean, the derivative of the log
-    density in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
+    likelihood in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
 
     Args:
         prior: The prior of one block (`supports`), with gradients.

@@ -6,9 +6,10 @@ noise D of a row, the filter is
 
     m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
 
-and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log density in m,
-and N is minus its expected second derivative (de Jong 1989, Smoothing and interpolation with the state-space model;
-Durbin and Koopman 2012, Section 4.4). A state has the posterior mean m + P r and covariance P - P N P. At a row
+and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log marginal
+likelihood in m, and N is minus its expected second derivative (de Jong 1989, Smoothing and interpolation with the
+state-space model; Durbin and Koopman 2012, Section 4.4). A state has the posterior mean m + P r and covariance P - P N
+P. At a row
 
     (C^-1 y)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
     r <- (I - k e_0^T)^T r + e_0 v / s,    N <- (I - k e_0^T)^T N (I - k e_0^T) + e_0 e_0^T / s,
@@ -50,7 +51,7 @@ class Smoothed(NamedTuple):
 
     coefficients: Array  # C^-1 y, (n,)
     precisions: Array  # the diagonal of C^-1, (n,)
-    slope: float  # the derivative of the log density in log kappa
+    slope: float  # the derivative of the log marginal likelihood in log kappa
     adjoints: Array  # r and N at the first rows of blocks, (b + 1, a + a^2)
 
 

@@ -80,7 +80,7 @@ class IterativeSolver(Inference):
         See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._log_density() + self._repeated + self._bound
+            value = self._log_marginal_likelihood() + self._repeated + self._bound
         if not torch.is_grad_enabled():
             return value
         score = self.score()
@@ -121,8 +121,8 @@ class IterativeSolver(Inference):
         """Draws for variances, (n, m)."""
         return self._operator.draws(NUM_PATHS, PATH_TOLERANCE).solved
 
-    def _log_density(self) -> Tensor:
-        """Return an estimate of the log density of y, 0-d, without gradients."""
+    def _log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log marginal likelihood of y, 0-d, without gradients."""
         each, n = self._rows.each, len(self._rows)
         square, k = (self.residual * self.coefficients).sum(0) @ each, float(each.sum())
         return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
@@ -161,7 +161,7 @@ class IterativeSolver(Inference):
         return self._operator.solve(right, tolerance)
 
     def score(self) -> Tensor:
-        """Return a 0-d tensor with the gradient of the log density. Its value has no meaning."""
+        """Return a 0-d tensor with the gradient of the log marginal likelihood. Its value has no meaning."""
         with torch.no_grad():
             each, probes = self._rows.each, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)

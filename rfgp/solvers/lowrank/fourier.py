@@ -1,4 +1,4 @@
-"""The log density of rows under random Fourier features, with a fast gradient in the frequencies.
+"""The log marginal likelihood of rows under random Fourier features, with a fast gradient in the frequencies.
 
 For one term phi = [a cos(x W^T), a sin(x W^T)] and one noise D for all rows, `rfgp.solvers.lowrank.solver` has
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.rows import gathered
 from rfgp.solvers.lowrank.model import LinearModel
-from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_density_of
+from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_marginal_likelihood_of
 from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, solve, symmetrized
 
 
@@ -80,7 +80,7 @@ def _value(
         closed = closed_gradients(model, solution, totals, inverse)
         return [g if need else None for g, need in zip((*closed, in_frequencies), needs, strict=True)]
 
-    return log_density_of(model, solution, totals), gradients
+    return log_marginal_likelihood_of(model, solution, totals), gradients
 
 
 def frequency_gradient(

@@ -2,9 +2,9 @@
 
 Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
 features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. Let e = sqrt(n b) 6e-8 s^2 /
-noise, with the prior variance s^2 of all terms together. The log density of a row had an error of less than 3e-4 for e
-below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`). From
-`most_rounding` of e on, blocks of features are cast to float64 first.
+noise, with the prior variance s^2 of all terms together. The log marginal likelihood of a row had an error of less than
+3e-4 for e below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`).
+From `most_rounding` of e on, blocks of features are cast to float64 first.
 
 The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
 |phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
@@ -96,7 +96,7 @@ class LinearModel:
 
     @cached_property
     def each(self) -> Tensor:
-        """The weights of the log densities of the outputs, (k,). Only rows in memory have signs."""
+        """The weights of the log likelihoods of the outputs, (k,). Only rows in memory have signs."""
         return self.rows.each if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property

@@ -4,7 +4,7 @@ A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + 
 `Statistics`, prior scales relative to s within phi). With A = I + phi^T P phi / l and N observations of k outputs,
 including repetitions,
 
-    -2 log density = Q / s^2 + k (log|A| + N log(2 pi l s^2)) + terms without either,
+    -2 log likelihood = Q / s^2 + k (log|A| + N log(2 pi l s^2)) + terms without either,
     Q = min_u (y - phi u)^T P (y - phi u) / l + u^T u,
 
 so for given l the best s^2 is Q / (N k), and one variable remains.
@@ -184,14 +184,14 @@ def best_scales(
 
     low = math.log(max(noise_bounds[0] / variance_bounds[1], _LEAST_RATIO))
     high = math.log(noise_bounds[1] / variance_bounds[0])
-    middle, reach = min(max(math.log(ratio), low), high), 3.0
+    middle, half_width = min(max(math.log(ratio), low), high), 3.0
     while True:
-        left, right = max(low, middle - reach), min(high, middle + reach)
+        left, right = max(low, middle - half_width), min(high, middle + half_width)
         best = minimize_scalar(lambda v: at(v)[0], bounds=(left, right), method="bounded", options={"xatol": 1e-5})
         inside = left + 0.01 < best.x < right - 0.01
-        if inside or (left == low and right == high) or reach > _WIDEST:
+        if inside or (left == low and right == high) or half_width > _WIDEST:
             break
-        middle, reach = float(best.x), 2 * reach
+        middle, half_width = float(best.x), 2 * half_width
     _, scales = at(float(best.x))
     return scales._replace(solution=solve(statistics, scales.variance.sqrt(), scales.noise))
 
@@ -204,7 +204,7 @@ def best_ratios(
 ) -> tuple[Tensor, Tensor]:
     """Return the variances of terms over the noise (T,), and the noise (0-d), that maximize the likelihood.
 
-    With the best noise, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
+    With the best noise, -2 log likelihood is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
     v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
 
     Args:

@@ -73,7 +73,7 @@ class BlockedInference(Inference):
             self._explained = ((sums * self._weights).sum(0)) @ rows.each
 
     def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and the other terms of the log density.
+        """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and the other terms of the log marginal likelihood.
 
         They are summed over blocks of near rows.
         """

@@ -122,12 +122,12 @@ class WhitenedSolver(Inference):
         if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
             residual, each = self._rows.targets - self._mean, self._rows.each
             block, x = neighbors_of(self._prior), self._rows.inputs
-            density = block.log_prob(x, self._noise, residual, each, self._pattern)
-            if density is not None:
-                return density + self._repeated
+            value = block.log_prob(x, self._noise, residual, each, self._pattern)
+            if value is not None:
+                return value + self._repeated
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
-        density = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
-        return density + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
+        value = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
+        return value + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients

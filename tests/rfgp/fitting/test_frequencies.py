@@ -8,7 +8,7 @@ import torch
 from problems import exhausted, table
 
 import rfgp
-from rfgp.fitting import Plan, draws, frequencies
+from rfgp.fitting import Plan, basis, frequencies
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import Learning, nothing_learned
 
@@ -78,8 +78,8 @@ def test_learning_starts_at_the_best_of_short_runs():
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize(("density", "expected"), [(1e3, "rejected"), (-1e3, "learned")])
 def test_close_scores_are_compared_with_fitted_fixed_frequencies(density, expected, monkeypatch):
-    monkeypatch.setattr(draws, "CLEAR_GAIN", np.inf)
-    monkeypatch.setattr(draws, "fixed_density", lambda *_: torch.tensor(density))
+    monkeypatch.setattr(basis, "CLEAR_GAIN", np.inf)
+    monkeypatch.setattr(basis, "fixed_log_prob", lambda *_: torch.tensor(density))
     X, y = exhausted(1000)
     report = (
         rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True)
@@ -94,7 +94,7 @@ def test_close_scores_are_compared_with_fitted_fixed_frequencies(density, expect
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 def test_more_learned_numbers_than_rows_are_compared(monkeypatch):
-    monkeypatch.setattr(draws, "CLEAR_GAIN", -np.inf)
+    monkeypatch.setattr(basis, "CLEAR_GAIN", -np.inf)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)

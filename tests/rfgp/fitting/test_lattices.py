@@ -63,7 +63,7 @@ def check_start_of_counts():
     X = rng.uniform(0, [2, 1], (3000, 2))
     y = rng.poisson(np.exp(1 + np.sin(4 * X[:, 0]) * np.cos(6 * X[:, 1])))
     gp = rfgp.GP(k.RBF(), likelihood="poisson", approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
-    begun = lattices.started(lattices.TermFit.of(gp.regression, lattices.Plan()))
+    begun = lattices.with_best_start(lattices.TermFit.of(gp.regression, lattices.Plan()))
     name = next(path for path in begun.values.space.names if path.endswith("lengthscale"))
     assert bool((begun.values.value(name) > 0.1).all())
 

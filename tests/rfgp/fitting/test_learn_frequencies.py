@@ -86,11 +86,11 @@ def test_held_out_rows_reject_an_overfitted_candidate(monkeypatch):
         learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", held_out, strict=True)
     ]
     assert learn_frequencies.best_of(candidates)[0].name == "a"
-    better = candidates[1]._replace(density=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
+    better = candidates[1]._replace(log_prob=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
     assert learn_frequencies.best_of([candidates[0], better])[0].name == "b"
-    unsure = candidates[1]._replace(density=torch.tensor([0.1, -0.09] * 10, dtype=torch.float64))
+    unsure = candidates[1]._replace(log_prob=torch.tensor([0.1, -0.09] * 10, dtype=torch.float64))
     assert learn_frequencies.best_of([candidates[0], unsure])[0].name == "a"
-    broken = candidates[1]._replace(density=torch.full((20,), torch.nan, dtype=torch.float64))
+    broken = candidates[1]._replace(log_prob=torch.full((20,), torch.nan, dtype=torch.float64))
     assert learn_frequencies.best_of([candidates[0], broken])[0].name == "a"
 
 

@@ -9,7 +9,16 @@ from checks import fails
 from planting import planted
 
 from rfgp import spectra
-from rfgp.lattices import Lattice, Modes, SpectralProduct, lattice, plan_lattice, planning, reach, spectral
+from rfgp.lattices import (
+    Lattice,
+    Modes,
+    SpectralProduct,
+    distance_at_correlation,
+    lattice,
+    plan_lattice,
+    planning,
+    spectral,
+)
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import series_at_points, sums_at_frequencies
 
@@ -95,7 +104,7 @@ def test_outside_points_have_the_prior_and_are_continuous():
 
 @pytest.mark.parametrize("spectrum", [spectra.Gaussian(), spectra.Matern(0.5), spectra.RationalQuadratic(2.0)])
 def test_reach_is_where_the_kernel_is_small(spectrum):
-    r = reach(spectrum, 0.01)
+    r = distance_at_correlation(spectrum, 0.01)
     assert float(spectrum.kernel(torch.tensor(r, dtype=torch.float64))) == pytest.approx(0.01, rel=1e-6)
 
 

@@ -97,7 +97,7 @@ def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
 
     def scored_in_folds(self, found):
         refitted.append(found.candidate.name)
-        found.density = spread(self, {"exact RBF": 1.0, "exact Matern 3/2": 2.0}.get(found.candidate.name, 0.5))
+        found.log_prob = spread(self, {"exact RBF": 1.0, "exact Matern 3/2": 2.0}.get(found.candidate.name, 0.5))
         return found
 
     monkeypatch.setattr(Validation, "scored_in_folds", scored_in_folds)

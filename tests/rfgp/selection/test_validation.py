@@ -35,7 +35,7 @@ def test_held_out_densities_are_those_of_predictions(likelihood):
     new = scaling.inputs.inverse(rows.held_out.inputs).numpy()
     targets = scaling.targets.inverse(rows.held_out.targets[:, 0]).numpy()
     expected = found.regression.replace(rows=rows.rows).predict(new).observed().log_prob(targets)
-    np.testing.assert_allclose(found.density, expected, rtol=1e-6)
+    np.testing.assert_allclose(found.log_prob, expected, rtol=1e-6)
 
 
 def test_exposures_of_held_out_counts_are_used():
@@ -44,7 +44,7 @@ def test_exposures_of_held_out_counts_are_used():
     y = rng.poisson(times * np.exp(np.sin(3 * X[:, 0]))).astype(float)
     gp = rfgp.GP(likelihood="poisson", seed=0)
     with_times, without = (
-        validation_of(gp, X, y, exposure, given_iterations=20).fitted(ALONE, 80, None).density.mean()
+        validation_of(gp, X, y, exposure, given_iterations=20).fitted(ALONE, 80, None).log_prob.mean()
         for exposure in (times, None)
     )
     assert with_times > without + 0.5
@@ -55,7 +55,7 @@ def test_noise_that_varies_is_scored_on_some_rows():
     X = rng.uniform(-1, 1, (60, 1))
     y = np.sin(3 * X[:, 0]) + np.exp(X[:, 0] - 2) * rng.standard_normal(60)
     rows = validation_of(rfgp.GP(likelihood="heteroscedastic", seed=0), X, y, given_iterations=3)
-    density = rows.fitted(candidate(RBF, rfgp.Exact()), 40, None).density
+    density = rows.fitted(candidate(RBF, rfgp.Exact()), 40, None).log_prob
     assert len(density) == 12
     assert np.isfinite(density.numpy()).all()
 
@@ -67,7 +67,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     monkeypatch.setattr(validation, "MOST_HELD_OUT", 40)
     rows = validation_of(rfgp.GP(seed=0), X, y, given_iterations=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
-    whole = rows.fitted(near, 200, None).density
+    whole = rows.fitted(near, 200, None).log_prob
     monkeypatch.setattr(validation, "MOST_CONDITIONED", 1000)
     original = validation.nearest
     planted = {
@@ -78,7 +78,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     distance = {}
     for fault, nearest in planted.items():
         monkeypatch.setattr(validation, "nearest", nearest)
-        distance[fault] = float((rows.fitted(near, 200, None).density - whole).abs().mean())
+        distance[fault] = float((rows.fitted(near, 200, None).log_prob - whole).abs().mean())
     assert distance["none"] < 0.01
     assert min(distance["columns"], distance["few"]) > 0.1
 
@@ -188,7 +188,7 @@ def test_folds_are_scored_by_fits_without_them(has_twins):
     rows = validation_of(rfgp.GP(seed=0), X, y, holds_out=False)
     assert len(rows.folds) == 5
     one = candidate(RBF, rfgp.Exact())
-    found = rows.scored_in_folds(rows.fitted(one, len(y), None)).density[rows.folds[0]]
+    found = rows.scored_in_folds(rows.fitted(one, len(y), None)).log_prob[rows.folds[0]]
     fold = rows.folds[0].numpy()
     others = np.setdiff1d(np.arange(len(y)), fold)
     alone = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(X[others], y[others])
