@@ -1,4 +1,4 @@
-"""Pure functions from a regression and a plan to a fitted regression and a report."""
+"""Pure functions from a model state and a plan to the fitted state and a report."""
 
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
 from rfgp.fitting.checkpoint import open_checkpoint_log as open_checkpoint_log

@@ -37,7 +37,7 @@ MOST_ROWS = 2**14
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit with learned or fixed random draws; return the regression and the report."""
+    """Fit with a learned or fixed basis; return the state and the report."""
     return _fit_learned(fit) if learned_frequencies(fit) else _fit_fixed(fit)
 
 
@@ -119,7 +119,7 @@ def learn_basis(
     initialized = fit.values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
     with torch.enable_grad():
         found, report = maximize(
-            Objective.of(fit.regression, rows), initialized, fit.plan, stage="draws too", tolerance=1e-6
+            Objective.of(fit.state, rows), initialized, fit.plan, stage="draws too", tolerance=1e-6
         )
     learned = {path: found.raw[path].detach() for path in draws}
     values = fit.values.replaced({name: found.raw[name] for name in fit.values.raw})

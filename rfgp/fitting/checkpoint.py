@@ -234,25 +234,25 @@ def open_checkpoint_log(path: str | Path | None, identity: Callable[[], str]) ->
         checkpoint_log.close()
 
 
-def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
+def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of all inputs of a fit, such as data, starts and options.
 
     Hyperpriors are not included. The log compares the likelihoods of the first step instead.
 
     Args:
-        regression: The regression at its starting values.
+        state: The state at its starting values.
         fixed: The names of fixed hyperparameters.
         max_iterations: The most iterations. If None, the default.
 
     Examples:
         >>> import rfgp
-        >>> regression = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).regression
-        >>> fingerprint(regression, (), None) == fingerprint(regression, ("noise",), None)
+        >>> state = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).state
+        >>> fingerprint(state, (), None) == fingerprint(state, ("noise",), None)
         False
     """
     header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
     digest = hashlib.sha256("\n".join(header).encode())
-    for part in _parts(regression):
+    for part in _parts(state):
         if isinstance(part, str):
             digest.update(f"\n{part}\n".encode())
             continue
@@ -261,17 +261,17 @@ def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int
     return digest.hexdigest()
 
 
-def _parts(regression: GPState) -> Iterator[str | Tensor]:
+def _parts(state: GPState) -> Iterator[str | Tensor]:
     """Yield the parts that identify the spec, the starting values and the data.
 
     Rows that are read in blocks yield a digest of all values.
     """
-    yield from regression.spec.identity()
-    yield regression.hyperparameters.flat()
-    for affine in (regression.scaling.targets, regression.scaling.inputs):
+    yield from state.spec.identity()
+    yield state.hyperparameters.flat()
+    for affine in (state.scaling.targets, state.scaling.inputs):
         if affine is not None:
             yield from (affine.location, affine.scale)
-    for part in parts_of(regression.needed_rows("a fit")):
+    for part in parts_of(state.needed_rows("a fit")):
         if isinstance(part, SourceRows):
             yield part.digest
         elif isinstance(part, ArrayRows):

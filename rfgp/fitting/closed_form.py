@@ -38,17 +38,17 @@ class ClosedForm:
     terms: tuple[TermGram, ...]
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows) -> "ClosedForm | None":
+    def of(cls, state: GPState, rows: Rows) -> "ClosedForm | None":
         """Return the likelihood of rows, or None if another solver applies or a term has no gradient.
 
         Args:
-            regression: The regression.
+            state: The model state.
             rows: The rows.
         """
-        spec, space = regression.spec, regression.hyperparameters.space
+        spec, space = state.spec, state.hyperparameters.space
         if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
             return None
-        prior = regression.prior()
+        prior = state.prior()
         is_exact = not (prior.walks or prior.precisions or prior.neighbors or prior.has_grids) and not spec.others
         if not is_exact or is_low_rank(prior, rows) or onepass.supports(prior, rows):
             return None

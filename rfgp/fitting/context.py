@@ -39,41 +39,41 @@ class TermFit:
     """A fit of a model of terms, and the rows of its stages.
 
     Attributes:
-        regression: The regression at the present hyperparameters and draws.
+        state: The model state at the present hyperparameters and basis.
         plan: The options of the fit.
         rows: All rows.
         pool: The rows in memory: all, or a random sample.
         order: A random order of the pool (n,).
     """
 
-    regression: GPState
+    state: GPState
     plan: Plan
     rows: Rows
     pool: Block
     order: Tensor
 
     @classmethod
-    def of(cls, regression: GPState, plan: Plan) -> "TermFit":
-        """Return the fit of a regression."""
-        rows = regression.needed_rows("a fit")
-        pool, seed = pool_of(rows), regression.spec.options.seed
+    def of(cls, state: GPState, plan: Plan) -> "TermFit":
+        """Return the fit from a model state."""
+        rows = state.needed_rows("a fit")
+        pool, seed = pool_of(rows), state.spec.options.seed
         order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
-        return cls(regression, plan, rows, pool, order)
+        return cls(state, plan, rows, pool, order)
 
     @property
     def spec(self) -> ModelSpec:
         """The specification of the model."""
-        return spec_of(self.regression)
+        return spec_of(self.state)
 
     @property
     def values(self) -> ParameterValues:
         """The present hyperparameters."""
-        return self.regression.hyperparameters
+        return self.state.hyperparameters
 
     @cached_property
     def prior(self) -> Prior:
         """The prior at the present hyperparameters."""
-        return self.regression.prior()
+        return self.state.prior()
 
     @property
     def num_features(self) -> int:
@@ -87,11 +87,11 @@ class TermFit:
 
     def at(self, values: ParameterValues) -> "TermFit":
         """Return the fit at other hyperparameters."""
-        return replace(self, regression=self.regression.replace(hyperparameters=values))
+        return replace(self, state=self.state.replace(hyperparameters=values))
 
     def with_spec(self, spec: ModelSpec) -> "TermFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(spec=spec))
+        return replace(self, state=self.state.replace(spec=spec))
 
     def subset(self, size: int) -> Block:
         """Return `size` rows of the pool in random order. Subsets are nested."""
@@ -135,16 +135,16 @@ class TermFit:
         return Split(*(self.pool.take(rows) for rows in (training, kept[:half], kept[half:], kept)))
 
 
-def spec_of(regression: GPState) -> ModelSpec:
-    """Return the specification of a regression of terms."""
-    assert isinstance(regression.spec, ModelSpec)
-    return regression.spec
+def spec_of(state: GPState) -> ModelSpec:
+    """Return the specification of a model of terms."""
+    assert isinstance(state.spec, ModelSpec)
+    return state.spec
 
 
-def with_new_basis(regression: GPState) -> GPState:
-    """Return a regression with draws made for its present hyperparameters."""
-    spec, values = spec_of(regression), regression.hyperparameters
-    return regression.replace(spec=spec.with_new_basis(values, regression.num_observations))
+def with_new_basis(state: GPState) -> GPState:
+    """Return a state with a new basis for its present hyperparameters."""
+    spec, values = spec_of(state), state.hyperparameters
+    return state.replace(spec=spec.with_new_basis(values, state.num_observations))
 
 
 def searched(rows: Block) -> Block:

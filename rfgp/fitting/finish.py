@@ -31,7 +31,7 @@ CHECKED_ROWS = 2000
 def finish(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
-    """Solve for noise and variances on all rows; return the regression and the report.
+    """Solve for noise and variances on all rows; return the state and the report.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -42,7 +42,7 @@ def finish(
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, is_done, learned)
-    jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
+    jacobian = fit.state.scaling.targets.log_jacobian(fit.rows.count)
     total = float(inference.log_marginal_likelihood()) + jacobian
     calibration, log_prob, neighbors = _check(fit, inference, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_converged)
@@ -50,7 +50,7 @@ def finish(
     trace = tuple(value for report in reports for value in report.trace)
     if outcome is not None and outcome.stage.iterations:
         stages, trace = (*stages, outcome.stage), (*trace, *outcome.trace)
-    return fit.regression.replace(given=inference.posterior()), FitReport(
+    return fit.state.replace(given=inference.posterior()), FitReport(
         converged=converged,
         iterations=sum(stage.iterations for stage in stages),
         evaluations=sum(stage.evaluations for stage in stages),
@@ -68,20 +68,20 @@ def finish(
 
 
 def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
-    """Return a regression with its posterior, and the report with leave-one-out scores.
+    """Return a state with its posterior, and the report with leave-one-out scores.
 
     Args:
         fit: The fit at the hyperparameters found.
         report: The report of its searches.
     """
     with torch.no_grad():
-        inference = fit.regression.infer(fit.rows)
+        inference = fit.state.infer(fit.rows)
         calibration, log_prob, neighbors = (if_finite(value) for value in _check(fit, inference, None))
         report = replace(
             report, mean_squared_zscore=calibration, leave_one_out=log_prob, residual_autocorrelation=neighbors
         )
         report = replace(report, effective_dof_fraction=inference.effective_dof_fraction)
-        return fit.regression.replace(given=inference.posterior()), report
+        return fit.state.replace(given=inference.posterior()), report
 
 
 def _solved(
@@ -92,13 +92,13 @@ def _solved(
     free, is_primal = set(fit.free) & {"noise", *names}, fit.is_primal(fit.rows)
     solves = is_primal and bool(fit.scales) and bool(block_scales(fit.spec, fit.prior))
     if not is_done and free and not solves:
-        objective, held = Objective.of(fit.regression, fit.rows), set(fit.values.space.names) - free
+        objective, held = Objective.of(fit.state, fit.rows), set(fit.values.space.names) - free
         stage = "noise and scale on all rows"
         values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=1e-7)
         fit = fit.at(values)
         reports.append(report)
     if not is_primal:
-        return fit, fit.regression.infer(fit.rows)
+        return fit, fit.state.infer(fit.rows)
     model, statistics = fit.linear(fit.values, fit.rows), _statistics(fit)
     if not is_done and solves:
         was_precise = model.is_precise
@@ -127,27 +127,27 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
     elif learned is not None:
-        others = fit.regression.infer(gathered(JoinedRows([rows, learned.others])))
+        others = fit.state.infer(gathered(JoinedRows([rows, learned.others])))
         mean, variance = others.leave_one_out()
         moments = mean[: len(rows)], variance[: len(rows)]
     else:
         rows, moments = gathered(fit.rows), inference.leave_one_out()
-    return left_out(fit.regression, moments, rows)
+    return left_out(fit.state, moments, rows)
 
 
-def left_out(regression: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
+def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
     """Return the leave-one-out calibration, log density and neighbors' correlation.
 
     Args:
-        regression: The regression, at its hyperparameters.
+        state: The state, at its hyperparameters.
         moments: The mean (b, k) and variance (b,) of each row given all others.
         rows: The rows. If all columns are numbers, neighbors are found among the first 2,000.
     """
-    mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
+    mean, variance = of_observations(moments, rows, state.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
     log_prob = normal_log_prob(rows.targets, mean, variance).mean()
-    jacobian = regression.scaling.targets.log_jacobian(1) / rows.num_outputs
-    schema = spec_of(regression).schema
+    jacobian = state.scaling.targets.log_jacobian(1) / rows.num_outputs
+    schema = spec_of(state).schema
     has_places = schema is not None and all(column.kind is Kind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_places else math.nan

@@ -265,7 +265,7 @@ class Learning:
     def in_units(self, likelihood: float) -> float:
         """Return the likelihood of all rows in the user's units."""
         count = self.pool.count
-        return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
+        return likelihood * count + self._fit.state.scaling.targets.log_jacobian(count)
 
     @cached_property
     def best_fixed(self) -> _Candidate:
@@ -339,7 +339,7 @@ class Learning:
             size = max(len(rows) // TRACE_DIVISOR, 1)
             first = step * size % (len(rows) - size + 1)
             return fourier_log_likelihood(model, slice(first, first + size))
-        return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
+        return self._fit.state.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
     def _with_frequencies(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
         """Return hyperparameters together with the frequencies (m, d) among parameters."""
@@ -366,7 +366,7 @@ class Learning:
                 solver = LowRankSolver(self._fit.linear(values, rows, _MOST_ROUNDING))
                 moments = solver.leave_one_out(self._held_out)
             else:
-                of_all = self._fit.regression.replace(hyperparameters=values).infer(rows).leave_one_out()
+                of_all = self._fit.state.replace(hyperparameters=values).infer(rows).leave_one_out()
                 moments = of_all[0][: len(self._held_out)], of_all[1][: len(self._held_out)]
             return left_out_log_prob(moments, self._held_out, values.standardized("noise").double())
 

@@ -60,29 +60,27 @@ PASSES = 2
 def fit_lattices(
     fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
 ) -> tuple[GPState, FitReport]:
-    """Fit terms on lattices and other fixed designs; return the regression and report.
+    """Fit terms on lattices and other fixed designs; return the state and report.
 
     Args:
         fit: The fit.
-        other: The fit of a regression with nearest neighbors instead. It is called if the lengthscales of planned
+        other: The fit of a model with nearest neighbors instead. It is called if the lengthscales of planned
             lattices are so short that too many modes are omitted.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
-        planned = [name for name in truncated_terms(fit.regression) if is_planned(fit.spec, name)]
+        planned = [name for name in truncated_terms(fit.state) if is_planned(fit.spec, name)]
         if planned:
             changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
-            return other(
-                fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan
-            )
+            return other(fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).state, fit.plan)
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
         fit, report = search(fit, rows, "all rows")
         reports.append(report)
-        if distance(fit, last.values) < MOVED and not truncated_terms(fit.regression):
+        if distance(fit, last.values) < MOVED and not truncated_terms(fit.state):
             break
     return validated(fit, reports[-1].with_all(reports))
 
@@ -124,15 +122,15 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def truncated_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
     """Return the names of terms whose lattice omits too many modes at the hyperparameters.
 
     Args:
-        regression: The regression.
-        approximations: The approximations of the terms by name. If None, those of the regression.
+        state: The model state.
+        approximations: The approximations of the terms by name. If None, those of the state.
     """
-    spec, found = spec_of(regression), list[str]()
-    for data in spec.term_data(regression.hyperparameters, regression.num_observations):
+    spec, found = spec_of(state), list[str]()
+    for data in spec.term_data(state.hyperparameters, state.num_observations):
         one = (approximations or spec.approximations)[data.term.name]
         if isinstance(one, EquispacedFourier) and one.refusal(data) is not None:
             found.append(data.term.name)
@@ -224,14 +222,14 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
     if not can_score(fit, rows):
         assert isinstance(rows, Block)
         return optimize(fit, rows, steps)
-    jacobian, kept = fit.regression.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
+    jacobian, kept = fit.state.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
     def infer(values: ParameterValues) -> Searched:
         """Return the inference. It reuses the factors, or starts at the mode, of the last solved one."""
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]
         start = solved[0][1].warm_start() if solved else ()
-        found = cast(Searched, fit.regression.replace(hyperparameters=values).infer(rows, start))
+        found = cast(Searched, fit.state.replace(hyperparameters=values).infer(rows, start))
         if solved and solved[0][0] == key:
             found = found.with_factors_of(solved[0][1])
         kept[:] = [*solved, (key, found)]

@@ -53,23 +53,23 @@ PATIENCE = 2
 
 
 class Candidate(NamedTuple):
-    """A regression of the training rows, and its predictions of held-out rows."""
+    """A state of the training rows, and its predictions of held-out rows."""
 
-    regression: GPState
+    state: GPState
     name: str
     errors: Tensor  # (b, k), each over its standard deviation
     log_prob: Tensor  # (b,)
 
     @classmethod
-    def of(cls, regression: GPState, name: str, held_out: Block) -> "Candidate":
-        """Return the candidate of a regression at its rows."""
-        mean, noise = mean_and_noise(regression.hyperparameters.detached())
+    def of(cls, state: GPState, name: str, held_out: Block) -> "Candidate":
+        """Return the candidate of a state at its rows."""
+        mean, noise = mean_and_noise(state.hyperparameters.detached())
         with torch.no_grad():
-            latent = regression.process.at(held_out.inputs)
+            latent = state.process.at(held_out.inputs)
             means = latent.mean() + mean
             variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
             log_prob = normal_log_prob(held_out.targets, means, variance).sum(1)
-            return cls(regression, name, (held_out.targets - means) / variance.sqrt(), log_prob)
+            return cls(state, name, (held_out.targets - means) / variance.sqrt(), log_prob)
 
     @property
     def half(self) -> int:
@@ -83,25 +83,25 @@ class Candidate(NamedTuple):
         return score if math.isfinite(score) else -math.inf
 
 
-def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit features and their frequencies with neighbors; return the regression and the report."""
-    fit = NeighborFit.of(regression, plan)
+def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit features and their frequencies with neighbors; return the state and the report."""
+    fit = NeighborFit.of(state, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
-        found, report = fit_neighbors(regression, plan)
+        found, report = fit_neighbors(state, plan)
         return found, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
     out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
     parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
     training, held_out = (fit.rows.take(part) for part in parts)
-    part = regression.replace(rows=training, num_observations=len(training))
+    part = state.replace(rows=training, num_observations=len(training))
     candidates, reports = _candidates(part, plan, held_out)
     best, gain, error = best_of(candidates)
     first = candidates[0]
     message = f"{best.name}: nothing learned was ahead on held-out rows by more than a standard error"
     if best is not first:
         message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
-    changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = finalize(best.regression.replace(**changed), plan, reports, message)
+    changed = {"rows": state.rows, "num_observations": state.num_observations}
+    found, report = finalize(best.state.replace(**changed), plan, reports, message)
     errors = best.errors[best.half :]
     return found, replace(
         report,
@@ -123,17 +123,17 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
     return (best if gain > error else first), gain, error
 
 
-def _candidates(regression: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, fixed frequencies first, and the reports of all searches."""
-    few = _with_fewer(regression)
+    few = _with_fewer(state)
     found, fixed, reports = search_all(NeighborFit.of(few, plan))
-    few = found.regression.replace(hyperparameters=fixed)
+    few = found.state.replace(hyperparameters=fixed)
     candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
-    alone, report = fit_basis_functions(TermFit.of(_without_neighbors(regression), plan))
-    alone = _with_neighbors(regression, alone)
+    alone, report = fit_basis_functions(TermFit.of(_without_neighbors(state), plan))
+    alone = _with_neighbors(state, alone)
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
-    best = max(candidates, key=lambda each: each.score).regression
+    best = max(candidates, key=lambda each: each.score).state
     start = _half_noise_to_neighbors(alone) if best is alone else best
     joint, more = _learn_jointly(start, plan, held_out)
     return [*candidates, *joint], [*reports, *more]
@@ -161,9 +161,9 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
 # --- models of some of the terms -------------------------------------------------------------------
 
 
-def _with_fewer(regression: GPState) -> GPState:
-    """Return a regression with at most n / (10 d) learned frequencies."""
-    spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
+def _with_fewer(state: GPState) -> GPState:
+    """Return a state with at most n / (10 d) learned frequencies."""
+    spec, values, count = spec_of(state), state.hyperparameters, state.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
         name, one = data.term.name, changed[data.term.name]
@@ -172,36 +172,34 @@ def _with_fewer(regression: GPState) -> GPState:
             few = max(FEWEST, int(A_ROW * count / max(columns, 1)))
             changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
     if changed == spec.approximations:
-        return regression
-    return regression.replace(spec=spec.with_approximations(changed, values, count))
+        return state
+    return state.replace(spec=spec.with_approximations(changed, values, count))
 
 
-def _without_neighbors(regression: GPState) -> GPState:
-    """Return a regression of the terms without neighbors, with a larger least noise."""
-    spec, near = spec_of(regression), neighbors_of(regression.prior()).names
+def _without_neighbors(state: GPState) -> GPState:
+    """Return a state of the terms without neighbors, with a larger least noise."""
+    spec, near = spec_of(state), neighbors_of(state.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
-    values = values_of_terms(alone, regression.hyperparameters)
+    values = values_of_terms(alone, state.hyperparameters)
     noise, (_, most) = values.space.quantities["noise"], values.space.quantities["noise"].bounds
     noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
     space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
     raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
-    return regression.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
+    return state.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
 
 
-def _with_neighbors(regression: GPState, alone: GPState) -> GPState:
-    """Return a regression with the features of `alone`, and neighbors of the least variance."""
-    values, spec = regression.hyperparameters, spec_of(regression)
-    near = neighbors_of(regression.prior()).names
+def _with_neighbors(state: GPState, alone: GPState) -> GPState:
+    """Return a state with the features of `alone`, and neighbors of the least variance."""
+    values, spec = state.hyperparameters, spec_of(state)
+    near = neighbors_of(state.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
-    return regression.replace(
-        spec=with_basis_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
-    )
+    return state.replace(spec=with_basis_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least}))
 
 
 def _half_noise_to_neighbors(alone: GPState) -> GPState:
-    """Return a regression with half of the noise moved to neighbors."""
+    """Return a state with half of the noise moved to neighbors."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]

@@ -127,13 +127,13 @@ class Objective:
     variances: MeanVariances | None = None
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows, log_likelihood: LogLikelihood | None = None) -> "Objective":
-        """Return the objective of rows under a regression's prior, or with another likelihood."""
-        jacobian = regression.scaling.targets.log_jacobian(rows.count)
-        closed_form = ClosedForm.of(regression, rows) if log_likelihood is None else None
+    def of(cls, state: GPState, rows: Rows, log_likelihood: LogLikelihood | None = None) -> "Objective":
+        """Return the objective of rows under a state's prior, or with another likelihood."""
+        jacobian = state.scaling.targets.log_jacobian(rows.count)
+        closed_form = ClosedForm.of(state, rows) if log_likelihood is None else None
         log_likelihood, variances = (
-            log_likelihood or marginal_likelihood(regression, rows),
-            MeanVariances.of(regression, rows),
+            log_likelihood or marginal_likelihood(state, rows),
+            MeanVariances.of(state, rows),
         )
         return cls(log_likelihood, len(rows), rows.count, jacobian, closed_form, variances)
 
@@ -172,11 +172,11 @@ class Objective:
         return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
-def marginal_likelihood(regression: GPState, rows: Rows) -> LogLikelihood:
+def marginal_likelihood(state: GPState, rows: Rows) -> LogLikelihood:
     """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
     def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
-        found = regression.replace(hyperparameters=values).infer(rows, warm_start)
+        found = state.replace(hyperparameters=values).infer(rows, warm_start)
         return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
 
     return log_likelihood
@@ -207,10 +207,10 @@ def maximize(
     Examples:
         >>> import rfgp
         >>> x = np.linspace(0, 3, 20)[:, None]
-        >>> regression = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).regression
-        >>> objective = Objective.of(regression, regression.rows)
-        >>> values, report = maximize(objective, regression.hyperparameters, Plan(fixed=("mean",)))
-        >>> report.converged, report.log_marginal_likelihood > objective.likelihood(regression.hyperparameters)
+        >>> state = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).state
+        >>> objective = Objective.of(state, state.rows)
+        >>> values, report = maximize(objective, state.hyperparameters, Plan(fixed=("mean",)))
+        >>> report.converged, report.log_marginal_likelihood > objective.likelihood(state.hyperparameters)
         (True, True)
     """
     plan.reporter.begin(stage, objective.rows, plan.max_iterations)

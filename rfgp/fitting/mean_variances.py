@@ -39,9 +39,9 @@ class MeanVariances:
     parameters: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows) -> "MeanVariances | None":
+    def of(cls, state: GPState, rows: Rows) -> "MeanVariances | None":
         """Return the mean variances over rows. None if no output scale has bounds of the mean variance."""
-        spec = regression.spec
+        spec = state.spec
         if spec.is_gaussian or not isinstance(spec, ModelSpec):
             return None
         parameters = parameters_of_nodes(spec.terms)

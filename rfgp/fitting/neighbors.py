@@ -65,50 +65,50 @@ MOST_REDRAWS = 3
 
 @dataclass(frozen=True, eq=False)
 class NeighborFit:
-    """The fit of a regression with neighbors.
+    """The fit of a model with neighbors.
 
     Attributes:
-        regression: The regression at its starting values.
+        state: The state at its starting values.
         plan: The options of the fit.
         rows: All training rows, in order.
         most: The number of rows of a search, if there are twice as many.
     """
 
-    regression: GPState
+    state: GPState
     plan: Plan
     rows: Block
     most: int
 
     @classmethod
-    def of(cls, regression: GPState, plan: Plan) -> "NeighborFit":
-        """Return the fit of a regression."""
-        rows = gathered(regression.needed_rows("a fit"))
-        neighbors = neighbors_of(regression.prior())
-        found = cls(regression, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+    def of(cls, state: GPState, plan: Plan) -> "NeighborFit":
+        """Return the fit from a model state."""
+        rows = gathered(state.needed_rows("a fit"))
+        neighbors = neighbors_of(state.prior())
+        found = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
         return replace(found, most=MOST_SHARED) if found.shares_neighbors and plan.most_rows is None else found
 
     @property
     def spec(self) -> ModelSpec:
         """The specification of the model."""
-        return spec_of(self.regression)
+        return spec_of(self.state)
 
     @property
     def has_residual(self) -> bool:
         """Whether neighbors approximate the residual of inducing points."""
-        return neighbors_of(self.regression.prior()).is_residual
+        return neighbors_of(self.state.prior()).is_residual
 
     @property
     def shares_neighbors(self) -> bool:
         """Whether the model has no features, and blocks of rows share neighbors."""
-        prior = self.regression.prior()
+        prior = self.state.prior()
         return neighbors_of(prior).block_size > 1 and not self.has_residual and not self.of_features
 
     @property
     def of_features(self) -> tuple[str, ...]:
         """The paths of hyperparameters that neighbors do not depend on, other than noise and mean."""
-        near = neighbors_of(self.regression.prior()).names
+        near = neighbors_of(self.state.prior()).names
         own = [prefix for term in self.spec.terms if term.name in near for prefix in (f"{term.name}.", *term.prefixes)]
-        names = self.regression.hyperparameters.space.quantities
+        names = self.state.hyperparameters.space.quantities
         return tuple(name for name in names if name != "noise" and not any(name.startswith(p) for p in own))
 
     @property
@@ -122,11 +122,11 @@ class NeighborFit:
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or self.of_features or self.has_residual:
             return wider
-        return replace(wider, regression=self.regression.replace(hyperparameters=values))
+        return replace(wider, state=self.state.replace(hyperparameters=values))
 
     def with_spec(self, spec: ModelSpec) -> "NeighborFit":
         """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(spec=spec))
+        return replace(self, state=self.state.replace(spec=spec))
 
     @property
     def size(self) -> int:
@@ -142,7 +142,7 @@ class NeighborFit:
             objective = self._objective(values, alone=False)
             searched = float(objective.log_likelihood(values).value) / objective.count
             every = self._log_likelihood_of_all(values)
-        count = objective.count / (DESIGN_EFFECT if neighbors_of(self.regression.prior()).block_size > 1 else 1)
+        count = objective.count / (DESIGN_EFFECT if neighbors_of(self.state.prior()).block_size > 1 else 1)
         return not every > searched - MOST_LOSS - STANDARD_ERRORS / math.sqrt(count)
 
     def _log_likelihood_of_all(self, values: ParameterValues) -> float:
@@ -176,7 +176,7 @@ class NeighborFit:
             else replace(self.plan, given_iterations=min(ITERATIONS_PER_ROUND, self.plan.max_iterations))
         )
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
-        has_few_features = self.regression.prior().num_features <= FEW_FEATURES
+        has_few_features = self.state.prior().num_features <= FEW_FEATURES
         with in_one_thread(has_few_features):  # most time goes into loops over rows, which have their own threads
             tolerance = max(LEAST_GAIN / objective.count, 1e-7)
             held = self.of_features if alone else ()
@@ -188,7 +188,7 @@ class NeighborFit:
         Without bounds one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55 instead of
         0.35. On 12 tables of 159 to 3,338 rows, three splits each, the mean NLPD was the same.
         """
-        begin, starts, found = self.regression.hyperparameters, self.spec.options.starts, {}
+        begin, starts, found = self.state.hyperparameters, self.spec.options.starts, {}
         for name in self.feature_scales:
             if name not in starts and name not in begin.space.hyperpriors:
                 least, _ = begin.space.quantities[name].bounds
@@ -217,9 +217,7 @@ class NeighborFit:
             solver = WhitenedSolver(prior, used_rows, *mean_and_noise(values), pattern)
             return Evaluation(solver.log_marginal_likelihood(), values)
 
-        return Objective(
-            log_likelihood, len(rows), rows.count, self.regression.scaling.targets.log_jacobian(rows.count)
-        )
+        return Objective(log_likelihood, len(rows), rows.count, self.state.scaling.targets.log_jacobian(rows.count))
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
@@ -238,39 +236,37 @@ Found = tuple[NeighborFit, ParameterValues, list[FitReport]]
 Search = Callable[[NeighborFit], Found]
 
 
-def fit_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression with neighbors; return it with its posterior, and the report."""
-    fit, values, reports = search_all(NeighborFit.of(_with_start(regression, plan), plan))
-    frequencies = learned_frequencies(TermFit.of(fit.regression, plan))
+def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model with neighbors; return its state with the posterior, and the report."""
+    fit, values, reports = search_all(NeighborFit.of(_with_start(state, plan), plan))
+    frequencies = learned_frequencies(TermFit.of(fit.state, plan))
     draws = {path: draw for path, draw in learnable_basis(fit.spec).items() if path not in frequencies}
     if draws and plan.max_iterations:
         initial = values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
         found, report = fit.search(initial, ", draws too", last=True)
         fit = fit.with_spec(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
         values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
-    return finalize(fit.regression.replace(hyperparameters=values), plan, reports)
+    return finalize(fit.state.replace(hyperparameters=values), plan, reports)
 
 
-def _with_start(regression: GPState, plan: Plan) -> GPState:
-    """Return a regression at the most likely of several starts."""
-    fit = TermFit.of(regression, plan)
+def _with_start(state: GPState, plan: Plan) -> GPState:
+    """Return a state at the most likely of several starts."""
+    fit = TermFit.of(state, plan)
     if plan.is_continued or not free_lengthscales(fit):
-        return regression
+        return state
     with torch.no_grad(), in_one_thread(True):
         fit = with_dense_start(fit)
         near = neighbors_of(fit.prior).names if len(fit.spec.terms) > 1 else ()
         own = [f"{prefix}lengthscale" for term in fit.spec.terms if term.name in near for prefix in term.prefixes]
-        return fit.at(
-            with_shorter_lengthscales(fit, [name for name in free_lengthscales(fit) if name in own])
-        ).regression
+        return fit.at(with_shorter_lengthscales(fit, [name for name in free_lengthscales(fit) if name in own])).state
 
 
 def _search(fit: NeighborFit) -> Found:
     """Search repeatedly with new neighbors until a search gains little."""
-    begin, before = fit.regression.hyperparameters, list[FitReport]()
+    begin, before = fit.state.hyperparameters, list[FitReport]()
     if fit.has_residual:
         begin, before = rounds(fit, begin, ROUNDS, name=", no points", alone=True)
-        fit = fit.with_spec(spec_of(with_new_basis(fit.regression.replace(hyperparameters=begin))))
+        fit = fit.with_spec(spec_of(with_new_basis(fit.state.replace(hyperparameters=begin))))
     elif fit.size > 2 * FIRST_ROWS and fit.shares_neighbors:
         begin, before = rounds(replace(fit, most=FIRST_ROWS), begin, FIRST_ROUNDS)
     values, reports = rounds(fit, begin, FIRST_ROUNDS)
@@ -290,7 +286,7 @@ def _search(fit: NeighborFit) -> Found:
 def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> Found:
     """Select points again and search on the same rows, while the likelihood grows."""
     for _ in range(MOST_REDRAWS if reports[-1].stages else 0):
-        spec = spec_of(with_new_basis(fit.regression.replace(hyperparameters=values)))
+        spec = spec_of(with_new_basis(fit.state.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
         found, last = fit.with_spec(spec).search(values, ", points selected again")
@@ -367,12 +363,12 @@ def is_better(
 
 
 def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
-    """Return a regression with its posterior, and the report of all searches.
+    """Return a state with its posterior, and the report of all searches.
 
     If the plan limits the rows of a search, no posterior is computed.
 
     Args:
-        found: The regression at the values found.
+        found: The state at the values found.
         plan: The options of the fit.
         reports: The reports of the searches. The fit has converged if the last search did, or if its new neighbors
             gained little.

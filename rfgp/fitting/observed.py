@@ -49,37 +49,37 @@ LATTICE_ROWS = 2000
 Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
 
 
-def fit_observed(regression: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
-    """Fit a regression; return it with its posterior, and the report.
+def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
+    """Fit a non-Gaussian model; return its state with the posterior, and the report.
 
     Args:
-        regression: The regression. Its likelihood is not Gaussian.
+        state: The state. Its likelihood is not Gaussian.
         plan: The options of the fit.
-        strategy: Fits a cheaper regression, to start the search of a bound.
+        strategy: Fits a cheaper model, to start the search of a bound.
     """
-    rows, few = regression.needed_rows("a fit"), with_few(regression)
+    rows, few = state.needed_rows("a fit"), with_few(state)
     fit = TermFit.of(few, plan)
     with torch.no_grad():
-        if approximation_of(regression.spec, rows) != "variational":
+        if approximation_of(state.spec, rows) != "variational":
             found, reports, message = _by_laplace(fit)
             inference = None
         else:
             found, reports, inference = _by_bound(fit, strategy)
             message = reports[-1].message if reports else "every hyperparameter is fixed"
-        found = regression.replace(spec=found.spec, hyperparameters=found.hyperparameters)
-        if few is not regression:
-            message, found = f"{message}, with fewer frequencies", found.replace(spec=regression.spec)
-        return _finished(fit, found, reports, message, inference if few is regression else None)
+        found = state.replace(spec=found.spec, hyperparameters=found.hyperparameters)
+        if few is not state:
+            message, found = f"{message}, with fewer frequencies", found.replace(spec=state.spec)
+        return _finished(fit, found, reports, message, inference if few is state else None)
 
 
-def with_few(regression: GPState) -> GPState:
-    """Return the regression with fewer random features, if rows are not too many."""
-    spec, count = spec_of(regression), len(regression.needed_rows("a fit"))
+def with_few(state: GPState) -> GPState:
+    """Return the state with fewer random features, if rows are not too many."""
+    spec, count = spec_of(state), len(state.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
-        return regression
-    return regression.replace(spec=spec.with_approximations(changed, regression.hyperparameters, count))
+        return state
+    return state.replace(spec=spec.with_approximations(changed, state.hyperparameters, count))
 
 
 def _fewer(approximation: Approximation, few: int) -> Approximation:
@@ -89,47 +89,47 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
 
 
 def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
-    """Return the regression with the most likely hyperparameters, the reports, and a message."""
+    """Return the state with the most likely hyperparameters, the reports, and a message."""
     if not fit.free:
-        return fit.regression, [], "every hyperparameter is fixed"
+        return fit.state, [], "every hyperparameter is fixed"
     if fit.spec.options.likelihood.num_latents > 1:
         fit, report = fit_coarsely(fit, CLASS_ROWS)
-        return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
+        return fit.state, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
         fit, reports, message = fit_lattices_by_laplace(fit)
     else:
         fit, reports, message = learn_basis(*grow(fit))
-    return fit.regression, reports, message
+    return fit.state, reports, message
 
 
 def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
-    """Return the regression with the highest bound, the reports, and the inference."""
+    """Return the state with the highest bound, the reports, and the inference."""
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
         fit, report = fit_coarsely(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
-        return fit.regression, [report], fit.regression.infer(rows)
-    cheaper = _cheaper(fit.regression)
+        return fit.state, [report], fit.state.infer(rows)
+    cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
     initial = fit.at(_with_values_found(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
     initial = initial.with_spec(
-        with_basis_of(spec, spec_of(reached)) if is_same else spec_of(with_new_basis(initial.regression))
+        with_basis_of(spec, spec_of(reached)) if is_same else spec_of(with_new_basis(initial.state))
     )
-    values, report = maximize(Objective.of(initial.regression, rows), initial.values, fit.plan, stage="bound")
+    values, report = maximize(Objective.of(initial.state, rows), initial.values, fit.plan, stage="bound")
     fit, reports, _ = learn_basis(initial.at(values), [first, report], "")
-    return fit.regression, reports, fit.regression.infer(rows)
+    return fit.state, reports, fit.state.infer(rows)
 
 
-def _cheaper(regression: GPState) -> GPState:
-    """Return the regression by Laplace's approximation, or with a Gaussian likelihood."""
-    spec = spec_of(regression)
+def _cheaper(state: GPState) -> GPState:
+    """Return the state by Laplace's approximation, or with a Gaussian likelihood."""
+    spec = spec_of(state)
     if "laplace" in spec.options.likelihood.approximations:
-        return regression.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
+        return state.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
     options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
-    return restarted(regression, replace(spec, options=options, noise_process=None))
+    return restarted(state, replace(spec, options=options, noise_process=None))
 
 
 def _with_values_found(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
@@ -145,7 +145,7 @@ def _with_values_found(values: ParameterValues, found: GPState, free: list[str],
 def _finished(
     fit: TermFit, found: GPState, reports: list[FitReport], message: str, inference: Inference | None
 ) -> tuple[GPState, FitReport]:
-    """Return the regression with its posterior given all rows, and the report."""
+    """Return the state with its posterior given all rows, and the report."""
     rows = fit.rows
     inference = found.infer(rows) if inference is None else inference
     total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)

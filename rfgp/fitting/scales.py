@@ -40,7 +40,7 @@ def scale_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     A search then varies the ratios to the variance of the first term, which stays at its starting value.
     """
     if not fit.solves(rows):
-        return marginal_likelihood(fit.regression, rows)
+        return marginal_likelihood(fit.state, rows)
     first, start = fit.scales[0], fit.values
 
     def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
@@ -69,7 +69,7 @@ def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     solved for, it is the likelihood at the given values.
     """
     if not can_profile(fit, rows):
-        return marginal_likelihood(fit.regression, rows)
+        return marginal_likelihood(fit.state, rows)
     names = variance_paths(fit.spec)
 
     def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:

@@ -87,7 +87,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         tolerance: The least gain of an iteration of the last search, in nats a row. If None, the default.
     """
     effects, present, misses = sparse_effects(fit), list[int](), 0
-    values, objective = fit.values, Objective.of(fit.regression, rows)
+    values, objective = fit.values, Objective.of(fit.state, rows)
     for one in effects:
         values = one.absent(values)
     best, score = fit.at(values), -math.inf
@@ -105,7 +105,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         if reached > score + _LEAST_GAIN:
             best, score, misses = found, reached, 0
             with torch.no_grad():
-                errors = rows.targets - best.regression.infer(rows).leave_one_out()[0]
+                errors = rows.targets - best.state.infer(rows).leave_one_out()[0]
         else:
             misses += 1
     return optimize(best, rows, tolerance=tolerance)

@@ -140,7 +140,7 @@ def with_dense_start(fit: TermFit) -> TermFit:
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
     initial = fit.at(start_from_factor(fit, best if is_clear else 1.0, noise_profile_likelihood))
     value, reached, _ = log_likelihood(initial.values)
-    usual = _log_posterior(marginal_likelihood(initial.regression, some), initial.values)
+    usual = _log_posterior(marginal_likelihood(initial.state, some), initial.values)
     is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
     return initial.at(reached) if is_lost else initial
 
@@ -168,7 +168,7 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
     values = fit.values
     for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        fits = [replace(fit, regression=with_new_basis(fit.at(end).regression)) for end in ends]
+        fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
         found = [_log_posterior(likelihood_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
         values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
     return values
@@ -233,7 +233,7 @@ def likelier_starts(fit: TermFit, found: ParameterValues) -> list[ParameterValue
     names = [name for name in all_lengthscales(fit) if name in fit.free]
     if fit.spec.is_gaussian or fit.plan.is_continued or names == free_lengthscales(fit):
         return []
-    reached = float(_likelihood(fit.regression, found, _compared(fit)))
+    reached = float(_likelihood(fit.state, found, _compared(fit)))
     ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
     return [values for likelihood, values in ranked if likelihood > reached]
 
@@ -254,14 +254,14 @@ def _ranked_starts(
         factors: The factors.
         stage: The name of the comparison in the checkpoint log.
     """
-    regression, rows, is_open = fit.regression, _compared(fit), "noise" in fit.free
+    state, rows, is_open = fit.state, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
     if is_open and "noise" not in fit.spec.options.starts:
-        noises = NOISES_BY_CG if uses_cg(regression.prior(), rows) else NOISES
-    starts = [list(_starts(regression, names, factor, noises, rows)) for factor in factors]
+        noises = NOISES_BY_CG if uses_cg(state.prior(), rows) else NOISES
+    starts = [list(_starts(state, names, factor, noises, rows)) for factor in factors]
 
     def compute() -> dict[str, Tensor]:
-        totals = [_likelihood(regression, values, rows) for same_factor in starts for values in same_factor]
+        totals = [_likelihood(state, values, rows) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
     likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
@@ -271,21 +271,21 @@ def _ranked_starts(
 
 
 def _starts(
-    regression: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
+    state: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
 ) -> Iterator[ParameterValues]:
     """Yield starts with some parameters multiplied by a factor, one for each noise."""
-    initial = scaled(regression.hyperparameters, names, factor)
+    initial = scaled(state.hyperparameters, names, factor)
     for noise in noises:
         own = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
         values = initial.replaced(own)
-        yield spec_of(regression).normalized(values, rows)
+        yield spec_of(state).normalized(values, rows)
 
 
-def _likelihood(regression: GPState, values: ParameterValues, rows: Block) -> Tensor:
+def _likelihood(state: GPState, values: ParameterValues, rows: Block) -> Tensor:
     """Return the likelihood of rows with hyperpriors, or -inf if it cannot be evaluated."""
     try:
         with torch.no_grad():
-            likelihood = regression.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
+            likelihood = state.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
             return likelihood + values.log_hyperprior()
     except (SolverError, NotPositiveDefiniteError):
         return torch.full((), -torch.inf, dtype=torch.float64)

@@ -208,14 +208,14 @@ def optimize(
         plan = replace(plan, given_iterations=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
     if fit.solves(rows):
-        objective, held = Objective.of(fit.regression, rows, scale_profile_likelihood(fit, rows)), fit.scales[:1]
+        objective, held = Objective.of(fit.state, rows, scale_profile_likelihood(fit, rows)), fit.scales[:1]
         options: dict[str, Any] = {"held": held, "bounds": ratio_bounds(fit), "tolerance": tolerance}
         values, report = maximize(objective, values, plan, stage=stage + ending, **options)
         inside, was_outside = values.clamped((*fit.scales, "noise"))
         if not was_outside:
             return fit.at(values), report
         values, reports, stage = inside, [report], f"{stage} within bounds"
-    objective = Objective.of(fit.regression, rows)
+    objective = Objective.of(fit.state, rows)
     values, report = maximize(objective, values, plan, stage=stage + ending, tolerance=tolerance)
     return fit.at(values), report.with_all([*reports, report])
 
@@ -241,7 +241,7 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
     for number in range(ROUNDS if rows is not None else 0):
         assert rows is not None
         divided = _divided(fit, rows) if number == 0 else fit
-        other = replace(divided, regression=with_new_basis(divided.regression))
+        other = replace(divided, state=with_new_basis(divided.state))
         if other.spec is fit.spec:
             break
         found, last = optimize(other, rows, again=True)
@@ -261,9 +261,9 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
     names = sharing(spec.options.approximations, spec.approximations)
     if spec.options.budget is None or len(names) < 2 or not spec.is_gaussian:
         return fit
-    pilot = fit.regression.replace(rows=rows, num_observations=len(rows))
+    pilot = fit.state.replace(rows=rows, num_observations=len(rows))
     with torch.no_grad():
         freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
     shares = {name: max(freedom[name], 1e-3) for name in names}
-    drawn = spec.with_approximations(spec.approximations, fit.values, fit.regression.num_observations, shares)
+    drawn = spec.with_approximations(spec.approximations, fit.values, fit.state.num_observations, shares)
     return fit.with_spec(drawn)

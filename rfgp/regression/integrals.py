@@ -15,11 +15,11 @@ from rfgp.regression.base_spec import Inputs
 from rfgp.regression.state import GPState, predicted
 
 
-def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
+def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
     """Return the joint distribution of the integrals of the latent function over m boxes.
 
     Args:
-        regression: The state of the model.
+        state: The state of the model.
         low: The lower corners, (m, d).
         high: The upper corners, (m, d).
         columns: The keys of the columns to integrate over. If None, those in which some corners differ.
@@ -28,20 +28,20 @@ def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) ->
         DataError: The corners do not match the data or each other.
         InvalidArgumentError: There is no such column of numbers, or a box has too many lengthscales.
     """
-    (first, origin), (last, _) = regression.points(low), regression.points(high)
-    maps = regression.scaling.inputs
+    (first, origin), (last, _) = state.points(low), state.points(high)
+    maps = state.scaling.inputs
     if first.shape != last.shape or maps is None:
         raise DataError(
             f"low and high must have one shape, got {tuple(first.shape)} and {tuple(last.shape)}. Give two corners for "
             "each box."
         )
-    places = _places(regression.spec.inputs, first, last, columns)
+    places = _places(state.spec.inputs, first, last, columns)
     corners = torch.stack([first, last], dim=1)
-    priors = [member.prior for member in regression.spec.members(regression.hyperparameters)]
+    priors = [member.prior for member in state.spec.members(state.hyperparameters)]
     rule = rule_for(priors, corners, places, float(maps.scale.double()[list(places)].prod()))
-    found = predicted(regression, first, origin)
+    found = predicted(state, first, origin)
     shift = (found.location / found.scale).reshape(-1)
-    process = IntegratedGP(regression.posterior, rule=rule, shift=shift)
+    process = IntegratedGP(state.posterior, rule=rule, shift=shift)
     found = dataclasses.replace(
         found, latent=process.at(corners), location=0 * found.location, of_observations=refusals.refuse_integrals
     )

@@ -150,14 +150,14 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
     }
 
 
-def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
+def latent_mean_and_likelihood(state: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
     """Return the standardized latent mean (1,), the likelihood and its learned parameters, 0-d each.
 
     They have gradients if the hyperparameters do.
     """
-    values, likelihood = regression.hyperparameters, regression.spec.options.likelihood
+    values, likelihood = state.hyperparameters, state.spec.options.likelihood
     learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
-    unit = float(regression.scaling.targets.scale.reshape(-1)[0])
+    unit = float(state.scaling.targets.scale.reshape(-1)[0])
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
@@ -186,13 +186,13 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
     return "variational" if is_variational else likelihood.approximations[0]
 
 
-def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
+def observed_inference(state: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
     """Return the approximate inference from standardized rows, with gradients if required."""
-    spec = regression.spec
+    spec = state.spec
     approximation = approximation_of(spec, rows)
     assert approximation is not None
-    priors = priors_of(spec, regression.hyperparameters)
-    return sites.infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
+    priors = priors_of(spec, state.hyperparameters)
+    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), approximation, warm_start)
 
 
 def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMember]:
@@ -212,30 +212,30 @@ def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tens
         return MixturePosterior.from_members(members, posteriors)
 
 
-def bound_likelihood(regression: Regressed) -> Likelihood:
+def bound_likelihood(state: Regressed) -> Likelihood:
     """Return the likelihood of standardized observations, with all its parameters."""
     with torch.no_grad():
-        _, likelihood, learned = latent_mean_and_likelihood(regression)
+        _, likelihood, learned = latent_mean_and_likelihood(state)
         return likelihood.at(learned)
 
 
-def left_out_observations(regression: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
+def left_out_observations(state: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
     """Return approximate leave-one-out predictive distributions of observations, in the user's units.
 
     Args:
-        regression: The state of the model.
+        state: The state of the model.
         rows: The data.
         inference: The inference from these rows. If None, it is computed.
     """
-    units = regression.scaling.targets
+    units = state.scaling.targets
     with torch.no_grad():
-        mean, variance = (inference or regression.infer(rows)).leave_one_out()
+        mean, variance = (inference or state.infer(rows)).leave_one_out()
         location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
         template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
         zero = torch.zeros_like(scale)
         latent = Prediction(_marginals(mean, variance), location, scale, zero, template, as_numpy)
         offset = torch.cat([block.offset() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
-        observed = observations(latent, bound_likelihood(regression), offset)
+        observed = observations(latent, bound_likelihood(state), offset)
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
         return LeaveOneOut(observed.mean, observed.variance, observed.log_prob(location + scale * y))
 

@@ -71,7 +71,7 @@ class GPState:
     Examples:
         >>> import rfgp
         >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=1.0), seed=0).condition([[0.0], [1.0]], [0.0, 1.0])
-        >>> state = gp.regression
+        >>> state = gp.state
         >>> state.num_observations, state.at(state.hyperparameters) is state
         (2, True)
     """
@@ -264,11 +264,11 @@ class GPState:
             object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
 
 
-def _points_or_blocks(regression: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
-    spec, scaling = regression.spec, regression.scaling
+def _points_or_blocks(state: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+    spec, scaling = state.spec, state.scaling
     source = inputs_source(spec.inputs, X)
     if source is None:
-        return regression.points(X)
+        return state.points(X)
     like = scaling.targets.scale.new_empty(0)
     return SourceInputs(source, scaling, spec.inputs.dtype), Origin(not isinstance(X, Tensor), like)
 
@@ -307,30 +307,30 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     return GPState(drawn, summary.scaling, values, len(rows), rows)
 
 
-def restarted(regression: GPState, spec: BaseSpec) -> GPState:
+def restarted(state: GPState, spec: BaseSpec) -> GPState:
     """Return the state of another specification at its starting values, for the same rows.
 
     Raises:
         DataError: Some of the rows are read in blocks.
     """
-    given = TrainingArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
+    given = TrainingArrays(*in_memory(state.needed_rows("a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
     spec, summary = spec.with_data_summary(summary)
     return initial_state(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
+def predicted(state: GPState, inputs: Any, origin: Origin) -> Prediction:
     """Return the posterior of the latent function at standardized inputs, (n, d) or in blocks.
 
     Args:
-        regression: The state.
+        state: The model state.
         inputs: The standardized inputs.
         origin: The type of the results.
     """
-    mean, scale, noise = _units(regression)
-    process = regression.process
+    mean, scale, noise = _units(state)
+    process = state.process
     latent = process.at(inputs)
-    likelihood = None if regression.spec.is_gaussian else bound_likelihood(regression)
+    likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
     of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
     parts = latent, mean, scale, noise, origin.template, origin.is_numpy
     if isinstance(latent, MixtureDistribution):
@@ -338,15 +338,15 @@ def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
 
-def _column(regression: GPState, key: Any) -> tuple[int, Tensor]:
+def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
     """Return the index of a column of numbers, and its standardized unit in the user's units, 0-d.
 
     Raises:
         InvalidArgumentError: There is no such column of numbers.
     """
-    maps = regression.scaling.inputs
+    maps = state.scaling.inputs
     assert maps is not None
-    place = regression.spec.inputs.place_of(key)
+    place = state.spec.inputs.place_of(key)
     return place, maps.scale[place]
 
 
@@ -373,10 +373,10 @@ def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
     )
 
 
-def _units(regression: GPState) -> tuple[Tensor, Tensor, Tensor]:
+def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
     """Return the mean and the scale of the targets in the user's units, and the standardized noise."""
     with torch.no_grad():
-        mean = regression.hyperparameters.value("mean").double()
-        normal = regression.spec.is_gaussian
-        noise = regression.spec.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
-    return mean, regression.scaling.targets.scale.double(), noise
+        mean = state.hyperparameters.value("mean").double()
+        normal = state.spec.is_gaussian
+        noise = state.spec.observation_noise(state.hyperparameters) if normal else mean.new_zeros(())
+    return mean, state.scaling.targets.scale.double(), noise

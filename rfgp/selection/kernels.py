@@ -19,20 +19,20 @@ EVALUATIONS = 40.0
 """The number of likelihoods of a fit, for its predicted cost."""
 
 
-def fit_kernels(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression; of several kernels keep the best by leave-one-out."""
-    spec = regression.spec
+def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model; of several kernels keep the best by leave-one-out."""
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     if not spec.options.alternatives:
-        fitted, report = fit_terms(regression, plan)
+        fitted, report = fit_terms(state, plan)
         assert isinstance(fitted.spec, ModelSpec)
         return fitted, replace(report, selection=selection_of_features(fitted.spec))
     start_time, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
-        other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
+        other = restarted(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
             found.append((name, *fit_terms(other, plan)))
-    weight = gathered(regression.needed_rows("a fit")).counts()
+    weight = gathered(state.needed_rows("a fit")).counts()
     log_probs = [_left_out(each).to(weight) for _, each, _ in found]
     scores = scores_of(log_probs, weight, [len(weight)] * len(found))
     best = max(range(len(found)), key=lambda number: scores[number].value)

@@ -77,7 +77,7 @@ class CandidateState:
     def noise(self) -> float:
         """The fitted noise, in variances of the target."""
         assert self.fitted is not None
-        return float(self.fitted.regression.hyperparameters.standardized("noise"))
+        return float(self.fitted.state.hyperparameters.standardized("noise"))
 
     @property
     def log_prob(self) -> Tensor:
@@ -150,7 +150,7 @@ class SuccessiveHalving:
     @property
     def num_rows(self) -> int:
         """The number of all rows."""
-        return self.validation.regression.num_observations
+        return self.validation.state.num_observations
 
     def sizes(self) -> list[int]:
         """Return the rows of each round."""

@@ -57,7 +57,7 @@ class FittedCandidate:
 
     Attributes:
         candidate: The candidate.
-        regression: The regression of these rows, with the hyperparameters found.
+        state: The state of these rows, with the hyperparameters found.
         report: The report of the fit.
         log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
         searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
@@ -65,7 +65,7 @@ class FittedCandidate:
     """
 
     candidate: Candidate
-    regression: GPState
+    state: GPState
     report: FitReport
     log_prob: Tensor
     searched: int
@@ -77,7 +77,7 @@ class Validation:
     """The rows on which candidates are fitted, and those on which they are scored.
 
     Attributes:
-        regression: The regression of all rows before a candidate is chosen.
+        state: The state of all rows before a candidate is chosen.
         plan: The options of the fit.
         rows: The rows that candidates are fitted to, in random order if some are held out.
         held_out: The held-out rows. If None, each row is left out in turn, alone or with its fold.
@@ -87,7 +87,7 @@ class Validation:
         are_exact: Whether all candidates are exact.
     """
 
-    regression: GPState
+    state: GPState
     plan: Plan
     rows: Block
     held_out: Block | None = None
@@ -97,11 +97,11 @@ class Validation:
     are_exact: bool = False
 
     @classmethod
-    def of(cls, regression: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
-        """Return the validation of a regression.
+    def of(cls, state: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
+        """Return the validation of a model state.
 
         Args:
-            regression: The regression.
+            state: The model state.
             plan: The options of the fit.
             candidates: The candidates. Learned frequencies need held-out rows, since they have seen the others.
             groups: How rows are kept together or ordered: None, "forward", or the key of a column.
@@ -110,40 +110,38 @@ class Validation:
             InvalidArgumentError: there is no such column, or no column of dates for "forward".
             DataError: there is one group.
         """
-        pool, count = merged_pool(regression)
-        generator = random.generator(regression.spec.options.seed, random.Role.CHOICE)
+        pool, count = merged_pool(state)
+        generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
         out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
-            order = pool.inputs[:, date_column(regression)].argsort()
+            order = pool.inputs[:, date_column(state)].argsort()
         else:
-            labels = torch.from_numpy(
-                duplicate_labels(pool) if groups is None else group_labels(regression, pool, groups)
-            )
+            labels = torch.from_numpy(duplicate_labels(pool) if groups is None else group_labels(state, pool, groups))
             number = int(labels.max()) + 1
             if number < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
             places = torch.randperm(number, generator=generator)[labels]
             if count <= FEW_ROWS and not any(one.learns_frequencies for one in candidates):
-                found = cls._of_few(regression, plan, pool, places, groups)
+                found = cls._of_few(state, plan, pool, places, groups)
                 return replace(found, are_exact=all(one.is_exact for one in candidates))
             order = places.argsort(stable=True)
             out = min(int((places >= places[order[-out]]).sum()), len(pool) - 1)  # whole groups
         held_out, given = order[len(order) - out :], order[: len(order) - out]
         given = given[torch.randperm(len(given), generator=generator)]
-        return cls(regression, plan, some(pool, given), some(pool, held_out), groups=groups)
+        return cls(state, plan, some(pool, given), some(pool, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, regression: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
+    def _of_few(cls, state: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
         """Return the validation of few rows, by leave-one-out or folds."""
         if len(pool) > MOST_LEFT_OUT:
             which = places.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, places = some(pool, which), places[which]
         hyperparameters = 2 * pool.inputs.shape[1] + 3
-        has_few = regression.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
+        has_few = state.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
         count = min(NUM_FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
         conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
-        return cls(regression, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
+        return cls(state, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
@@ -162,14 +160,12 @@ class Validation:
     @property
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
-        return (
-            self.are_exact and self.held_out is None and self.regression.spec.is_gaussian and self.rows.num_outputs == 1
-        )
+        return self.are_exact and self.held_out is None and self.state.spec.is_gaussian and self.rows.num_outputs == 1
 
     @property
     def is_all(self) -> bool:
         """Whether candidates are fitted to all rows, so that no fit has to follow."""
-        return self.held_out is None and self.rows.count == self.regression.needed_rows("a fit").count
+        return self.held_out is None and self.rows.count == self.state.needed_rows("a fit").count
 
     @cached_property
     def constant(self) -> Tensor:
@@ -183,7 +179,7 @@ class Validation:
     @property
     def jacobian(self) -> float:
         """The log Jacobian of the standardization of a target."""
-        return self.regression.scaling.targets.log_jacobian(1) / self.validated.num_outputs
+        return self.state.scaling.targets.log_jacobian(1) / self.validated.num_outputs
 
     # --- fits ------------------------------------------------------------------------------------
 
@@ -217,8 +213,8 @@ class Validation:
         rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
         is_whole = is_all and self.is_all
         if is_whole and self.rows.scatter is None:
-            rows = self.regression.needed_rows("a fit")  # the last fit, as it would be without other candidates
-        initial = start_of(self.regression, candidate, rows, start)
+            rows = self.state.needed_rows("a fit")  # the last fit, as it would be without other candidates
+        initial = start_of(self.state, candidate, rows, start)
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if self.held_out is not None and not has_neighbors:
@@ -240,26 +236,24 @@ class Validation:
             is_in = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in[fold] = True
             others = some(self.rows, (~is_in).nonzero()[:, 0])
-            initial = start_of(self.regression, found.candidate, others, None)
-            initial = initial.replace(
-                hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
-            )
+            initial = start_of(self.state, found.candidate, others, None)
+            initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(found.state.hyperparameters.raw))
             plan = replace(self.plan_of(found.candidate, None), is_continued=True)
             refitted, _ = fit_terms(
                 initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
             )
             if self.conditions_on_fold:
-                left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
+                left_out = self._left_out(found.state.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
                 left_out = _log_probs(refitted, self.rows.take(fold))
             log_prob[fold] = left_out + self.jacobian
         return replace(found, log_prob=log_prob)
 
     def last(self, found: FittedCandidate) -> GPState:
-        """Return the regression of a fit to all rows, conditioned on them if replicates were merged."""
-        rows = self.regression.needed_rows("a fit")
+        """Return the state of a fit to all rows, conditioned on them if replicates were merged."""
+        rows = self.state.needed_rows("a fit")
         is_merged = self.rows.scatter is not None
-        return found.regression.replace(rows=rows, num_observations=len(rows)) if is_merged else found.regression
+        return found.state.replace(rows=rows, num_observations=len(rows)) if is_merged else found.state
 
     # --- log densities -------------------------------------------------------------------------------
 
@@ -294,7 +288,7 @@ class Validation:
 
 
 def _log_probs(found: GPState, rows: Block) -> Tensor:
-    """Return the mean log densities (b,) of standardized targets given a regression."""
+    """Return the mean log densities (b,) of standardized targets given a state."""
     with torch.no_grad():
         if not found.spec.is_gaussian:
             latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
@@ -324,17 +318,17 @@ def some(
     return ArrayRows(rows.chunk.take(which), rows.as_numpy, rows.scaling)
 
 
-def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
-    """Return the regression of rows under a candidate, at a start if it is warm."""
-    spec = regression.spec
+def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
+    """Return the state of rows under a candidate, at a start if it is warm."""
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    first = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
+    first = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
     if start is None or not is_warm(candidate, start):
         return first
     is_same = start.candidate is candidate and not candidate.is_on_lattices
-    spec = start.regression.spec if is_same else first.spec  # with its draws
-    return first.replace(spec=spec, hyperparameters=start.regression.hyperparameters)
+    spec = start.state.spec if is_same else first.spec  # with its draws
+    return first.replace(spec=spec, hyperparameters=start.state.hyperparameters)
 
 
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
@@ -345,4 +339,4 @@ def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
     """
     if start is None or candidate.learns_frequencies:
         return False
-    return not candidate.is_exact or start.regression.num_observations >= MOST_LEFT_OUT
+    return not candidate.is_exact or start.state.num_observations >= MOST_LEFT_OUT

@@ -25,11 +25,11 @@ Share = tuple[float, GPState]
 """The weight of a model in an average, and the model."""
 
 
-def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPState:
+def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
     """Return the average of models, all conditioned on the rows of the first at their hyperparameters.
 
     Args:
-        regression: The model with the largest weight.
+        state: The model with the largest weight.
         weight: Its weight.
         others: Weights and other models with the same columns and scaling, fitted to some of these rows.
 
@@ -37,15 +37,15 @@ def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPS
         InvalidArgumentError: Columns or scalings differ, a model has several outputs or a non-Gaussian likelihood, or
             the weights are not positive, do not sum to one, or the first is not the largest.
     """
-    spec = _spec_of(regression)
+    spec = _spec_of(state)
     check_shares([weight, *(share for share, _ in others)])
     if any(share > weight for share, _ in others):
         raise InvalidArgumentError(
             f"The first model of an average must have the largest weight, got {weight}. Change the order."
         )
-    check_average(spec, regression.scaling)
-    members = tuple(_member(share, one, regression) for share, one in others)
-    return regression.replace(spec=replace(spec, weight=weight, others=members))
+    check_average(spec, state.scaling)
+    members = tuple(_member(share, one, state) for share, one in others)
+    return state.replace(spec=replace(spec, weight=weight, others=members))
 
 
 def check_shares(shares: Sequence[Any]) -> None:
@@ -71,42 +71,42 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
         raise InvalidArgumentError("Averages require one output. Fit a model for each output.")
 
 
-def parts_of_average(regression: GPState) -> list[Share]:
+def parts_of_average(state: GPState) -> list[Share]:
     """Return the models of an average with their weights and posteriors, or a single model."""
-    members = regression.spec.members(regression.hyperparameters)
+    members = state.spec.members(state.hyperparameters)
     if len(members) == 1:
-        return [(1.0, regression)]
-    posterior, shares = regression.present_posterior, list[Share]()
+        return [(1.0, state)]
+    posterior, shares = state.present_posterior, list[Share]()
     for number, member in enumerate(members):
         given = posterior.members[number] if isinstance(posterior, MixturePosterior) else None
         changes = {"spec": member.spec, "hyperparameters": member.values, "given": given}
-        shares.append((member.weight, regression.replace(**changes)))
+        shares.append((member.weight, state.replace(**changes)))
     return shares
 
 
-def largest(regression: GPState) -> GPState:
+def largest(state: GPState) -> GPState:
     """Return the model with the largest weight in an average, or a single model."""
-    return parts_of_average(regression)[0][1]
+    return parts_of_average(state)[0][1]
 
 
-def each_changed(regression: GPState, change: Callable[[GPState], GPState]) -> GPState:
+def each_changed(state: GPState, change: Callable[[GPState], GPState]) -> GPState:
     """Return the average of changed models, or a changed single model."""
-    (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(regression)]
+    (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(state)]
     return averaged(first, weight, others) if others else first
 
 
-def approximated(regression: GPState, approximation: Any) -> GPState:
+def approximated(state: GPState, approximation: Any) -> GPState:
     """Return a state with other approximations. Of an average, only the model with the largest weight remains.
 
     Args:
-        regression: The state, with its rows.
+        state: The state, with its rows.
         approximation: An approximation, or a dict by the names of terms.
 
     Raises:
         NotFittedError: There are no rows.
         InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
-    rows, one = regression.needed_rows("with_approximation"), largest(regression)
+    rows, one = state.needed_rows("with_approximation"), largest(state)
     spec, values = with_rows(_spec_of(one), rows), one.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
     spec = spec.with_approximations(chosen, values, len(rows))
@@ -123,15 +123,15 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     return replace(spec, columns=columns, noise_process=noise)
 
 
-def _spec_of(regression: GPState) -> ModelSpec:
-    spec = regression.spec
+def _spec_of(state: GPState) -> ModelSpec:
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     return spec
 
 
-def _member(share: float, one: GPState, regression: GPState) -> Member:
+def _member(share: float, one: GPState, state: GPState) -> Member:
     """Return a model as a member of an average, with the columns of the first model."""
-    spec, own = _spec_of(regression), _spec_of(one)
+    spec, own = _spec_of(state), _spec_of(one)
     assert spec.schema is not None
     assert own.schema is not None
     if _columns_of(own.schema) != _columns_of(spec.schema):
@@ -140,7 +140,7 @@ def _member(share: float, one: GPState, regression: GPState) -> Member:
             f"{_keys(spec.schema)}."
         )
     check_average(own, one.scaling)
-    pairs = [(one.scaling.inputs, regression.scaling.inputs), (one.scaling.targets, regression.scaling.targets)]
+    pairs = [(one.scaling.inputs, state.scaling.inputs), (one.scaling.targets, state.scaling.targets)]
     if not all(_are_equal(a, b) for a, b in pairs):
         raise InvalidArgumentError(
             "All models of an average must have the same scaling, got several. Start them from one model."

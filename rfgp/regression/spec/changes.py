@@ -98,9 +98,9 @@ def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues
     return ParameterValues(space, {name: values.raw[name] for name in space.names})
 
 
-def data_summary(regression: GPState) -> DataSummary:
+def data_summary(state: GPState) -> DataSummary:
     """Return the data summary of a state without the targets, for another model on the same columns."""
-    spec, mean = regression.spec, regression.hyperparameters.space.mean
+    spec, mean = state.spec, state.hyperparameters.space.mean
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None
-    return DataSummary(regression.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
+    return DataSummary(state.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)

@@ -60,17 +60,17 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
     return LeftOut(float(likelihoods[best]), log_prob)
 
 
-def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warning]:
+def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
     """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
 
     The exact kernel uses at most 500 rows, and the features use all. The comparison is skipped if the search did not
     converge, if there are priors, or if too few features have raised another warning.
 
     Args:
-        regression: The state after a fit. Without rows in memory the comparison is skipped.
+        state: The state after a fit. Without rows in memory the comparison is skipped.
         report: The report of the fit.
     """
-    spec, values, rows = regression.spec, regression.hyperparameters.detached(), regression.rows
+    spec, values, rows = state.spec, state.hyperparameters.detached(), state.rows
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
     has_features = any(isinstance(one, RandomFeatures) for one in used)
@@ -88,7 +88,7 @@ def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warn
         return
     with torch.no_grad():
         best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda one: one[0])
-    log_prob = best.log_prob + regression.scaling.targets.log_jacobian(1) / some.num_outputs
+    log_prob = best.log_prob + state.scaling.targets.log_jacobian(1) / some.num_outputs
     gain, error = float(log_prob.mean()) - report.leave_one_out, float(log_prob.std()) / math.sqrt(len(some))
     if gain > max(CLEAR, ERRORS * error):
         yield PoorFeaturesWarning(

@@ -17,10 +17,10 @@ STATIONARY = ("trend", "space", "own", "varying", "both", "changing", "season")
 
 def twin_through(case, gp, noise=0.07):
     """Return the dense twin of a model whose terms have the covariance of its features, if they have some."""
-    prior, exact = gp.regression.prior(), covariance_of(case)
-    x, _ = gp.regression.points({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS})
+    prior, exact = gp.state.prior(), covariance_of(case)
+    x, _ = gp.state.points({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS})
     places = {"rows": slice(0, 60), "new": slice(60, None)}
-    scale = float(gp.regression.scaling.targets.scale) ** 2
+    scale = float(gp.state.scaling.targets.scale) ** 2
 
     def covariance(name, first, second):
         blocks = prior.of([name]).weights

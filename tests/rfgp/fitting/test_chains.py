@@ -40,7 +40,7 @@ def fitted(kind, nu):
     gp = rfgp.GP(k.Matern(0, nu=nu), approximation=rfgp.SparsePrecision(), seed=0, **priors, **start)
     gp.fit(X, y, **options)
     assert gp.fit_report.converged
-    return gp, gp.fit_report.log_marginal_likelihood + float(gp.regression.hyperparameters.log_hyperprior())
+    return gp, gp.fit_report.log_marginal_likelihood + float(gp.state.hyperparameters.log_hyperprior())
 
 
 def check_fit(kind, nu):

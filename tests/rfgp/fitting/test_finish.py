@@ -16,16 +16,16 @@ def begun(**plan):
     """Return a fit in single precision of a target without noise. It starts at a noise of a tenth."""
     X = np.random.default_rng(0).random((1000, 1)).astype(np.float32)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, coupling="iid", seed=0).condition(X, np.sin(2 * X[:, 0]))
-    return TermFit.of(gp.regression, Plan(**plan))
+    return TermFit.of(gp.state, Plan(**plan))
 
 
 def test_small_noise_repeats_sums_in_double_precision():
     fit = begun()
     assert not fit.linear(fit.values, fit.rows).is_precise
-    regression, report = finish(fit, [], "", False)
-    assert fit.linear(regression.hyperparameters, fit.rows).is_precise
-    jacobian = regression.scaling.targets.log_jacobian(1000)
-    anew = float(regression.infer(fit.rows).log_marginal_likelihood()) + jacobian
+    state, report = finish(fit, [], "", False)
+    assert fit.linear(state.hyperparameters, fit.rows).is_precise
+    jacobian = state.scaling.targets.log_jacobian(1000)
+    anew = float(state.infer(fit.rows).log_marginal_likelihood()) + jacobian
     assert report.log_marginal_likelihood == pytest.approx(anew, rel=1e-9)
 
 

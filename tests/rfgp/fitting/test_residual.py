@@ -32,12 +32,12 @@ def fitted_by(approximation, plan=None):
     return fit_terms(begin(spec, Chunk(*table())), plan or Plan())
 
 
-def points(regression):
-    return regression.spec.priors[0].points
+def points(state):
+    return state.spec.priors[0].points
 
 
-def total(regression):
-    return regression.log_marginal_likelihood().item()
+def total(state):
+    return state.log_marginal_likelihood().item()
 
 
 @pytest.fixture(scope="module")

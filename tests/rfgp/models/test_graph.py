@@ -378,7 +378,7 @@ class TestChecks:
         ratios = []
         for seed in range(12):
             gp = exact.with_approximation(RandomWalks(64, exact_hops=0, seed=seed))
-            rows = gp.regression.rows
+            rows = gp.state.rows
             used, hidden = split(graph, rows.inputs[:, 0].long().numpy(), 0)
             laws = [
                 copy.deepcopy(model).condition(used.numpy(), rows.targets[used, 0].numpy()) for model in (exact, gp)

@@ -30,11 +30,11 @@ def waves(n, seed=0):
 def test_held_out_densities_are_those_of_predictions(likelihood):
     X, y = table(100) if likelihood == "gaussian" else counts(100)
     rows = validation_of(rfgp.GP(likelihood=likelihood, seed=0), X, y, given_iterations=3)
-    found, scaling = rows.fitted(ALONE, 1000, None), rows.regression.scaling
+    found, scaling = rows.fitted(ALONE, 1000, None), rows.state.scaling
     assert (len(rows.rows), len(rows.held_out)) == (80, 20)
     new = scaling.inputs.inverse(rows.held_out.inputs).numpy()
     targets = scaling.targets.inverse(rows.held_out.targets[:, 0]).numpy()
-    expected = found.regression.replace(rows=rows.rows).predict(new).observed().log_prob(targets)
+    expected = found.state.replace(rows=rows.rows).predict(new).observed().log_prob(targets)
     np.testing.assert_allclose(found.log_prob, expected, rtol=1e-6)
 
 
@@ -94,12 +94,12 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
         candidate(RBF + kernel, FIXED, NEAR) if with_features else candidate(kernel, NEAR) for kernel in (MATERN, ROUGH)
     )
     found = rows.fitted(one, 100, None)
-    begun = validation.start_of(rows.regression, other, rows.rows, found)
-    values = begun.hyperparameters, found.regression.hyperparameters
+    begun = validation.start_of(rows.state, other, rows.rows, found)
+    values = begun.hyperparameters, found.state.hyperparameters
     assert values[0].equals(values[1])
     assert "nu=0.5" in repr(begun.spec.options.kernel)
     if with_features:
-        families = begun.spec, found.regression.spec
+        families = begun.spec, found.state.spec
         assert torch.equal(*(each.prior(values[1]).dense.scaled(rows.rows.inputs) for each in families))
     assert rows.plan_of(other, found).is_continued
 

@@ -35,7 +35,7 @@ def model_of(kernel, rows, dtype=F64) -> tuple[LinearModel, dict[str, Tensor]]:
     gp.condition(rows.inputs.numpy(), rows.targets[:, 0].numpy())
     spec = gp.spec
     leaves = {path: draw.detach().double().requires_grad_() for path, draw in learnable_basis(spec).items()}
-    values = gp.regression.hyperparameters.detached()
+    values = gp.state.hyperparameters.detached()
     names = [name for name in values.raw if name not in ("noise", "mean")]
     values = values.leaves(names)
     weights = spec.prior(values.with_others(leaves, {})).dense
@@ -105,7 +105,7 @@ def test_other_terms_and_rows_are_not_fourier():
     x = rows_of(1).inputs.numpy()
     x[:, 1] = x[:, 1].round()
     gp.condition(x, x[:, 0])
-    assert gp.regression.prior().weights[0].fourier is None
+    assert gp.state.prior().weights[0].fourier is None
 
 
 @pytest.mark.parametrize("planted", ["trace", "amplitudes", "outputs"])
