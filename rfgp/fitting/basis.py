@@ -112,16 +112,16 @@ def learn_basis(
         words: The message of the report.
         others: The paths of draws that stay fixed.
     """
-    draws = {path: draw for path, draw in learnable_basis(fit.spec).items() if path not in others}
-    if not draws or not fit.plan.max_iterations:
+    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in others}
+    if not basis or not fit.plan.max_iterations:
         return fit, reports, words
     rows = searched(fit.subset(MOST_ROWS))
-    initialized = fit.values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
+    initialized = fit.values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
     with torch.enable_grad():
-        found, report = maximize(
+        values_found, report = maximize(
             Objective.of(fit.state, rows), initialized, fit.plan, stage="draws too", tolerance=1e-6
         )
-    learned = {path: found.raw[path].detach() for path in draws}
-    values = fit.values.replaced({name: found.raw[name] for name in fit.values.raw})
+    learned = {path: values_found.raw[path].detach() for path in basis}
+    values = fit.values.replaced({name: values_found.raw[name] for name in fit.values.raw})
     words = f"draws learned from {len(rows):,} rows ({report.message})"
     return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report], words

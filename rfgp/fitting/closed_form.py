@@ -56,9 +56,9 @@ class ClosedForm:
         assert columns is not None
         if block.inputs.requires_grad or block.inputs.dtype != torch.float64:
             return None
-        found = [term.gram(block.inputs, columns) for term in spec.priors]
-        terms = tuple(one for one in found if one is not None)
-        return cls(block, terms) if len(terms) == len(found) else None
+        grams = [term.gram(block.inputs, columns) for term in spec.priors]
+        terms = tuple(gram for gram in grams if gram is not None)
+        return cls(block, terms) if len(terms) == len(grams) else None
 
     def __call__(self, values: ParameterValues, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
         """Return the log likelihood with hyperpriors and its gradient.
@@ -94,10 +94,10 @@ class ClosedForm:
     def _solver(self, values: ParameterValues, known: Mapping[str, Tensor]) -> DenseSolver | None:
         """Return the solver at standardized values, or None without a closed form."""
         grams = [term.at(known) for term in self.terms]
-        found = [gram for gram in grams if gram is not None]
-        if len(found) < len(grams):
+        known_grams = [gram for gram in grams if gram is not None]
+        if len(known_grams) < len(grams):
             return None
-        return DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(found))
+        return DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(known_grams))
 
     def _in_raw(
         self,
@@ -126,12 +126,12 @@ def _add_hyperprior(total: dict[str, Tensor], values: ParameterValues, free: Seq
     """Return the log density of the hyperpriors, 0-d, and add its gradient to totals."""
     with torch.enable_grad():
         leaves = values.leaves(free)
-        found = leaves.log_hyperprior()
-        if not found.requires_grad:
-            return found.double()
+        log_hyperprior = leaves.log_hyperprior()
+        if not log_hyperprior.requires_grad:
+            return log_hyperprior.double()
         tensors = [leaves.raw[name] for name in free]
-        gradients = torch.autograd.grad(found, tensors, allow_unused=True)
+        gradients = torch.autograd.grad(log_hyperprior, tensors, allow_unused=True)
     for name, gradient in zip(free, gradients, strict=True):
         if gradient is not None:
             total[name] = gradient.double() + total.get(name, 0.0)
-    return found.detach().double()
+    return log_hyperprior.detach().double()

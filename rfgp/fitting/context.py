@@ -104,11 +104,11 @@ class TermFit:
         It has one for weights without a residual, given the ratios of all variances. No variance may be fixed, have a
         prior, or be several numbers, such as those of slopes.
         """
-        found, prior = variance_paths(self.spec), self.prior
-        is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
-        is_open = is_open and all(self.values.raw[name].numel() == 1 for name in found)
+        variances, prior = variance_paths(self.spec), self.prior
+        is_open = {*variances, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
+        is_open = is_open and all(self.values.raw[name].numel() == 1 for name in variances)
         is_linear = self.spec.is_gaussian and prior.has_weights_only and not prior.dense.has_residual
-        return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
+        return variances if is_linear and is_open and not self.rows.has_fixed_noise else ()
 
     def solves(self, rows: Rows) -> bool:
         """Return whether the common factor of variances is solved for on some rows."""

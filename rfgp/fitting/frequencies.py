@@ -96,9 +96,13 @@ class Outcome(NamedTuple):
 def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
     """Return the frequencies (m, d) that a fit may change, by path."""
     chosen = fit.spec.approximations
-    names = [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and one.learn_frequencies]
-    paths = {path: draw for path, draw in learnable_basis(fit.spec).items() if path.rpartition(".")[0] in names}
-    return {path: draw.detach().double() for path, draw in paths.items()}
+    names = [
+        name
+        for name, approximation in chosen.items()
+        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies
+    ]
+    paths = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path.rpartition(".")[0] in names}
+    return {path: tensor.detach().double() for path, tensor in paths.items()}
 
 
 def nothing_learned(fit: TermFit, split: Split) -> Outcome:
@@ -199,8 +203,8 @@ class _AdamState(NamedTuple):
     def of(cls, tensors: dict[str, Tensor]) -> "_AdamState":
         """Return the state that has these `tensors`."""
         starts = [f"{part}." for part in cls._fields]
-        own = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
-        return cls(*own)
+        parts = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
+        return cls(*parts)
 
 
 class Learning:
@@ -241,7 +245,7 @@ class Learning:
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
             segments.append(_Candidate(state.parameters, tensors["log_prob"]))
-            if self._cannot_catch_up([float(one.log_prob[self._half :].mean()) for one in segments], last):
+            if self._cannot_catch_up([float(segment.log_prob[self._half :].mean()) for segment in segments], last):
                 break
         return _Run(segments, likelihoods)
 
@@ -299,11 +303,11 @@ class Learning:
         n, size = len(self.pool), min(BATCH_ROWS, len(self.pool))
         if size == n:
             return self.pool
-        epoch, place = divmod(step, n // size)
+        epoch, index = divmod(step, n // size)
         if self._batches is None or self._batches[0] != epoch:
             generator = random.generator(self._fit.spec.options.seed, random.Role.BATCHES, epoch)
             self._batches = epoch, torch.randperm(n, generator=generator)
-        return self.pool.take(self._batches[1][place * size : (place + 1) * size])
+        return self.pool.take(self._batches[1][index * size : (index + 1) * size])
 
     def gradient(
         self, parameters: dict[str, Tensor], rows: Block, step: int | None = None

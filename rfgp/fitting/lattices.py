@@ -129,12 +129,12 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
         state: The model state.
         approximations: The approximations of the terms by name. If None, those of the state.
     """
-    spec, found = spec_of(state), list[str]()
+    spec, names = spec_of(state), list[str]()
     for data in spec.term_data(state.hyperparameters, state.num_observations):
-        one = (approximations or spec.approximations)[data.term.name]
-        if isinstance(one, EquispacedFourier) and one.refusal(data) is not None:
-            found.append(data.term.name)
-    return found
+        approximation = (approximations or spec.approximations)[data.term.name]
+        if isinstance(approximation, EquispacedFourier) and approximation.refusal(data) is not None:
+            names.append(data.term.name)
+    return names
 
 
 def is_planned(spec: ModelSpec, name: str) -> bool:
@@ -181,14 +181,14 @@ def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermF
     """
     spec = fit.spec
     few = {
-        name: replace(one, max_features=min(one.max_features, most or one.max_features))
-        if isinstance(one, EquispacedFourier)
-        else one
-        for name, one in spec.approximations.items()
+        name: replace(approximation, max_features=min(approximation.max_features, most or approximation.max_features))
+        if isinstance(approximation, EquispacedFourier)
+        else approximation
+        for name, approximation in spec.approximations.items()
     }
     drawn = replace(spec, approximations=few).with_new_basis(fit.values, num_rows)
-    found = fit.with_spec(replace(drawn, approximations=spec.approximations))
-    return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
+    changed = fit.with_spec(replace(drawn, approximations=spec.approximations))
+    return changed if has_lattices_of(changed, fit) else changed.at(_with_noise_of(changed, fit))
 
 
 def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
@@ -229,11 +229,11 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]
         start = solved[0][1].warm_start() if solved else ()
-        found = cast(Searched, fit.state.replace(hyperparameters=values).infer(rows, start))
+        inference = cast(Searched, fit.state.replace(hyperparameters=values).infer(rows, start))
         if solved and solved[0][0] == key:
-            found = found.with_factors_of(solved[0][1])
-        kept[:] = [*solved, (key, found)]
-        return found
+            inference = inference.with_factors_of(solved[0][1])
+        kept[:] = [*solved, (key, inference)]
+        return inference
 
     plan = fit.plan if steps is None else replace(fit.plan, given_iterations=min(steps, fit.plan.max_iterations))
     values, report = FisherScoring(infer, rows, jacobian, fit.values, plan, stage).run()
@@ -298,7 +298,9 @@ class FisherScoring(Scoring[Searched]):
         for j in range(len(point)):
             ends = [self._quantities(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]
             columns.append([(a - b) / (2 * STEP) for a, b in zip(*ends, strict=True)])
-        in_mean, in_variance, in_scale = (torch.stack(each, dim=-1) for each in zip(*columns, strict=True))
+        in_mean, in_variance, in_scale = (
+            torch.stack(derivatives, dim=-1) for derivatives in zip(*columns, strict=True)
+        )
         return inference.information(in_mean, in_variance, in_scale)
 
     def _quantities(self, point: Floats) -> tuple[Tensor, Tensor, Tensor]:

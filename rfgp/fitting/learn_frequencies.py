@@ -88,8 +88,8 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
     fit = NeighborFit.of(state, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
-        found, report = fit_neighbors(state, plan)
-        return found, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
+        fitted, report = fit_neighbors(state, plan)
+        return fitted, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
     out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
     parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
     training, held_out = (fit.rows.take(part) for part in parts)
@@ -101,9 +101,9 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
     if best is not first:
         message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
     changed = {"rows": state.rows, "num_observations": state.num_observations}
-    found, report = finalize(best.state.replace(**changed), plan, reports, message)
+    fitted, report = finalize(best.state.replace(**changed), plan, reports, message)
     errors = best.errors[best.half :]
-    return found, replace(
+    return fitted, replace(
         report,
         frequencies="rejected" if best is first else "learned",
         mean_squared_zscore=if_finite(float(errors.square().mean())),
@@ -118,7 +118,7 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
     Returns:
         The candidate, the gain in nats a test row, and its standard error.
     """
-    first, best = candidates[0], max(candidates, key=lambda each: each.score)
+    first, best = candidates[0], max(candidates, key=lambda candidate: candidate.score)
     gain, error = mean_and_standard_error((best.log_prob - first.log_prob)[best.half :])
     return (best if gain > error else first), gain, error
 
@@ -126,14 +126,14 @@ def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
 def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, fixed frequencies first, and the reports of all searches."""
     few = _with_fewer(state)
-    found, fixed, reports = search_all(NeighborFit.of(few, plan))
-    few = found.state.replace(hyperparameters=fixed)
+    fit, fixed, reports = search_all(NeighborFit.of(few, plan))
+    few = fit.state.replace(hyperparameters=fixed)
     candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
     alone, report = fit_basis_functions(TermFit.of(_without_neighbors(state), plan))
     alone = _with_neighbors(state, alone)
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
-    best = max(candidates, key=lambda each: each.score).state
+    best = max(candidates, key=lambda candidate: candidate.score).state
     start = _half_noise_to_neighbors(alone) if best is alone else best
     joint, more = _learn_jointly(start, plan, held_out)
     return [*candidates, *joint], [*reports, *more]
@@ -150,8 +150,8 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
         reports.append(report)
         learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
-        found = start.replace(spec=learned, hyperparameters=hyperparameters)
-        steps.append(Candidate.of(found, "everything by one likelihood", held_out))
+        learned_state = start.replace(spec=learned, hyperparameters=hyperparameters)
+        steps.append(Candidate.of(learned_state, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
         if number - best >= PATIENCE or report.stages[0].gain < LEAST_ROUND_GAIN:
             break
@@ -166,11 +166,11 @@ def _with_fewer(state: GPState) -> GPState:
     spec, values, count = spec_of(state), state.hyperparameters, state.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
-        name, one = data.term.name, changed[data.term.name]
-        if isinstance(one, RandomFeatures) and one.learn_frequencies:
-            columns = sum(len(places) for factor, places, _ in data.term.parts() if factor.measure is not None)
+        name, approximation = data.term.name, changed[data.term.name]
+        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies:
+            columns = sum(len(indices) for factor, indices, _ in data.term.parts() if factor.measure is not None)
             few = max(FEWEST, int(A_ROW * count / max(columns, 1)))
-            changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
+            changed[name] = replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
     if changed == spec.approximations:
         return state
     return state.replace(spec=spec.with_approximations(changed, values, count))
@@ -204,10 +204,10 @@ def _half_noise_to_neighbors(alone: GPState) -> GPState:
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]
     longest = next(values.raw[name] for prefix in of_features if (name := f"{prefix}lengthscale") in values.raw)
-    own = [term for term in terms if term.name in near]
-    share = half - math.log(len(own))
-    changed = {term.outputscale: values.raw["noise"] + share for term in own if term.outputscale is not None}
-    for name in (f"{prefix}lengthscale" for term in own for prefix in term.prefixes):
+    neighbor_terms = [term for term in terms if term.name in near]
+    share = half - math.log(len(neighbor_terms))
+    changed = {term.outputscale: values.raw["noise"] + share for term in neighbor_terms if term.outputscale is not None}
+    for name in (f"{prefix}lengthscale" for term in neighbor_terms for prefix in term.prefixes):
         if name in values.raw and values.raw[name].shape == longest.shape:
             changed[name] = longest + half
     return alone.replace(hyperparameters=values.shifted(noise=half).replaced(changed))

@@ -145,11 +145,11 @@ class Objective:
     def log_posterior(self, values: ParameterValues) -> float:
         """Return the sum of the log likelihood, in standardized units, and the log hyperpriors."""
         with torch.no_grad():
-            found = None if self.closed_form is None else self.closed_form.value(values)
-            if found is None:
+            log_posterior = None if self.closed_form is None else self.closed_form.value(values)
+            if log_posterior is None:
                 likelihood, reached, _ = self.log_likelihood(values)
-                found = likelihood + reached.log_hyperprior()
-            return found.item()
+                log_posterior = likelihood + reached.log_hyperprior()
+            return log_posterior.item()
 
     def evaluated(self, values: ParameterValues, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
         """Return the negative objective per observation, 0-d, and its gradient (p,).
@@ -158,10 +158,10 @@ class Objective:
         so that a fit resumed from a checkpoint takes the same steps.
         """
         names = list(free)
-        found = None if self.closed_form is None else self.closed_form(values, names)
-        if found is not None:
+        in_closed_form = None if self.closed_form is None else self.closed_form(values, names)
+        if in_closed_form is not None:
             raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
-            return {"value": -found[0] / self.count, "gradient": -found[1] / self.count, **raw}
+            return {"value": -in_closed_form[0] / self.count, "gradient": -in_closed_form[1] / self.count, **raw}
         with torch.enable_grad():
             likelihood, reached, following = self.log_likelihood(values.leaves(names), warm_start)
             value = -(likelihood + reached.log_hyperprior()) / self.count
@@ -176,8 +176,8 @@ def marginal_likelihood(state: GPState, rows: Rows) -> LogLikelihood:
     """Return the log marginal likelihood of rows as a function of the hyperparameters."""
 
     def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
-        found = state.replace(hyperparameters=values).infer(rows, warm_start)
-        return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
+        inference = state.replace(hyperparameters=values).infer(rows, warm_start)
+        return Evaluation(inference.log_marginal_likelihood(), values, inference.warm_start())
 
     return log_likelihood
 

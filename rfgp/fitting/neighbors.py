@@ -84,8 +84,8 @@ class NeighborFit:
         """Return the fit from a model state."""
         rows = gathered(state.needed_rows("a fit"))
         neighbors = neighbors_of(state.prior())
-        found = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
-        return replace(found, most=MOST_SHARED) if found.shares_neighbors and plan.most_rows is None else found
+        fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        return replace(fit, most=MOST_SHARED) if fit.shares_neighbors and plan.most_rows is None else fit
 
     @property
     def spec(self) -> ModelSpec:
@@ -107,9 +107,13 @@ class NeighborFit:
     def of_features(self) -> tuple[str, ...]:
         """The paths of hyperparameters that neighbors do not depend on, other than noise and mean."""
         near = neighbors_of(self.state.prior()).names
-        own = [prefix for term in self.spec.terms if term.name in near for prefix in (f"{term.name}.", *term.prefixes)]
+        neighbor_prefixes = [
+            prefix for term in self.spec.terms if term.name in near for prefix in (f"{term.name}.", *term.prefixes)
+        ]
         names = self.state.hyperparameters.space.quantities
-        return tuple(name for name in names if name != "noise" and not any(name.startswith(p) for p in own))
+        return tuple(
+            name for name in names if name != "noise" and not any(name.startswith(p) for p in neighbor_prefixes)
+        )
 
     @property
     def feature_scales(self) -> tuple[str, ...]:
@@ -188,12 +192,12 @@ class NeighborFit:
         Without bounds one of three splits of elevators had an output scale of 18,000 and an RMSE of 1.55 instead of
         0.35. On 12 tables of 159 to 3,338 rows, three splits each, the mean NLPD was the same.
         """
-        begin, starts, found = self.state.hyperparameters, self.spec.options.starts, {}
+        begin, starts, bounds = self.state.hyperparameters, self.spec.options.starts, {}
         for name in self.feature_scales:
             if name not in starts and name not in begin.space.hyperpriors:
                 least, _ = begin.space.quantities[name].bounds
-                found[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
-        return found
+                bounds[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
+        return bounds
 
     def left_out_log_prob(self, values: ParameterValues) -> float:
         """Return the mean log density of a row given all others, conditioned on responses."""
@@ -240,12 +244,12 @@ def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a model with neighbors; return its state with the posterior, and the report."""
     fit, values, reports = search_all(NeighborFit.of(_with_start(state, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.state, plan))
-    draws = {path: draw for path, draw in learnable_basis(fit.spec).items() if path not in frequencies}
-    if draws and plan.max_iterations:
-        initial = values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
-        found, report = fit.search(initial, ", draws too", last=True)
-        fit = fit.with_spec(with_learned(fit.spec, {path: found.raw[path] for path in draws}))
-        values, reports = values.replaced({name: found.raw[name] for name in values.raw}), [*reports, report]
+    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in frequencies}
+    if basis and plan.max_iterations:
+        initial = values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
+        values_found, report = fit.search(initial, ", draws too", last=True)
+        fit = fit.with_spec(with_learned(fit.spec, {path: values_found.raw[path] for path in basis}))
+        values, reports = values.replaced({name: values_found.raw[name] for name in values.raw}), [*reports, report]
     return finalize(fit.state.replace(hyperparameters=values), plan, reports)
 
 
@@ -257,8 +261,12 @@ def _with_start(state: GPState, plan: Plan) -> GPState:
     with torch.no_grad(), in_one_thread(True):
         fit = with_dense_start(fit)
         near = neighbors_of(fit.prior).names if len(fit.spec.terms) > 1 else ()
-        own = [f"{prefix}lengthscale" for term in fit.spec.terms if term.name in near for prefix in term.prefixes]
-        return fit.at(with_shorter_lengthscales(fit, [name for name in free_lengthscales(fit) if name in own])).state
+        neighbor_lengthscales = [
+            f"{prefix}lengthscale" for term in fit.spec.terms if term.name in near for prefix in term.prefixes
+        ]
+        return fit.at(
+            with_shorter_lengthscales(fit, [name for name in free_lengthscales(fit) if name in neighbor_lengthscales])
+        ).state
 
 
 def _search(fit: NeighborFit) -> Found:
@@ -289,11 +297,11 @@ def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[
         spec = spec_of(with_new_basis(fit.state.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
-        found, last = fit.with_spec(spec).search(values, ", points selected again")
+        values_found, last = fit.with_spec(spec).search(values, ", points selected again")
         gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
         if not gain > 0:
             return fit, values, [*reports[:-1], last, reports[-1]]
-        fit, values, reports = fit.with_spec(spec), found, [*reports, last]
+        fit, values, reports = fit.with_spec(spec), values_found, [*reports, last]
         if gain < LEAST_ROUND_GAIN * last.stages[-1].rows:
             break
     return fit, values, reports
@@ -309,12 +317,12 @@ def search_all(fit: NeighborFit, search: Search = _search) -> Found:
     Returns:
         The fit, the values and all reports.
     """
-    found, values, reports = search(fit)
-    while found.needs_more_rows(values, reports[-1]):
+    end, values, reports = search(fit)
+    while end.needs_more_rows(values, reports[-1]):
         fit = fit.with_more(values)
-        found, values, more = search(fit)
+        end, values, more = search(fit)
         reports = [*reports, *more]
-    return found, values, reports
+    return end, values, reports
 
 
 def more_rounds(
@@ -354,21 +362,21 @@ def from_neighbors_alone(
 
 
 def is_better(
-    fit: NeighborFit, one: tuple[ParameterValues, FitReport], other: tuple[ParameterValues, FitReport]
+    fit: NeighborFit, first: tuple[ParameterValues, FitReport], second: tuple[ParameterValues, FitReport]
 ) -> bool:
     """Return whether the first result has the better leave-one-out score."""
     if len(fit.rows) <= MOST_CHECKED:
-        return fit.left_out_log_prob(one[0]) > fit.left_out_log_prob(other[0])
-    return one[1].log_marginal_likelihood > other[1].log_marginal_likelihood
+        return fit.left_out_log_prob(first[0]) > fit.left_out_log_prob(second[0])
+    return first[1].log_marginal_likelihood > second[1].log_marginal_likelihood
 
 
-def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
+def finalize(state: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
     """Return a state with its posterior, and the report of all searches.
 
     If the plan limits the rows of a search, no posterior is computed.
 
     Args:
-        found: The state at the values found.
+        state: The state at the values found.
         plan: The options of the fit.
         reports: The reports of the searches. The fit has converged if the last search did, or if its new neighbors
             gained little.
@@ -376,16 +384,16 @@ def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = 
     """
     last = reports[-1]
     if plan.most_rows is not None:
-        return found, last.with_all(reports)
+        return state, last.with_all(reports)
     least = LEAST_ROUGH_GAIN if plan.is_continued else LEAST_ROUND_GAIN
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
-    rows = gathered(found.needed_rows("a fit"))
+    rows = gathered(state.needed_rows("a fit"))
     with torch.no_grad():
-        inference = found.infer(rows)
-        total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
+        inference = state.infer(rows)
+        total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
         is_checked = len(rows) <= MOST_CHECKED
-        left = left_out(found, inference.leave_one_out(), rows) if is_checked else (math.nan,) * 3
+        left = left_out(state, inference.leave_one_out(), rows) if is_checked else (math.nan,) * 3
         calibration, log_prob, neighbors = map(if_finite, left)
         report = replace(
             last.with_all(reports),
@@ -397,4 +405,4 @@ def finalize(found: GPState, plan: Plan, reports: list[FitReport], words: str = 
             leave_one_out=log_prob,
             residual_autocorrelation=neighbors,
         )
-        return found.replace(given=inference.posterior()), report
+        return state.replace(given=inference.posterior()), report

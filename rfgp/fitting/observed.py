@@ -61,22 +61,22 @@ def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPStat
     fit = TermFit.of(few, plan)
     with torch.no_grad():
         if approximation_of(state.spec, rows) != "variational":
-            found, reports, message = _by_laplace(fit)
+            fitted, reports, message = _by_laplace(fit)
             inference = None
         else:
-            found, reports, inference = _by_bound(fit, strategy)
+            fitted, reports, inference = _by_bound(fit, strategy)
             message = reports[-1].message if reports else "every hyperparameter is fixed"
-        found = state.replace(spec=found.spec, hyperparameters=found.hyperparameters)
+        fitted = state.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
         if few is not state:
-            message, found = f"{message}, with fewer frequencies", found.replace(spec=state.spec)
-        return _finished(fit, found, reports, message, inference if few is state else None)
+            message, fitted = f"{message}, with fewer frequencies", fitted.replace(spec=state.spec)
+        return _finished(fit, fitted, reports, message, inference if few is state else None)
 
 
 def with_few(state: GPState) -> GPState:
     """Return the state with fewer random features, if rows are not too many."""
     spec, count = spec_of(state), len(state.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
-    changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
+    changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return state
     return state.replace(spec=spec.with_approximations(changed, state.hyperparameters, count))
@@ -105,7 +105,7 @@ def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
 def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
     """Return the state with the highest bound, the reports, and the inference."""
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
-    has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
+    has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
         fit, report = fit_coarsely(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
         return fit.state, [report], fit.state.infer(rows)
@@ -132,30 +132,30 @@ def _cheaper(state: GPState) -> GPState:
     return restarted(state, replace(spec, options=options, noise_process=None))
 
 
-def _with_values_found(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
+def _with_values_found(values: ParameterValues, cheaper: GPState, free: list[str], prefix: str) -> ParameterValues:
     """Return values with the free ones found, also for the kernel of a noise process."""
-    reached = found.hyperparameters
-    own = {name: reached.value(name) for name in reached.space.names if name in free}
-    scales = {term.outputscale for term in spec_of(found).terms}
+    reached = cheaper.hyperparameters
+    of_terms = {name: reached.value(name) for name in reached.space.names if name in free}
+    scales = {term.outputscale for term in spec_of(cheaper).terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
-    return values.with_values(**own, **of_noise)
+    return values.with_values(**of_terms, **of_noise)
 
 
 def _finished(
-    fit: TermFit, found: GPState, reports: list[FitReport], message: str, inference: Inference | None
+    fit: TermFit, state: GPState, reports: list[FitReport], message: str, inference: Inference | None
 ) -> tuple[GPState, FitReport]:
     """Return the state with its posterior given all rows, and the report."""
     rows = fit.rows
-    inference = found.infer(rows) if inference is None else inference
-    total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
-    found = found.replace(given=inference.posterior())
+    inference = state.infer(rows) if inference is None else inference
+    total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
+    state = state.replace(given=inference.posterior())
     left_out = None
     if not is_read_in_blocks(rows):
-        left_out = float(left_out_observations(found, rows, inference).log_prob.mean())
+        left_out = float(left_out_observations(state, rows, inference).log_prob.mean())
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
-    return found, report.with_all(reports)
+    return state, report.with_all(reports)

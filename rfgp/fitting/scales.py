@@ -75,11 +75,11 @@ def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         with torch.no_grad():
             mean, _ = mean_and_noise(values)
-            own, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
+            eigenvalues, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
             squares = (vectors.mT @ (rows.targets.double() - mean)).square()
             size, k = squares.shape
-            ratios = own.max() * torch.logspace(*_RATIOS, dtype=own.dtype)
-            spectra = own.clamp_min(0) + ratios[:, None]
+            ratios = eigenvalues.max() * torch.logspace(*_RATIOS, dtype=eigenvalues.dtype)
+            spectra = eigenvalues.clamp_min(0) + ratios[:, None]
             common = (squares.sum(1) / spectra).sum(1) / (size * k)
             totals = size * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1)
             best = totals.argmin()
@@ -124,9 +124,11 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Pa
             best = best_scales(statistics, count, ratio, limits[0], limits[1])
             return values.replaced({names[0]: best.variance.log(), "noise": best.noise.log()})
         ratios, common = best_ratios(statistics, model.weights, count, model.variances / model.noise)
-        found = {name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)}
-        found["noise"] = common.clamp(*limits[-1])
-        return values.replaced({name: value.log() for name, value in found.items()})
+        best_variances = {
+            name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)
+        }
+        best_variances["noise"] = common.clamp(*limits[-1])
+        return values.replaced({name: value.log() for name, value in best_variances.items()})
 
 
 def calibrate_noise(

@@ -169,8 +169,14 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
     for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
         fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
-        found = [_log_posterior(likelihood_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
-        values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
+        log_posteriors = [
+            _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)
+        ]
+        values = ends[
+            log_posteriors.index(max(log_posteriors))
+            if max(log_posteriors) > log_posteriors[0] + LEAST_ADVANTAGE
+            else 0
+        ]
     return values
 
 
@@ -185,8 +191,12 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
     log_likelihood = noise_profile_likelihood(fit, rows)
     for name in names:
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        found = [_log_posterior(log_likelihood, end) for end in ends]
-        values = ends[found.index(max(found)) if max(found) > found[0] + NEIGHBOR_ADVANTAGE else 0]
+        log_posteriors = [_log_posterior(log_likelihood, end) for end in ends]
+        values = ends[
+            log_posteriors.index(max(log_posteriors))
+            if max(log_posteriors) > log_posteriors[0] + NEIGHBOR_ADVANTAGE
+            else 0
+        ]
     return values
 
 
@@ -220,7 +230,7 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     return [values for _, values in _ranked_starts(fit, names, FIELD_FACTORS, "starts")] or [fit.values]
 
 
-def likelier_starts(fit: TermFit, found: ParameterValues) -> list[ParameterValues]:
+def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
     """Return starts that are likelier than the end of a search from given parameters of a kernel, the best first.
 
     A search for classes from a short lengthscale can end where the latent functions are constant. Under a Gaussian
@@ -228,12 +238,12 @@ def likelier_starts(fit: TermFit, found: ParameterValues) -> list[ParameterValue
 
     Args:
         fit: The fit at its start.
-        found: The hyperparameters at the end of the search.
+        searched_values: The hyperparameters at the end of the search.
     """
     names = [name for name in all_lengthscales(fit) if name in fit.free]
     if fit.spec.is_gaussian or fit.plan.is_continued or names == free_lengthscales(fit):
         return []
-    reached = float(_likelihood(fit.state, found, _compared(fit)))
+    reached = float(_likelihood(fit.state, searched_values, _compared(fit)))
     ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
     return [values for likelihood, values in ranked if likelihood > reached]
 
@@ -276,8 +286,8 @@ def _starts(
     """Yield starts with some parameters multiplied by a factor, one for each noise."""
     initial = scaled(state.hyperparameters, names, factor)
     for noise in noises:
-        own = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
-        values = initial.replaced(own)
+        changed = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
+        values = initial.replaced(changed)
         yield spec_of(state).normalized(values, rows)
 
 

@@ -98,7 +98,9 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
 def with_exact_kernel(fit: TermFit) -> TermFit | None:
     """Return the fit with the exact kernel instead of random features, or None."""
     spec = fit.spec
-    features = [name for name, one in spec.approximations.items() if isinstance(one, RandomFeatures)]
+    features = [
+        name for name, approximation in spec.approximations.items() if isinstance(approximation, RandomFeatures)
+    ]
     measures = [
         factor.measure for term in spec.terms if term.name in features for factor in term.term.factors if factor.measure
     ]
@@ -143,11 +145,11 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
 
 def sizes(fit: TermFit) -> list[int]:
     """Return the sizes of the subsets, the largest last."""
-    n, size, found = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.num_features), list[int]()
+    n, size, subset_sizes = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.num_features), list[int]()
     while size * 2 < n:
-        found.append(size)
+        subset_sizes.append(size)
         size *= GROWTH
-    return [*found, n]
+    return [*subset_sizes, n]
 
 
 # --- starts ----------------------------------------------------------------------------------------
@@ -244,12 +246,12 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
         other = replace(divided, state=with_new_basis(divided.state))
         if other.spec is fit.spec:
             break
-        found, last = optimize(other, rows, again=True)
+        end, last = optimize(other, rows, again=True)
         gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
         if not gain > 0 and divided is fit:
             reports = [*reports[:-1], last, reports[-1]]
             break
-        fit, reports = found, [*reports, last]
+        fit, reports = end, [*reports, last]
         if gain < LEAST_SUBSET_GAIN * len(rows):
             break
     return fit, reports
