@@ -96,15 +96,15 @@ def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) 
     Raises:
         InvalidArgumentError: The likelihood is unknown, or does not support the noise or its kernel.
     """
-    found = by_name(likelihood)
-    if found.noise_kernel is not None and not takes_kernel:
-        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {found!r}. Use rfgp.GP.")
-    if isinstance(found, Gaussian):
-        if found.noise is not None:
-            raise InvalidArgumentError(f"likelihood must not have a noise, got {found!r}. Use noise= of the model.")
+    resolved = by_name(likelihood)
+    if resolved.noise_kernel is not None and not takes_kernel:
+        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {resolved!r}. Use rfgp.GP.")
+    if isinstance(resolved, Gaussian):
+        if resolved.noise is not None:
+            raise InvalidArgumentError(f"likelihood must not have a noise, got {resolved!r}. Use noise= of the model.")
     elif noise is not None:
-        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {found!r}. Leave noise= out.")
-    return found
+        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {resolved!r}. Leave noise= out.")
+    return resolved
 
 
 def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:

@@ -134,18 +134,20 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
     """Return the learned parameters of the likelihood."""
     if spec.is_gaussian:
         return {}
-    one = torch.ones_like(summary.center).reshape(-1)[0]
+    unit_value = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
     of_noise = {}
-    own = spec.noise_process or spec
+    noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
-        of_noise = dict(own.inputs.quantities(summary.spread, summary.scaling))
-        bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
-        scales = [v for v in own.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
-        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * one, one, bounds) for v in scales}
-    prefix = spec.noise_prefix if own is spec else ""
+        of_noise = dict(noise_spec.inputs.quantities(summary.spread, summary.scaling))
+        bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
+        scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
+        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
+    prefix = spec.noise_prefix if noise_spec is spec else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
-        p.name: Hyperparameter(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
+        p.name: Hyperparameter(
+            p.start * unit_value, unit**p.power, (p.bounds[0] * unit_value, p.bounds[1] * unit_value)
+        )
         for p in learned_parameters(spec.options.likelihood)
     }
 

@@ -151,8 +151,8 @@ class SelectionReport:
     @property
     def parts(self) -> dict[str, float]:
         """The weights of the candidates in the selected model, by name."""
-        found = {trial.name: self.weight(number) for number, trial in enumerate(self.trials)}
-        return {name: weight for name, weight in found.items() if weight}
+        weights = {trial.name: self.weight(number) for number, trial in enumerate(self.trials)}
+        return {name: weight for name, weight in weights.items() if weight}
 
     @property
     def unbeaten_baseline(self) -> str | None:
@@ -182,7 +182,9 @@ class SelectionReport:
         ranked = sorted(range(len(self.trials)), key=self._rank)
         width = max(len(name) for name in (*self.baselines, *(trial.name for trial in self.trials)))
         lines = [self._line(number, width) for number in ranked]
-        baselines = [f"  {name:<{width}} {one.value:>11.4f} {one.error:>7.4f}" for name, one in self.baselines.items()]
+        baselines = [
+            f"  {name:<{width}} {score.value:>11.4f} {score.error:>7.4f}" for name, score in self.baselines.items()
+        ]
         measure = "log density" if self.measure == LOG_DENSITY else "error"
         head = f"  {'candidate':<{width}} {measure:>11} {'s.e.':>7} {'rows':>8} {'seconds':>9}"
         return [head, *lines, *baselines]

@@ -137,7 +137,7 @@ class GPState:
             return observed_inference(self, rows, warm_start)
         members = mixture_members(self.spec, self.hyperparameters)
         if len(members) > 1:
-            return MixtureInference(members, lambda one: solver_for(one.prior, rows, one.mean, one.noise))
+            return MixtureInference(members, lambda member: solver_for(member.prior, rows, member.mean, member.noise))
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -214,8 +214,8 @@ class GPState:
             X: The inputs.
             derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
         """
-        found = predicted(self, *_points_or_blocks(self, X))
-        return found if derivative is None else differentiated(found, *_column(self, derivative))
+        prediction = predicted(self, *_points_or_blocks(self, X))
+        return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
         """Draw s functions from the posterior, which map inputs to values (s, n) or (s, n, k).
@@ -346,30 +346,30 @@ def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
     """
     maps = state.scaling.inputs
     assert maps is not None
-    place = state.spec.inputs.place_of(key)
-    return place, maps.scale[place]
+    index = state.spec.inputs.place_of(key)
+    return index, maps.scale[index]
 
 
-def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
+def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Prediction:
     """Return the posterior of the derivative of the latent function in a column.
 
     Args:
-        found: The posterior of the function.
-        place: The index of the column.
+        prediction: The posterior of the function.
+        column: The index of the column.
         unit: The standardized unit of the column in the user's units, 0-d.
 
     Raises:
         InvalidArgumentError: There are several processes, or the function has no derivative.
     """
-    if not isinstance(found, TermPrediction) or found.process is None:
+    if not isinstance(prediction, TermPrediction) or prediction.process is None:
         raise InvalidArgumentError(
             "derivative requires a single model, got an average of models. Use one of gp.members."
         )
-    process = found.process.differentiated(place)
-    latent, zero = process.at(found.inputs), torch.zeros_like(found.location)
-    scale, refused = found.scale / unit.double(), refusals.refuse_slopes
+    process = prediction.process.differentiated(column)
+    latent, zero = process.at(prediction.inputs), torch.zeros_like(prediction.location)
+    scale, refused = prediction.scale / unit.double(), refusals.refuse_slopes
     return dataclasses.replace(
-        found, latent=latent, process=process, location=zero, scale=scale, of_observations=refused
+        prediction, latent=latent, process=process, location=zero, scale=scale, of_observations=refused
     )
 
 

@@ -65,11 +65,11 @@ def exact_selection(graph: graphs.Graph) -> SelectionReport:
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
     """Return the trial of a candidate. Costs grow with its non-zeros, or their squares per row for a factor."""
     N, nonzeros = graph.num_nodes, candidate.nonzeros
-    each = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
+    products = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
     options: dict[str, Any] = {"features": candidate.features, **candidate.options}
     scores = (Score(sampled, float(candidate.error), 0.0),)
-    seconds, memory = _EVALUATIONS * each * N / RATE, _BYTES * nonzeros * N
+    seconds, memory = _EVALUATIONS * products * N / RATE, _BYTES * nonzeros * N
     return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, scores)
 
 

@@ -44,7 +44,7 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
             f"The first model of an average must have the largest weight, got {weight}. Change the order."
         )
     check_average(spec, state.scaling)
-    members = tuple(_member(share, one, state) for share, one in others)
+    members = tuple(_member(share, member, state) for share, member in others)
     return state.replace(spec=replace(spec, weight=weight, others=members))
 
 
@@ -106,11 +106,11 @@ def approximated(state: GPState, approximation: Any) -> GPState:
         NotFittedError: There are no rows.
         InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
-    rows, one = state.needed_rows("with_approximation"), largest(state)
-    spec, values = with_rows(_spec_of(one), rows), one.hyperparameters
+    rows, first = state.needed_rows("with_approximation"), largest(state)
+    spec, values = with_rows(_spec_of(first), rows), first.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
     spec = spec.with_approximations(chosen, values, len(rows))
-    return one.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
+    return first.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
 
 
 def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
@@ -129,24 +129,24 @@ def _spec_of(state: GPState) -> ModelSpec:
     return spec
 
 
-def _member(share: float, one: GPState, state: GPState) -> Member:
+def _member(share: float, member: GPState, state: GPState) -> Member:
     """Return a model as a member of an average, with the columns of the first model."""
-    spec, own = _spec_of(state), _spec_of(one)
+    spec, member_spec = _spec_of(state), _spec_of(member)
     assert spec.schema is not None
-    assert own.schema is not None
-    if _columns_of(own.schema) != _columns_of(spec.schema):
+    assert member_spec.schema is not None
+    if _columns_of(member_spec.schema) != _columns_of(spec.schema):
         raise InvalidArgumentError(
-            f"All models of an average must read the same columns in the same order, got {_keys(own.schema)} and "
-            f"{_keys(spec.schema)}."
+            "All models of an average must read the same columns in the same order, got "
+            f"{_keys(member_spec.schema)} and {_keys(spec.schema)}."
         )
-    check_average(own, one.scaling)
-    pairs = [(one.scaling.inputs, state.scaling.inputs), (one.scaling.targets, state.scaling.targets)]
+    check_average(member_spec, member.scaling)
+    pairs = [(member.scaling.inputs, state.scaling.inputs), (member.scaling.targets, state.scaling.targets)]
     if not all(_are_equal(a, b) for a, b in pairs):
         raise InvalidArgumentError(
             "All models of an average must have the same scaling, got several. Start them from one model."
         )
-    alone = replace(own, schema=spec.schema, columns=spec.columns, weight=1.0, others=())
-    return Member(share, alone, one.hyperparameters.detached())
+    alone = replace(member_spec, schema=spec.schema, columns=spec.columns, weight=1.0, others=())
+    return Member(share, alone, member.hyperparameters.detached())
 
 
 def _keys(schema: Schema) -> str:

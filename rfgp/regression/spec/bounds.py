@@ -24,11 +24,11 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
             "log_marginal_likelihood() with that of exact() on some of the rows."
         )
     pairs = zip(spec.terms, spec.priors, strict=True)
-    found = {term.name: spec.approximations[term.name].bounding(prior) for term, prior in pairs}
-    kept = tuple(prior for prior in found.values() if prior is not None)
+    bounding = {term.name: spec.approximations[term.name].bounding(prior) for term, prior in pairs}
+    kept = tuple(prior for prior in bounding.values() if prior is not None)
     values = state.hyperparameters.detached()
     prior = replace(spec, priors=kept).prior(values)
-    wrong = [name for name, one in found.items() if one is None]
+    wrong = [name for name, prior in bounding.items() if prior is None]
     wrong += [name for block in prior.blocks if block not in prior.weights for name in block.names]
     if wrong:
         raise InvalidArgumentError(

@@ -32,15 +32,15 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
     """
     data, noise = spec.term_data(values, num_rows), spec.noise_process
     of_noise = noise.term_data(values, num_rows) if noise else []
-    own, other = by_process(approximation, data, of_noise)
-    found = assign(own, data, spec.approximations)
-    return found if noise is None else found | assign(other, of_noise, noise.approximations)
+    for_function, for_noise = by_process(approximation, data, of_noise)
+    assigned = assign(for_function, data, spec.approximations)
+    return assigned if noise is None else assigned | assign(for_noise, of_noise, noise.approximations)
 
 
 def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
     """Return the draws (...) that a fit may learn, by path."""
-    found = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
-    return found if spec.noise_process is None else found | learnable_basis(spec.noise_process)
+    learnable = {path: tensor for term in spec.priors for path, tensor in term.learnable.items()}
+    return learnable if spec.noise_process is None else learnable | learnable_basis(spec.noise_process)
 
 
 def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
@@ -52,13 +52,13 @@ def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
     """Return the paths of the variances that together scale the whole prior. Empty if there are none."""
     assert spec.columns is not None
-    found: list[str] = []
+    paths: list[str] = []
     for term in spec.terms:
-        own = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
-        if term.outputscale is None and len(own) != 1:
+        prefixes = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
+        if term.outputscale is None and len(prefixes) != 1:
             return ()
-        found.append(f"{own[0]}variance" if term.outputscale is None else term.outputscale)
-    return tuple(dict.fromkeys(found))
+        paths.append(f"{prefixes[0]}variance" if term.outputscale is None else term.outputscale)
+    return tuple(dict.fromkeys(paths))
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
@@ -81,19 +81,19 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
 
 def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
     """Return the specification with the draws of another one, matched by the names of terms."""
-    found = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
+    priors = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)
-    return replace(spec, priors=tuple(found.get(term.name, prior) for term, prior in pairs))
+    return replace(spec, priors=tuple(priors.get(term.name, prior) for term, prior in pairs))
 
 
 def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
     """Return the hyperparameters of the terms of a specification, from those of more terms."""
     columns = spec.columns
     assert columns is not None
-    own = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
-    own |= {name for name in values.space.quantities if "." not in name}
-    quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in own}
-    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in own or name == "mean"}
+    kept = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
+    kept |= {name for name in values.space.quantities if "." not in name}
+    quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in kept}
+    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in kept or name == "mean"}
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     return ParameterValues(space, {name: values.raw[name] for name in space.names})
 

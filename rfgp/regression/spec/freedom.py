@@ -23,8 +23,8 @@ def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
         of_noise = [block.name for block in prior.weights if block.residual is not None and block.residual.is_noise]
         noise = state.spec.observation_noise(state.hyperparameters).double()
         noise = noise + sum(residuals[name] for name in of_noise)
-        found = {
+        traces = {
             name: ((process.cross_covariance(points, name, names).diagonal() - residuals.get(name, 0)) / noise).sum()
             for name in names
         }
-    return {name: float(value) * state.num_observations / len(points) for name, value in found.items()}
+    return {name: float(value) * state.num_observations / len(points) for name, value in traces.items()}

@@ -58,12 +58,12 @@ class ModelInputs:
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
         table = self.named(with_indicators(table_of(inputs, graph), self.indicators))
-        found = self.schema.read(table)
-        found = found if self.dtype is None else found.to(self.dtype)
-        check_points(self._all_terms, found)
+        inputs = self.schema.read(table)
+        inputs = inputs if self.dtype is None else inputs.to(self.dtype)
+        check_points(self._all_terms, inputs)
         if self.columns is not None:
-            check_near(self.schema, self.columns, found.detach())
-        return found, Origin(table.origin.is_numpy, found.new_empty(0))
+            check_near(self.schema, self.columns, inputs.detach())
+        return inputs, Origin(table.origin.is_numpy, inputs.new_empty(0))
 
     def named(self, table: Table) -> Table:
         """Return a table with the column names of the training data if one of the two has no names.
@@ -101,15 +101,18 @@ class ModelInputs:
         start at different lengthscales.
         """
         assert self.columns is not None
-        found = hyperparameters_of(self.terms, self.columns)
+        parameters = hyperparameters_of(self.terms, self.columns)
         shares = shares_of(self.terms)
         share = max(shares.values(), default=1.0)
-        found = {path: replace(one, start=share * one.start) if one.is_variance else one for path, one in found.items()}
+        parameters = {
+            path: replace(parameter, start=share * parameter.start) if parameter.is_variance else parameter
+            for path, parameter in parameters.items()
+        }
         for name, count in repetitions(self.terms).items():
             path = f"{name}.lengthscale"
-            if count and path in found:
-                found[path] = replace(found[path], start=NARROWER**count * found[path].start)
-        return found
+            if count and path in parameters:
+                parameters[path] = replace(parameters[path], start=NARROWER**count * parameters[path].start)
+        return parameters
 
     def place_of(self, key: Any) -> int:
         """Return the index of a column of numbers.
@@ -124,7 +127,7 @@ class ModelInputs:
     def numbers(self) -> dict[int, Any]:
         """The keys of the columns of numbers by index."""
         assert self.schema is not None
-        return {place: one.key for place, one in enumerate(self.schema.columns) if one.kind is Kind.NUMBER}
+        return {index: column.key for index, column in enumerate(self.schema.columns) if column.kind is Kind.NUMBER}
 
     def check(self, inputs: Tensor) -> None:
         """Check rows (n, D) as `read` returns them for training rows.
@@ -150,10 +153,10 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
         DataError: They do not. The message names the term.
     """
     for term in terms:
-        for factor, places, _ in term.parts():
-            for place in places if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
-                size = columns.num_levels[place] if factor.nodes is None else int(factor.nodes.num_nodes)
-                cells = inputs[:, place]
+        for factor, indices, _ in term.parts():
+            for index in indices if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
+                size = columns.num_levels[index] if factor.nodes is None else int(factor.nodes.num_nodes)
+                cells = inputs[:, index]
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
                     raise DataError(
                         f"The term {term.name!r} must have the {factor.kind.value}s of all rows, got another."
@@ -172,12 +175,12 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
     most, scale = torch.finfo(inputs.dtype).max ** (1 / 3), columns.scale.double()
     ends = torch.stack(torch.aminmax(inputs, dim=0)).double()
     distances = ((ends - columns.location) / scale).abs().amax(0) / columns.spread
-    for place, kind in enumerate(schema.kinds):
-        if kind is Kind.NUMBER and not bool(distances[place] <= most):
-            row = int(((inputs[:, place].double() - columns.location[place]) / scale[place]).abs().argmax())
+    for index, kind in enumerate(schema.kinds):
+        if kind is Kind.NUMBER and not bool(distances[index] <= most):
+            row = int(((inputs[:, index].double() - columns.location[index]) / scale[index]).abs().argmax())
             raise DataError(
-                f"Column {schema.columns[place].key!r} must lie within {most:.0e} standard deviations of the training "
-                f"data, got {float(inputs[row, place]):g} in row {row}. Check its unit."
+                f"Column {schema.columns[index].key!r} must lie within {most:.0e} standard deviations of the training "
+                f"data, got {float(inputs[row, index]):g} in row {row}. Check its unit."
             )
 
 

@@ -50,13 +50,13 @@ Equal starts ended 20 to 110 nats lower for a sum of a Gaussian and a Matern ker
 
 def repetitions(terms: Sequence[BoundTerm]) -> dict[str, int]:
     """Return the number of earlier single-factor stationary terms on the same columns, by name of the term."""
-    found, seen = dict[str, int](), list[tuple[int, ...]]()
+    counts, seen = dict[str, int](), list[tuple[int, ...]]()
     for term in terms:
         is_stationary = len(term.places) == 1 and term.term.factors[0].measure is not None
-        places = tuple(sorted(term.places[0])) if is_stationary else ()
-        found[term.name] = seen.count(places) if places else 0
-        seen += [places] if places else []
-    return found
+        indices = tuple(sorted(term.places[0])) if is_stationary else ()
+        counts[term.name] = seen.count(indices) if indices else 0
+        seen += [indices] if indices else []
+    return counts
 
 
 def shares_of(terms: Sequence[BoundTerm]) -> dict[str, float]:
@@ -85,9 +85,9 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
         maps: The map to standardized units.
     """
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
-    own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
+    columns = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
     low, high = ends_of(rows)
-    return replace(own, location=maps.location, scale=maps.scale, low=low, high=high, row_noise=typical_noise(rows))
+    return replace(columns, location=maps.location, scale=maps.scale, low=low, high=high, row_noise=typical_noise(rows))
 
 
 def with_mean_variances(
@@ -139,7 +139,7 @@ def mean_variance(prior: Prior, term: BoundTerm, values: ParameterValues, rows: 
 
 def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]]:
     """Return the paths of the parameters of the graph kernel of each term on nodes, by the path of its output scale."""
-    found = dict[str, tuple[str, ...]]()
+    paths = dict[str, tuple[str, ...]]()
     for term in terms:
         names = [
             f"{prefix}{name}"
@@ -148,14 +148,14 @@ def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]
             for name in factor.starts
         ]
         if term.outputscale is not None and names:
-            found[term.outputscale] = tuple(names)
-    return found
+            paths[term.outputscale] = tuple(names)
+    return paths
 
 
 def prior_of_factor() -> Hyperprior:
     """Return the log-normal prior, with mode 1, of a factor of a free modulation."""
-    one = torch.ones((), dtype=torch.float64)
-    return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
+    unit = torch.ones((), dtype=torch.float64)
+    return torch.distributions.LogNormal(FREEDOM**2 * unit, FREEDOM * unit)
 
 
 def latent_priors(terms: Sequence[BoundTerm], likelihood: Likelihood) -> dict[str, Hyperprior]:
@@ -166,11 +166,11 @@ def latent_priors(terms: Sequence[BoundTerm], likelihood: Likelihood) -> dict[st
 
 def plain_value(value: Tensor) -> Any:
     """Return a value (...) as a float or a tuple of floats."""
-    found = value.detach().tolist()
-    return found if isinstance(found, float) else tuple(found)
+    numbers = value.detach().tolist()
+    return numbers if isinstance(numbers, float) else tuple(numbers)
 
 
 def variance_of(values: ParameterValues, path: str) -> float:
     """Return an output scale in the user's units. Several outputs share it in standardized units."""
-    found = values.value(path)
-    return float(values.standardized(path) if found.ndim else found)
+    value = values.value(path)
+    return float(values.standardized(path) if value.ndim else value)

@@ -47,10 +47,10 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
         covariance: K (n, n), float64.
         y: Centered targets (n, k), float64.
     """
-    own, vectors = torch.linalg.eigh(covariance)
+    eigenvalues, vectors = torch.linalg.eigh(covariance)
     (n, k), projected = y.shape, vectors.mT @ y
-    ratios = own.max() * torch.logspace(*_RATIOS, dtype=own.dtype)
-    spectra = own.clamp_min(0) + ratios[:, None]
+    ratios = eigenvalues.max() * torch.logspace(*_RATIOS, dtype=eigenvalues.dtype)
+    spectra = eigenvalues.clamp_min(0) + ratios[:, None]
     common = (projected.square().sum(1) / spectra).sum(1) / (n * k)
     likelihoods = -0.5 * (n * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1))
     best = int(likelihoods.argmax())
@@ -73,8 +73,8 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
     spec, values, rows = state.spec, state.hyperparameters.detached(), state.rows
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
-    has_features = any(isinstance(one, RandomFeatures) for one in used)
-    is_known = all(isinstance(one, RandomFeatures | Exact) for one in used) and not spec.others
+    has_features = any(isinstance(approximation, RandomFeatures) for approximation in used)
+    is_known = all(isinstance(approximation, RandomFeatures | Exact) for approximation in used) and not spec.others
     is_searched = (
         report.converged and report.iterations > 0 and report.frequencies != "learned" and not values.space.hyperpriors
     )
@@ -87,7 +87,7 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
     if not some.is_uniform:
         return
     with torch.no_grad():
-        best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda one: one[0])
+        best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda result: result[0])
     log_prob = best.log_prob + state.scaling.targets.log_jacobian(1) / some.num_outputs
     gain, error = float(log_prob.mean()) - report.leave_one_out, float(log_prob.std()) / math.sqrt(len(some))
     if gain > max(CLEAR, ERRORS * error):
