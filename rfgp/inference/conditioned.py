@@ -43,10 +43,10 @@ class ConditionedGP:
         """
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
-        found = LatentDistribution(self.posterior, inputs)
+        latent = LatentDistribution(self.posterior, inputs)
         if self.place is not None:
-            return found
-        return with_new_levels(found, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
+            return latent
+        return with_new_levels(latent, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
@@ -94,7 +94,7 @@ class ConditionedGP:
         blocks = blocks_with_new_levels(self.posterior.prior, both)
         known = self.posterior.cross_covariance(inputs, *names)
         new = (block.new_covariance(inputs, inputs) for block in blocks)
-        return sum((each[..., None] if known.ndim > 2 else each for each in new), start=known)
+        return sum((covariance[..., None] if known.ndim > 2 else covariance for covariance in new), start=known)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions from the posterior.
@@ -118,8 +118,8 @@ class ConditionedGP:
     def _checked(self, terms: Sequence[str]) -> list[str]:
         unknown = [name for name in terms if name not in self.terms]
         if unknown or not terms:
-            found = ", ".join(map(repr, unknown)) if unknown else "none"
+            given = ", ".join(map(repr, unknown)) if unknown else "none"
             raise InvalidArgumentError(
-                f"Terms must be among {', '.join(map(repr, self.terms))}, got {found}. Name at least one of them."
+                f"Terms must be among {', '.join(map(repr, self.terms))}, got {given}. Name at least one of them."
             )
         return list(terms)

@@ -213,27 +213,27 @@ class LinearFunctionals(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each functional, (m, C, C)."""
-        each = torch.stack(torch.split(self.root(), len(self.weights)), dim=1)  # (m, C, r)
-        return each @ each.mT
+        roots = torch.stack(torch.split(self.root(), len(self.weights)), dim=1)  # (m, C, r)
+        return roots @ roots.mT
 
     def _mean(self) -> Tensor:
         return self.weights @ (self.latent.mean() + self.shift)
 
     def _variance(self) -> Tensor:
-        found = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
-        return found if found.ndim == 1 else found.mT
+        variance = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
+        return variance if variance.ndim == 1 else variance.mT
 
     def _covariance(self) -> Tensor:
-        found = self.weights @ self._by_function() @ self.weights.mT
-        return found if found.ndim == 2 else found.movedim(0, -1)
+        covariance = self.weights @ self._by_function() @ self.weights.mT
+        return covariance if covariance.ndim == 2 else covariance.movedim(0, -1)
 
     def _root(self) -> Tensor:
-        return torch.cat([self.weights @ each for each in torch.split(self.latent.root(), self.weights.shape[1])])
+        return torch.cat([self.weights @ root for root in torch.split(self.latent.root(), self.weights.shape[1])])
 
     def _by_function(self) -> Tensor:
         """Return the covariance of the values, (n, n), or (C, n, n) of C functions."""
-        found = self.latent.covariance()
-        return found if found.ndim == 2 else found.movedim(-1, 0)
+        covariance = self.latent.covariance()
+        return covariance if covariance.ndim == 2 else covariance.movedim(-1, 0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,10 +302,10 @@ class _Joined:
 
 def joined(parts: Iterable[Tensor]) -> Tensor:
     """Return the concatenation (n, ...) of tensors (b, ...), with few parts in memory at a time."""
-    found = _Joined()
+    result = _Joined()
     for part in parts:
-        found.add(part)
-    return found.tensor()
+        result.add(part)
+    return result.tensor()
 
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:

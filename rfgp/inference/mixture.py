@@ -57,12 +57,12 @@ class MixtureInference(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of each row given all others."""
-        means, variances = zip(*(each.leave_one_out() for each in self._each()), strict=True)
+        means, variances = zip(*(inference.leave_one_out() for inference in self._each()), strict=True)
         return mixture_moments(self._weights, means, variances)
 
     def posterior(self) -> "MixturePosterior":
         """Return the posteriors of all members."""
-        return MixturePosterior.from_members(self._members, [each.posterior() for each in self._each()])
+        return MixturePosterior.from_members(self._members, [inference.posterior() for inference in self._each()])
 
     @property
     def _weights(self) -> tuple[float, ...]:
@@ -213,7 +213,9 @@ def mixture_moments(
 ) -> tuple[Tensor, Tensor]:  # (n, 1), (n,)
     """Return the mean and the marginal variances of a mixture."""
     mean = _weighted_sum(weights, means)
-    squares = [variance + (own - mean).square()[:, 0] for own, variance in zip(means, variances, strict=True)]
+    squares = [
+        variance + (member_mean - mean).square()[:, 0] for member_mean, variance in zip(means, variances, strict=True)
+    ]
     return mean, _weighted_sum(weights, squares)
 
 
@@ -267,8 +269,8 @@ class MixturePrediction(Prediction):
         """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
-        found = torch.stack([_mixture_quantile(parts, one.expand_as(mean)) for one in p.reshape(-1)])
-        return self._out(found.reshape(*p.shape, *mean.shape))
+        quantiles = torch.stack([_mixture_quantile(parts, level.expand_as(mean)) for level in p.reshape(-1)])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution."""
@@ -291,12 +293,13 @@ class MixturePrediction(Prediction):
     @default_settings()
     def linear(self, weights: Any) -> "MixturePrediction":
         """Return the joint distribution of linear functionals of the values, (m, n) or (n,)."""
-        found, members = super().linear(weights), [member.linear(weights) for member in self._members(self.template)]
+        functionals = super().linear(weights)
+        members = [member.linear(weights) for member in self._members(self.template)]
         shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
         latent = MixtureDistribution(
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
-        return replace(self, latent=latent, location=found.location, noise=found.noise)
+        return replace(self, latent=latent, location=functionals.location, noise=functionals.noise)
 
     @property
     def terms(self) -> NoReturn:

@@ -82,8 +82,8 @@ class WithNewLevels(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        found, new = self.known.function_covariance(), self._new_variance()
-        return found + torch.diag_embed(new[:, None].expand(found.shape[:2]))
+        covariance, new = self.known.function_covariance(), self._new_variance()
+        return covariance + torch.diag_embed(new[:, None].expand(covariance.shape[:2]))
 
     def _mean(self) -> Tensor:
         return self.known.mean()
@@ -100,10 +100,11 @@ class WithNewLevels(Distribution):
         known, new = self.known.root(), self._new_covariance()
         if not bool(new.any()):
             return known
-        own = covariance_root(new)
-        if len(known) == len(own):
-            return torch.cat([known, own], dim=1)
-        copies = torch.kron(torch.eye(len(known) // len(own), dtype=own.dtype), own)  # one of each function
+        new_root = covariance_root(new)
+        if len(known) == len(new_root):
+            return torch.cat([known, new_root], dim=1)
+        functions = torch.eye(len(known) // len(new_root), dtype=new_root.dtype)
+        copies = torch.kron(functions, new_root)
         return torch.cat([known, copies], dim=1)
 
     def _new_variance(self) -> Tensor:

@@ -142,9 +142,9 @@ class ObservedClasses(Prediction):
 
         A quantile is the smallest label with a cdf of at least the probability.
         """
-        found = self._probabilities()
-        p = check_probabilities("probability", probability, found)
-        cumulative = found.cumsum(1).clamp_max(1.0)
+        probabilities = self._probabilities()
+        p = check_probabilities("probability", probability, probabilities)
+        cumulative = probabilities.cumsum(1).clamp_max(1.0)
         cumulative[:, -1] = 1.0
         return self._out((cumulative < p[..., None, None]).sum(-1))
 
@@ -238,8 +238,8 @@ class ObservedPrediction(Prediction):
         values = check_values(y, self._moments()[0]) / self._unit
         if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
-        found = self._predictive.log_prob(values)
-        return self._out(found - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
+        log_prob = self._predictive.log_prob(values)
+        return self._out(log_prob - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that observations are at most y, one number or (n,)."""
@@ -255,8 +255,9 @@ class ObservedPrediction(Prediction):
         """
         mean, predictive = self._moments()[0], self._predictive
         p = check_probabilities("probability", probability, mean)
-        found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
-        return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
+        levels = (level.expand_as(mean) for level in p.reshape(-1))
+        quantiles = torch.stack([self._unit * quantile_of(predictive, self.likelihood, level) for level in levels])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:

@@ -43,8 +43,8 @@ class LatentPredictive:
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return means and variances, (n,) each."""
         likelihood = self.likelihood
-        if (found := likelihood.moments(*self.latent_moments)) is not None:
-            return found
+        if (moments := likelihood.moments(*self.latent_moments)) is not None:
+            return moments
         integrands = (likelihood.variance, lambda f: likelihood.mean(f).square(), likelihood.mean)
         within, squares, mean = (self._expectation(function) for function in integrands)
         return mean, within + (squares - mean.square()).clamp_min(0)
@@ -56,11 +56,11 @@ class LatentPredictive:
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of at most y, (n,) -> (n,)."""
-        found = [
+        parts = [
             expectation(lambda f, y: self.likelihood.cdf(y[:, None].expand_as(f), f), mean, variance, y)
             for y, mean, variance in chunks(y, *self.latent_moments)
         ]
-        return torch.cat(found).clamp(0, 1)
+        return torch.cat(parts).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw observations from the joint distribution, (count, n)."""
@@ -139,9 +139,9 @@ class HeteroscedasticPredictive:
     def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield y - E f (b, 1) and the variances (b, q) of observations, in chunks."""
         mean, variance = self._function_moments
-        for residual, own, m, v in chunks(y - mean, variance, *self._noise_moments):
+        for residual, latent_variance, m, v in chunks(y - mean, variance, *self._noise_moments):
             noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
-            yield residual[:, None], own[:, None] + noise
+            yield residual[:, None], latent_variance[:, None] + noise
 
 
 Predictive = LatentPredictive | HeteroscedasticPredictive
@@ -192,8 +192,8 @@ def log_predictive_prob(
     Newton's method finds the peak of concave log densities. Other likelihoods implement `Likelihood.mixture`.
     """
     variance = variance.clamp_min(1e-300)
-    if (found := likelihood.mixture(y, mean, variance)) is not None:
-        return found
+    if (log_prob := likelihood.mixture(y, mean, variance)) is not None:
+        return log_prob
     f = mean.clone()
     for _ in range(_MAX_NEWTON_STEPS):
         slopes = likelihood.slopes(y, f)
@@ -206,9 +206,9 @@ def log_predictive_prob(
     values = f[:, None] + width[:, None] * nodes
     prior = -0.5 * (values - mean[:, None]).square() / variance[:, None]
     log_ratio = likelihood.log_prob(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()
-    found = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
-    found = found - 0.5 * math.log(2 * math.pi)
-    return torch.where(found.isnan(), -torch.inf, found)  # e^f overflows
+    log_prob = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
+    log_prob = log_prob - 0.5 * math.log(2 * math.pi)
+    return torch.where(log_prob.isnan(), -torch.inf, log_prob)  # e^f overflows
 
 
 def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:

@@ -75,8 +75,8 @@ class CoupledDensePosterior(Posterior):
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
-        own = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
-        return covariance_root(block_diagonal(own) + shared.mT @ shared)
+        conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
+        return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise: functions (count, n, C) of several classes can be drawn at given points only.
@@ -165,7 +165,7 @@ class CoupledLowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n, C)."""
-        return torch.stack([(projected @ own * projected).sum(1) for own in self._own], dim=1).clamp_min(0)
+        return torch.stack([(projected @ block * projected).sum(1) for block in self._own], dim=1).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances of the functions at each point, (n, C, C)."""
@@ -173,7 +173,7 @@ class CoupledLowRankPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances between points of each function, (n, n, C)."""
-        return torch.stack([projected @ own @ projected.mT for own in self._own], dim=-1)
+        return torch.stack([projected @ block @ projected.mT for block in self._own], dim=-1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
@@ -208,7 +208,7 @@ class CoupledLowRankPosterior(Posterior):
             InvalidArgumentError: If an unknown term or no term is named.
         """
         left, right = (self.of(names).project(inputs) for names in (first, second))
-        return torch.stack([left @ own @ right.mT for own in self._own], dim=-1)
+        return torch.stack([left @ block @ right.mT for block in self._own], dim=-1)
 
     @cached_property
     def _inverse(self) -> Tensor:

@@ -39,9 +39,9 @@ def determinant_gradient(
     s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
     """
     p = torch.softmax(f, dim=1)
-    own = covariance.diagonal(dim1=1, dim2=2)
+    variances = covariance.diagonal(dim1=1, dim2=2)
     shared = (covariance @ p[:, :, None])[:, :, 0]
-    first = own - (p * own).sum(1, keepdim=True)
+    first = variances - (p * variances).sum(1, keepdim=True)
     return -0.5 * counts * p * (first - 2 * (shared - (p * shared).sum(1, keepdim=True)))
 
 
