@@ -69,10 +69,10 @@ def exact_marginals(
     right = torch.cat([rows.targets - mean, cross], dim=1)
     diagonal = rows.noise_diag(noise).expand(len(rows)).double()
     precondition = _nystrom(prior, x, diagonal, generator)
-    found = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
-    variance = prior.diagonal(points.double()) - (cross * found.solution[:, k:]).sum(0)
-    fitted = mean + cross.mT @ found.solution[:, :k]
-    return ExactMarginals(fitted, variance.clamp_min(0), float(found.residual.max()), found.num_steps)
+    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
+    variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
+    fitted = mean + cross.mT @ solved.solution[:, :k]
+    return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)
 
 
 def step_operations(rows: int, columns: int, points: int) -> float:

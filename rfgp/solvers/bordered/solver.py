@@ -58,7 +58,7 @@ class BorderedSolver(Inference):
     @cached_property
     def system(self) -> BorderedSystem:
         """The linear algebra of the rows."""
-        numbers = self._noise.detach(), self._residual.detach(), self._rows.each
+        numbers = self._noise.detach(), self._residual.detach(), self._rows.output_weights
         if self._like is not None:
             like, self._like = self._like, None  # a chain of solvers would keep the algebra of all of them
             return like.system.at(*numbers)
@@ -121,6 +121,6 @@ class BorderedSolver(Inference):
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:
-    found = system.gradient()
-    of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in found.in_fields for slope in pair]
-    return [found.in_border, found.in_noise, found.in_residual, *of_fields]
+    gradient = system.gradient()
+    of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in gradient.in_fields for slope in pair]
+    return [gradient.in_border, gradient.in_noise, gradient.in_residual, *of_fields]

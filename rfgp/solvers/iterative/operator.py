@@ -105,7 +105,7 @@ class CGOperator:
 
     def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
-        return total([part.root_times(own) for part, own in zip(self.parts, self.split(u), strict=True)])
+        return total([part.root_times(values) for part, values in zip(self.parts, self.split(u), strict=True)])
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
@@ -155,7 +155,7 @@ class CGOperator:
         """
         u, e = self.prior_weights(count)
         parts = zip(self._scaled_parts, self.split(u), strict=True)
-        right = self.deviation[:, None] * (total([part.root_times(own) for part, own in parts]) + e)
+        right = self.deviation[:, None] * (total([part.root_times(values) for part, values in parts]) + e)
         w, search = self._searched(right, tolerance)
         logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
         return Draws(w, (w * right).sum(0), search, logs)

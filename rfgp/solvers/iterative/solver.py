@@ -89,7 +89,7 @@ class IterativeSolver(Inference):
     @property
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood."""
-        return 0.5 * abs(float(self._rows.each.sum())) * self._probes.log_determinant.error
+        return 0.5 * abs(float(self._rows.output_weights.sum())) * self._probes.log_determinant.error
 
     @property
     def residual(self) -> Tensor:
@@ -105,11 +105,11 @@ class IterativeSolver(Inference):
     def converges(self, most: int) -> bool:
         """Return whether conjugate gradients converge in about `most` iterations. The coefficients are kept."""
         try:
-            found = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
+            solution = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
         except SolverError:
             return False
-        self.coefficients = found
-        return bool(torch.isfinite(found).all())
+        self.coefficients = solution
+        return bool(torch.isfinite(solution).all())
 
     @cached_property
     def _probes(self) -> Draws:
@@ -123,8 +123,8 @@ class IterativeSolver(Inference):
 
     def _log_marginal_likelihood(self) -> Tensor:
         """Return an estimate of the log marginal likelihood of y, 0-d, without gradients."""
-        each, n = self._rows.each, len(self._rows)
-        square, k = (self.residual * self.coefficients).sum(0) @ each, float(each.sum())
+        output_weights, n = self._rows.output_weights, len(self._rows)
+        square, k = (self.residual * self.coefficients).sum(0) @ output_weights, float(output_weights.sum())
         return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
 
     @property
@@ -163,11 +163,11 @@ class IterativeSolver(Inference):
     def score(self) -> Tensor:
         """Return a 0-d tensor with the gradient of the log marginal likelihood. Its value has no meaning."""
         with torch.no_grad():
-            each, probes = self._rows.each, self._probes.normalized
+            output_weights, probes = self._rows.output_weights, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)
-            signs = torch.cat([each, (-each.sum() / probes.shape[1]).expand(probes.shape[1])])
+            signs = torch.cat([output_weights, (-output_weights.sum() / probes.shape[1]).expand(probes.shape[1])])
             in_noise_diag = 0.5 * (left.square() * signs).sum(1)
-            in_mean = self.coefficients.sum(0) * each
+            in_mean = self.coefficients.sum(0) * output_weights
         total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
         return sum((term.score(left, signs) for term in self._terms), start=total) + self._repeated + self._bound
 

@@ -132,10 +132,10 @@ class WalkTerm(Term):
     @cached_property
     def part(self) -> SparsePart:
         """The columns of s phi with entries."""
-        places = np.zeros(self._phi.shape[1], dtype=np.int32)
-        places[self._columns] = np.arange(len(self._columns), dtype=np.int32)
+        indices = np.zeros(self._phi.shape[1], dtype=np.int32)
+        indices[self._columns] = np.arange(len(self._columns), dtype=np.int32)
         shape = self._phi.shape[0], len(self._columns)
-        kept = sp.csr_array((self._phi.data, places[self._phi.indices], self._phi.indptr), shape=shape)
+        kept = sp.csr_array((self._phi.data, indices[self._phi.indices], self._phi.indptr), shape=shape)
         return SparsePart(kept, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:

@@ -95,9 +95,9 @@ class LinearModel:
         return self.weights.scale
 
     @cached_property
-    def each(self) -> Tensor:
+    def output_weights(self) -> Tensor:
         """The weights of the log likelihoods of the outputs, (k,). Only rows in memory have signs."""
-        return self.rows.each if isinstance(self.rows, Block) else torch.ones_like(self.mean)
+        return self.rows.output_weights if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property
     def is_uniform(self) -> bool:
@@ -226,7 +226,7 @@ class ParameterGradients:
         if rates is not None and self._totals is not None and self._totals.requires_grad:
             outputs, upstreams = [self._phi, self._totals], [*upstreams, rates]
         wanted = [leaf for leaf in self._leaves if leaf.requires_grad]
-        found = iter(torch.autograd.grad(outputs, wanted, upstreams, allow_unused=True))
+        gradients = iter(torch.autograd.grad(outputs, wanted, upstreams, allow_unused=True))
         for total, need in zip(self.sums, self._needs, strict=True):
-            if need and (gradient := next(found)) is not None:
+            if need and (gradient := next(gradients)) is not None:
                 total += gradient

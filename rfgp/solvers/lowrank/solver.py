@@ -93,8 +93,8 @@ class LowRankSolver(Inference):
         by_row = inverse if wanted.by_row(self._detached) else None
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
         in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, self._detached.parameters, strict=True)]
-        found = [*closed_gradients(self._detached, self.solution, totals, inverse), *in_parameters]
-        gradients = [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
+        all_gradients = [*closed_gradients(self._detached, self.solution, totals, inverse), *in_parameters]
+        gradients = [gradient if need else None for gradient, need in zip(all_gradients, needs, strict=True)]
         return log_marginal_likelihood_of(self._detached, self.solution, totals), lambda: gradients
 
     @cached_property
@@ -204,7 +204,7 @@ class _SecondPass:
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
         self._bound, self._in_residual = terms.clone(), terms.clone()
-        self._in_mean, self._each = torch.zeros_like(model.mean), model.each
+        self._in_mean, self._each = torch.zeros_like(model.mean), model.output_weights
         self._in_features = ParameterGradients(model, wanted.parameters)
 
     def add(self, block: Block) -> None:
@@ -288,19 +288,19 @@ def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model:
 
 def log_marginal_likelihood_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
     """Return the log marginal likelihood, 0-d."""
-    each, determinant = model.each, 2 * solution.factor.diagonal().log().sum()
+    output_weights, determinant = model.output_weights, 2 * solution.factor.diagonal().log().sum()
     bound = model.variances @ totals.bound
-    squares = totals.square + solution.weights.square().sum(0) @ each
-    return -0.5 * (squares + each.sum() * (determinant + totals.logs + bound))
+    squares = totals.square + solution.weights.square().sum(0) @ output_weights
+    return -0.5 * (squares + output_weights.sum() * (determinant + totals.logs + bound))
 
 
 def closed_gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Return the gradients in mean (k,), noise (0-d) and variances (T,). The last two need A^-1."""
-    k, in_noise, in_variances = model.each.sum(), None, None
+    k, in_noise, in_variances = model.output_weights.sum(), None, None
     if inverse is not None:
-        spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
+        spread = model.weights.by_block(solution.weights.square() @ model.output_weights + k * (inverse.diagonal() - 1))
         bound = -0.5 * k * totals.bound
         in_variances = 0.5 * spread / model.variances + totals.in_residual + bound
         in_noise = totals.in_noise + totals.bound_in_noise

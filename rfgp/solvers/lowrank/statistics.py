@@ -170,12 +170,12 @@ def best_scales(
         variance_bounds: The least and the largest variance.
         noise_bounds: The least and the largest noise.
     """
-    one, k = torch.ones_like(statistics.square), statistics.target.shape[1]
+    unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
 
     def at(log_ratio: float) -> tuple[float, Scales]:
-        relative = one * math.exp(log_ratio)
-        solution = solve(statistics, one, relative)
-        total = quadratic_form(statistics, solution, one, relative)
+        relative = unit * math.exp(log_ratio)
+        solution = solve(statistics, unit, relative)
+        total = quadratic_form(statistics, solution, unit, relative)
         variance = (total / (count * k)).clamp(*variance_bounds)
         noise = (relative * variance).clamp(*noise_bounds)
         determinant = 2 * solution.factor.diagonal().log().sum()
@@ -213,21 +213,21 @@ def best_ratios(
         count: The number N of observations.
         start: The ratios at which the search starts, (T,).
     """
-    one, k = torch.ones_like(statistics.square), statistics.target.shape[1]
-    sizes = one.new_tensor(weights.sizes)
+    unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
+    sizes = unit.new_tensor(weights.sizes)
 
     def loss(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale = weights.by_weight(torch.from_numpy(x).to(one).mul(0.5).exp())
-        solution = solve(statistics, scale, one)
-        q = quadratic_form(statistics, solution, scale, one)
+        scale = weights.by_weight(torch.from_numpy(x).to(unit).mul(0.5).exp())
+        solution = solve(statistics, scale, unit)
+        q = quadratic_form(statistics, solution, scale, unit)
         used = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
         slope = used - count * weights.by_block(solution.weights.square().sum(1)) / q
         value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
         return float(value) / count, (slope / count).cpu().numpy()
 
     limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
-    found = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
-    ratios = torch.from_numpy(found.x).to(one).exp()
+    optimum = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    ratios = torch.from_numpy(optimum.x).to(unit).exp()
     scale = weights.by_weight(ratios.sqrt())
-    total = quadratic_form(statistics, solve(statistics, scale, one), scale, one)
+    total = quadratic_form(statistics, solve(statistics, scale, unit), scale, unit)
     return ratios, total / (count * k)

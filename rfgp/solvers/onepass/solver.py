@@ -122,7 +122,10 @@ class OnePassSolver(Inference):
             in_mean = (state.totals - state.ones @ state.scores) / variance
             scale = self.scale.detach()
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
-            return [each if need else None for each, need in zip((in_mean, in_variance, in_scale), needs, strict=True)]
+            return [
+                gradient if need else None
+                for gradient, need in zip((in_mean, in_variance, in_scale), needs, strict=True)
+            ]
 
         return value, gradients
 
