@@ -30,15 +30,8 @@ from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
 from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbors import (
-    ITERATIONS_PER_ROUND,
-    LEAST_ROUND_GAIN,
-    NeighborFit,
-    finalize,
-    fit_neighbors,
-    neighbors_of,
-    search_all,
-)
+from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, LEAST_ROUND_GAIN, NeighborFit, neighbors_of
+from rfgp.fitting.neighbors import finalize, fit_neighbors, search_all
 from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise

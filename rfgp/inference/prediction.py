@@ -164,10 +164,8 @@ class Prediction:
         w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
         if w.ndim != 2 or w.shape[1] != len(mean) or not bool(torch.isfinite(w).all()):
-            description = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with NaN or infinity'}"
-            raise InvalidArgumentError(
-                f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {description}."
-            )
+            shape = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with NaN or infinity'}"
+            raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {shape}.")
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         latent = LinearFunctionals(self.latent, w, shift)

@@ -9,7 +9,8 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import MOST_SHARED, finalize
+from rfgp.fitting.neighbor_fit import MOST_SHARED
+from rfgp.fitting.neighbors import finalize
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged

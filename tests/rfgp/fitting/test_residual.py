@@ -6,7 +6,7 @@ from stationary import spec_of
 
 import rfgp
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import ITERATIONS_PER_ROUND
+from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND
 from rfgp.regression import begin
 from rfgp.rows import Chunk
 

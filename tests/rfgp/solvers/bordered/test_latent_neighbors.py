@@ -224,7 +224,7 @@ def test_projection_of_rows_is_their_own_value():
     assert set(reads.data) == {1.0}
     assert reads.indices[3] == reads.indices[7]
     assert not block.residual_variance(problem.rows.inputs).any()
-    places = block.field.places[torch.from_numpy(reads.indices.astype(np.int64))]
+    places = block.field.positions[torch.from_numpy(reads.indices.astype(np.int64))]
     assert torch.equal(places, problem.rows.inputs)
     single = latent_precision(problem.near, problem.rows.inputs.float())
     assert (np.diff(single.projector(problem.rows.inputs.float()).indptr) == 1).all()
