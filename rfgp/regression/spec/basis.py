@@ -24,7 +24,7 @@ def priors_with_basis(
     return with_shared_lattices(priors, data, chosen)
 
 
-def priors_with_new_basis(
+def renewed_priors(
     priors: Sequence[TermPrior], data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int
 ) -> tuple[TermPrior, ...]:
     """Return priors with bases for the current hyperparameters, if they depend on them.
@@ -49,7 +49,7 @@ def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], row
     return replace(columns.between(*ends_of(rows)), row_noise=typical_noise(rows))
 
 
-def priors_with_new_lattices(
+def priors_on_new_lattices(
     priors: Sequence[TermPrior], data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int
 ) -> tuple[TermPrior, ...]:
     """Return priors with lattices for the current range and number of rows.

@@ -22,12 +22,7 @@ from rfgp.paths import find_path
 from rfgp.regression.base_spec import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
-from rfgp.regression.spec.basis import (
-    columns_of_lattices,
-    priors_with_basis,
-    priors_with_new_basis,
-    priors_with_new_lattices,
-)
+from rfgp.regression.spec.basis import columns_of_lattices, priors_on_new_lattices, priors_with_basis, renewed_priors
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
@@ -265,7 +260,7 @@ class ModelSpec(BaseSpec):
             num_rows: The number of rows.
         """
         noise, data = self.noise_process, self.term_data(values, num_rows)
-        priors = priors_with_new_basis(self.priors, data, self.approximations, self.options.seed)
+        priors = renewed_priors(self.priors, data, self.approximations, self.options.seed)
         noise = None if noise is None else noise.with_new_basis(values, num_rows)
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
@@ -277,7 +272,7 @@ class ModelSpec(BaseSpec):
             return self
         spec = replace(self, columns=columns)
         data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
-        priors = priors_with_new_lattices(self.priors, data, *fixed)
+        priors = priors_on_new_lattices(self.priors, data, *fixed)
         return self if priors == self.priors else replace(spec, priors=priors)
 
     def fitted_kernel(self, values: ParameterValues) -> Kernel:
