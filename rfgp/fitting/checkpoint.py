@@ -34,7 +34,10 @@ Tensors = dict[str, Tensor]
 
 
 class _Record(dict[str, Tensor]):
-    """The tensors of a step, read from a file. A missing tensor raises a `CheckpointError`."""
+    """The tensors of a step, read from a file.
+
+    A missing tensor raises a `CheckpointError`.
+    """
 
     def __init__(self, tensors: Tensors, path: Path) -> None:
         super().__init__(tensors)
@@ -153,7 +156,10 @@ class FileCheckpointLog(CheckpointLog):
             raise CheckpointError(self._foreign)
 
     def _read(self) -> tuple[str, Tensors] | None:
-        """Return the next record. If it is missing or incomplete, truncate the file and return None."""
+        """Return the next record.
+
+        If it is missing or incomplete, truncate the file and return None.
+        """
         from safetensors.torch import load as from_bytes
 
         assert self._file is not None

@@ -350,7 +350,10 @@ class Learning:
         return values.with_others({path: parameters[path] for path in self.start}, {})
 
     def _clamped(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters within bounds. Scales that are solved for are at most `MOST_SCALE`."""
+        """Return the parameters within bounds.
+
+        Scales that are solved for are at most `MOST_SCALE`.
+        """
         clamped = dict(parameters)
         for name in self._names:
             limits = self._values.space.bounds(name)
@@ -382,7 +385,10 @@ def mean_and_standard_error(values: Tensor) -> tuple[float, float]:
 
 
 def _adam(state: _AdamState, gradients: dict[str, Tensor], step: int, steps: int) -> _AdamState:
-    """Return the state after one step of Adam. The learning rate falls to zero with a half cosine."""
+    """Return the state after one step of Adam.
+
+    The learning rate falls to zero with a half cosine.
+    """
     rate = RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
     first, second, parameters = {}, {}, {}
     for name, g in gradients.items():

@@ -225,7 +225,10 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
     jacobian, kept = fit.state.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
     def infer(values: ParameterValues) -> Searched:
-        """Return the inference. It reuses the factors, or starts at the mode, of the last solved one."""
+        """Return the inference.
+
+        It reuses the factors, or starts at the mode, of the last solved one.
+        """
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]
         start = solved[0][1].warm_start() if solved else ()

@@ -49,7 +49,10 @@ class LogLikelihood(Protocol):
     """Interface: the log marginal likelihood of some rows as a function of the hyperparameters."""
 
     def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
-        """Evaluate the likelihood. A search for the posterior starts at the warm start (...) of values close by."""
+        """Evaluate the likelihood.
+
+        A search for the posterior starts at the warm start (...) of values close by.
+        """
 
 
 Bounds = Mapping[str, tuple[float, float]]

@@ -40,7 +40,10 @@ class MeanVariances:
 
     @classmethod
     def of(cls, state: GPState, rows: Rows) -> "MeanVariances | None":
-        """Return the mean variances over rows. None if no output scale has bounds of the mean variance."""
+        """Return the mean variances over rows.
+
+        None if no output scale has bounds of the mean variance.
+        """
         spec = state.spec
         if spec.is_gaussian or not isinstance(spec, ModelSpec):
             return None

@@ -172,7 +172,10 @@ class LatentDistribution(Distribution):
         return isinstance(self.inputs, Tensor) and len(self.inputs) <= self._chunk_size
 
     def _over_chunks(self, read: Callable[[Tensor, Any], T]) -> Iterator[T]:
-        """Yield read(inputs, projection) of each chunk. One projection is in memory at a time."""
+        """Yield read(inputs, projection) of each chunk.
+
+        One projection is in memory at a time.
+        """
         if self._is_one_chunk:
             yield read(*self._joint())
             return
@@ -284,7 +287,10 @@ class MarginalDistribution(Distribution):
 
 
 class _Joined:
-    """Concatenates tensors (b, ...). It keeps few parts, because many small parts fragment the memory."""
+    """Concatenates tensors (b, ...).
+
+    It keeps few parts, because many small parts fragment the memory.
+    """
 
     def __init__(self) -> None:
         self._parts: list[Tensor] = []

@@ -62,7 +62,10 @@ class Options(Protocol):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """Starting values by name, in the user's units. If a value is None, it comes from the data."""
+        """Starting values by name, in the user's units.
+
+        If a value is None, it comes from the data.
+        """
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
@@ -120,7 +123,10 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
 
 
 class BaseSpec(ABC):
-    """The options of a model and the random draws for its inputs. A specification is immutable."""
+    """The options of a model and the random draws for its inputs.
+
+    A specification is immutable.
+    """
 
     options: Options
     noise_process: "BaseSpec | None" = None

@@ -108,7 +108,9 @@ class FitReport:
         )
 
     def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
-        """Return the stages with their parts of the trace. Reports from older versions have only the last stage.
+        """Return the stages with their parts of the trace.
+
+        Reports from older versions have only the last stage.
 
         The stage of learned frequencies has one entry less, because its final value is not computed.
         """

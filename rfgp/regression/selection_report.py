@@ -105,7 +105,9 @@ class Trial:
 
 @dataclass(frozen=True, repr=False)
 class SelectionReport:
-    """The report of a selection. Selections with the same data, options and seed have equal reports.
+    """The report of a selection.
+
+    Selections with the same data, options and seed have equal reports.
 
     Attributes:
         best: The index of the selected candidate, or of the one with the largest weight.

@@ -87,7 +87,10 @@ class GPState:
     # --- other states ----------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> "GPState":
-        """Return the state with other attributes. The posterior is dropped unless it is one of them."""
+        """Return the state with other attributes.
+
+        The posterior is dropped unless it is one of them.
+        """
         return dataclasses.replace(self, **{"given": None, **changes})
 
     def at(self, values: ParameterValues) -> "GPState":
@@ -119,7 +122,10 @@ class GPState:
 
     @property
     def approximation(self) -> str | None:
-        """The approximation of the posterior, "laplace" or "variational". None if it is exact."""
+        """The approximation of the posterior, "laplace" or "variational".
+
+        None if it is exact.
+        """
         return None if self.rows is None else approximation_of(self.spec, self.rows)
 
     def prior(self) -> Prior:

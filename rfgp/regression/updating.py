@@ -24,7 +24,9 @@ from rfgp.solvers.onepass import SeriesPosterior
 
 
 def conditioned(state: GPState, data: Chunk) -> GPState:
-    """Return a state with other data. Its posterior is computed at once if a source can be read only now.
+    """Return a state with other data.
+
+    Its posterior is computed at once if a source can be read only now.
 
     Raises:
         DataError: The data cannot be used. The message names the place.
@@ -71,7 +73,9 @@ def extended(state: GPState, data: Chunk) -> GPState:
 
 
 def reduced(state: GPState, data: Chunk) -> GPState:
-    """Return a state without some of its rows, by subtraction of sums over them. It stores no rows.
+    """Return a state without some of its rows, by subtraction of sums over them.
+
+    It stores no rows.
 
     Raises:
         DataError: The data cannot be used, or no rows would remain.

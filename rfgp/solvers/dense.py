@@ -80,7 +80,10 @@ class DenseSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs. For the same noise the factor is kept."""
+        """Return the solver for other targets (n, k) of the same inputs.
+
+        For the same noise the factor is kept.
+        """
         other = type(self)(self._prior, rows, mean, noise, self._gram)
         if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
             vars(other)["_factor"] = self._factor

@@ -38,7 +38,10 @@ def check_sum(prior: Prior) -> None:
 
 
 def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
-    """Return Phi (n, F) of inputs (n, d), float64. For a residual of weights it is evaluated in float64."""
+    """Return Phi (n, F) of inputs (n, d), float64.
+
+    For a residual of weights it is evaluated in float64.
+    """
     return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
 
 

@@ -60,7 +60,10 @@ class Posterior(ABC):
         """Return the covariance (n, n), or (n, n, C) of C functions."""
 
     def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance. For C functions R is (C n, r), function by function."""
+        """Return a matrix R (n, r) with R R^T the covariance.
+
+        For C functions R is (C n, r), function by function.
+        """
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
@@ -68,7 +71,10 @@ class Posterior(ABC):
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the covariances of C functions at each point, (n, C, C). By default the functions are independent."""
+        """Return the covariances of C functions at each point, (n, C, C).
+
+        By default the functions are independent.
+        """
         return torch.diag_embed(self.variance(inputs, projected))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:

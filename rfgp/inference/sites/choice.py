@@ -160,7 +160,9 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
 
 
 def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
-    """Return a solver with exact variances at rows. A search with estimated variances would not converge.
+    """Return a solver with exact variances at rows.
+
+    A search with estimated variances would not converge.
 
     Raises:
         InvalidArgumentError: If the prior and the number of rows require conjugate gradients.

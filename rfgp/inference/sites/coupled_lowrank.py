@@ -53,7 +53,9 @@ def transposed_product(
 
 
 class FeatureBlocks:
-    """Blocks of rows with their features. The features are kept unless they are too many.
+    """Blocks of rows with their features.
+
+    The features are kept unless they are too many.
 
     Args:
         model: The rows and their features.

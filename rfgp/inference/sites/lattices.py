@@ -208,7 +208,10 @@ def _scale_of(model: LinearModel) -> Tensor:
 
 
 def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
-    """Return the moments of functions with weights (F, m). Only their means are defined."""
+    """Return the moments of functions with weights (F, m).
+
+    Only their means are defined.
+    """
     return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
 
 

@@ -189,7 +189,10 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
 
 
 def features_of(term: TermPrior) -> NodeFeatures | None:
-    """Return the features of nodes of a term. None for other features or a sparse precision."""
+    """Return the features of nodes of a term.
+
+    None for other features or a sparse precision.
+    """
     return term.features if isinstance(term, NodeTerm) else None
 
 

@@ -63,7 +63,10 @@ def exact_selection(graph: graphs.Graph) -> SelectionReport:
 
 
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
-    """Return the trial of a candidate. Costs grow with its non-zeros, or their squares per row for a factor."""
+    """Return the trial of a candidate.
+
+    Costs grow with its non-zeros, or their squares per row for a factor.
+    """
     N, nonzeros = graph.num_nodes, candidate.nonzeros
     products = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())

@@ -96,7 +96,9 @@ def each_changed(state: GPState, change: Callable[[GPState], GPState]) -> GPStat
 
 
 def approximated(state: GPState, approximation: Any) -> GPState:
-    """Return a state with other approximations. Of an average, only the model with the largest weight remains.
+    """Return a state with other approximations.
+
+    Of an average, only the model with the largest weight remains.
 
     Args:
         state: The state, with its rows.

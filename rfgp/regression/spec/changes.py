@@ -50,7 +50,10 @@ def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the paths of the variances that together scale the whole prior. Empty if there are none."""
+    """Return the paths of the variances that together scale the whole prior.
+
+    Empty if there are none.
+    """
     assert spec.columns is not None
     paths: list[str] = []
     for term in spec.terms:
@@ -62,7 +65,10 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the path of the variance of each weight block of a prior, in order. Empty if blocks share one."""
+    """Return the path of the variance of each weight block of a prior, in order.
+
+    Empty if blocks share one.
+    """
     paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
     names = [block.name for block in prior.weights]
     is_own = len(set(paths.values())) == len(spec.terms) == len(set(names)) == len(names)

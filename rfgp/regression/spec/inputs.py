@@ -95,7 +95,9 @@ class ModelInputs:
         return given
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters of the kernel by path. The standard deviations (D,) are not used.
+        """Return the hyperparameters of the kernel by path.
+
+        The standard deviations (D,) are not used.
 
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
         start at different lengthscales.
@@ -237,7 +239,10 @@ def graph_of(kernel: Kernel) -> graphs.Graph | None:
 
 
 def table_of(X: Any, graph: graphs.Graph | None) -> Table:
-    """Return inputs as a table. If a kernel reads only nodes of a graph, labels may be tuples."""
+    """Return inputs as a table.
+
+    If a kernel reads only nodes of a graph, labels may be tuples.
+    """
     if graph is not None and graph.labels is not None and isinstance(graph.labels[0], tuple):
         rows = X.tolist() if isinstance(X, Tensor | np.ndarray) else X
         size = len(graph.labels[0])

@@ -116,7 +116,9 @@ def first_table(source: RowSource) -> Table:
 
 
 def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:
-    """Return a schema with the levels of all rows of a source. They are read if a column has levels.
+    """Return a schema with the levels of all rows of a source.
+
+    They are read if a column has levels.
 
     Args:
         schema: The schema.

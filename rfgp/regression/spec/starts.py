@@ -171,6 +171,9 @@ def plain_value(value: Tensor) -> Any:
 
 
 def variance_of(values: ParameterValues, path: str) -> float:
-    """Return an output scale in the user's units. Several outputs share it in standardized units."""
+    """Return an output scale in the user's units.
+
+    Several outputs share it in standardized units.
+    """
     value = values.value(path)
     return float(values.standardized(path) if value.ndim else value)

@@ -113,7 +113,10 @@ class Elimination:
 
     @cached_property
     def coupling(self) -> Tensor:
-        """Y = S^-1 A^T D^-1 Phi, (N, F), for predictions. The likelihood and its gradient do not need it."""
+        """Y = S^-1 A^T D^-1 Phi, (N, F), for predictions.
+
+        The likelihood and its gradient do not need it.
+        """
         out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
         if self.is_sparse:
             for part, solved in self._solves.blocks(self.border):

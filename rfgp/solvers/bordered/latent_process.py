@@ -30,7 +30,9 @@ class LatentProcess:
         return detached(self)
 
     def positions(self, inputs: Tensor) -> Tensor:
-        """Return the positions (n, e) of inputs (n, D), in double precision. Equal positions have equal bytes.
+        """Return the positions (n, e) of inputs (n, D), in double precision.
+
+        Equal positions have equal bytes.
 
         They are the columns that the block depends on. For a residual, the other columns are zeros instead, because the
         features depend on all columns.

@@ -52,7 +52,10 @@ class BorderedSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs. For the same noise factors are kept."""
+        """Return the solver for other targets (n, k) of the same inputs.
+
+        For the same noise factors are kept.
+        """
         return type(self)(self._prior, rows, mean, noise, self)
 
     @cached_property

@@ -58,7 +58,10 @@ class BorderedSystem:
         self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
 
     def at(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
-        """Return the system with other noise (n,), residuals (n, k) and weights (k,). The same noise keeps factors."""
+        """Return the system with other noise (n,), residuals (n, k) and weights (k,).
+
+        The same noise keeps factors.
+        """
         return BorderedSystem(self.elimination.at(noise), residual, output_weights)
 
     @property

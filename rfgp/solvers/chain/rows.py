@@ -96,7 +96,10 @@ _KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
 
 
 def ascending(inputs: Tensor, column: int) -> Ascending:
-    """Return a column of rows (n, d) in ascending order. It is cached for the lifetime of their tensor."""
+    """Return a column of rows (n, d) in ascending order.
+
+    It is cached for the lifetime of their tensor.
+    """
     kept = _KEPT.get(inputs)
     if kept is None or kept[0] != column:
         kept = column, Ascending.of(as_array(inputs[:, column]))

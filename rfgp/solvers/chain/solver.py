@@ -50,7 +50,10 @@ class ChainSolver(Inference):
         return block.values.double(), block.variance.double()
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs. Their order is kept."""
+        """Return the solver for other targets (n, k) of the same inputs.
+
+        Their order is kept.
+        """
         return type(self)(self._prior, rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:

@@ -39,7 +39,10 @@ class GivenTerms:
 
     @cached_property
     def means(self) -> dict[Term, Tensor]:
-        """The coordinates (N, k) of the mean of each term. Two terms may have the same name."""
+        """The coordinates (N, k) of the mean of each term.
+
+        Two terms may have the same name.
+        """
         return {term: term.weights(self._coefficients) for term in self.terms}
 
     @cached_property

@@ -76,7 +76,10 @@ class CGOperator:
     def replaced(
         self, *, parts: Sequence[Part] | None = None, noise_diag: Tensor | None = None, seed: int | None = None
     ) -> "CGOperator":
-        """Return the operator with other parts, another diagonal D (n,) or another seed. If None, they are kept."""
+        """Return the operator with other parts, another diagonal D (n,) or another seed.
+
+        If None, they are kept.
+        """
         parts, noise_diag = parts or self.parts, self.noise_diag if noise_diag is None else noise_diag
         seed = self.seed if seed is None else seed
         return CGOperator(parts, noise_diag, seed, self._precondition, self._advice)

@@ -157,7 +157,10 @@ class ProductTerm(Term):
         return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u of single precision. Columns without entries have other weights."""
+        """Return s u, (N F, p), with u of single precision.
+
+        Columns without entries have other weights.
+        """
         size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out.view(-1, size, shape[1])[torch.from_numpy(self._used)] = standard.float().reshape(-1, size, shape[1])

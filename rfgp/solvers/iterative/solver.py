@@ -103,7 +103,10 @@ class IterativeSolver(Inference):
             return self._operator.solve(self.residual, self._tolerance)
 
     def converges(self, most: int) -> bool:
-        """Return whether conjugate gradients converge in about `most` iterations. The coefficients are kept."""
+        """Return whether conjugate gradients converge in about `most` iterations.
+
+        The coefficients are kept.
+        """
         try:
             solution = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
         except SolverError:
@@ -134,7 +137,10 @@ class IterativeSolver(Inference):
 
     @cached_property
     def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,). For more than 256 rows they are estimates from draws."""
+        """The posterior variances of f at the rows, (n,).
+
+        For more than 256 rows they are estimates from draws.
+        """
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= MOST_SOLVED:
@@ -161,7 +167,10 @@ class IterativeSolver(Inference):
         return self._operator.solve(right, tolerance)
 
     def score(self) -> Tensor:
-        """Return a 0-d tensor with the gradient of the log marginal likelihood. Its value has no meaning."""
+        """Return a 0-d tensor with the gradient of the log marginal likelihood.
+
+        Its value has no meaning.
+        """
         with torch.no_grad():
             output_weights, probes = self._rows.output_weights, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)

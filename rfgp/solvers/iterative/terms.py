@@ -160,7 +160,10 @@ class WalkTerm(Term):
         return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N, p), with u of single precision. Columns without entries have other weights."""
+        """Return s u, (N, p), with u of single precision.
+
+        Columns without entries have other weights.
+        """
         shape = self._phi.shape[1], standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out[torch.from_numpy(self._columns)] = standard.float()
@@ -231,7 +234,10 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, reads, self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient. With t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters."""
+        """Return a 0-d tensor with the gradient.
+
+        With t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters.
+        """
         field, values = self._block.field, self._block.values
         gathered = self._reads.T @ left.numpy()
         solved = torch.from_numpy(self._block.factor.solve(gathered))
@@ -265,6 +271,9 @@ def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
-    """Return C = sum_t H_t H_t^T + D (n,) of at least one term at rows. The last term preconditions it."""
+    """Return C = sum_t H_t H_t^T + D (n,) of at least one term at rows.
+
+    The last term preconditions it.
+    """
     last = terms[-1]
     return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)

@@ -96,7 +96,10 @@ class LinearModel:
 
     @cached_property
     def output_weights(self) -> Tensor:
-        """The weights of the log likelihoods of the outputs, (k,). Only rows in memory have signs."""
+        """The weights of the log likelihoods of the outputs, (k,).
+
+        Only rows in memory have signs.
+        """
         return self.rows.output_weights if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property
@@ -161,7 +164,9 @@ def is_local(rows: Rows) -> bool:
 
 
 def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
-    """Return the sums of a function over the model's rows. Rows on other machines are summed there.
+    """Return the sums of a function over the model's rows.
+
+    Rows on other machines are summed there.
 
     Args:
         model: The model with all rows.

@@ -155,7 +155,10 @@ class LowRankPosterior(Posterior):
 
     @property
     def factor(self) -> Tensor | None:
-        """The Cholesky factor (F, F) of the precision of the weights, for adding rows. None if F > n."""
+        """The Cholesky factor (F, F) of the precision of the weights, for adding rows.
+
+        None if F > n.
+        """
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:

@@ -297,7 +297,10 @@ def log_marginal_likelihood_of(model: LinearModel, solution: WeightSolution, tot
 def closed_gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the gradients in mean (k,), noise (0-d) and variances (T,). The last two need A^-1."""
+    """Return the gradients in mean (k,), noise (0-d) and variances (T,).
+
+    The last two need A^-1.
+    """
     k, in_noise, in_variances = model.output_weights.sum(), None, None
     if inverse is not None:
         spread = model.weights.by_block(solution.weights.square() @ model.output_weights + k * (inverse.diagonal() - 1))

@@ -31,7 +31,10 @@ TILE = 256
 
 
 class Statistics(NamedTuple):
-    """Sums over the rows, for features phi without scales. P = noise / D is 1 for one observation without noise."""
+    """Sums over the rows, for features phi without scales.
+
+    P = noise / D is 1 for one observation without noise.
+    """
 
     gram: Tensor  # (F, F) phi^T P phi
     target: Tensor  # (F, k) phi^T P (y - mean)

@@ -106,7 +106,9 @@ class SeriesMoments:
         return slopes(block.design.fixed_features, inputs, self.posterior.derivative_column)
 
     def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
-        """Return the weights (F, m) of the derivative of features on a lattice. Other weights are returned unchanged.
+        """Return the weights (F, m) of the derivative of features on a lattice.
+
+        Other weights are returned unchanged.
 
         The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
         """

@@ -174,7 +174,9 @@ class OnePassSolver(Inference):
         return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others. See `LowRankSolver.leave_one_out`.
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        See `LowRankSolver.leave_one_out`.
 
         Args:
             some: The rows to return. If None, all, in a second pass over them.

@@ -49,7 +49,9 @@ _STATISTICS: _Known = weakref.WeakKeyDictionary()
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
-    """Return the statistics of rows. Rows are read unless statistics on the same lattices are cached.
+    """Return the statistics of rows.
+
+    Rows are read unless statistics on the same lattices are cached.
 
     Args:
         designs: The designs of all blocks.

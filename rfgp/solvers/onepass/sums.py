@@ -194,7 +194,10 @@ def weighted_sums(
 
 
 def passed(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
-    """Return the sums of a function over rows. Rows on other machines are summed there."""
+    """Return the sums of a function over rows.
+
+    Rows on other machines are summed there.
+    """
     parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
     return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
 

@@ -29,7 +29,10 @@ BLOCK_FEATURES = 2**23
 
 
 def is_large(prior: Prior, count: int) -> bool:
-    """Return whether features are not stored. With gradients or sparse precisions they are."""
+    """Return whether features are not stored.
+
+    With gradients or sparse precisions they are.
+    """
     if prior.wants_gradients or prior.precisions or prior.kernels:
         return False
     return prior.num_features * count > MOST_FEATURES
