@@ -167,7 +167,7 @@ class Scoring(ABC, Generic[S]):
         return self._start.moved(self._free, point)
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
-        """Return the gradient (p,) and information (p, p), including those of the hyperpriors."""
+        """Return the gradient (p,) and information (p, p), hyperpriors included."""
         tensors = self._plan.checkpoint_log.memoize(self._stage, lambda: self._compute(point))
         return tensors["gradient"].numpy(), tensors["information"].numpy()
 
@@ -217,7 +217,7 @@ class Scoring(ABC, Generic[S]):
 
 
 class AverageInformation(Scoring[IterativeSolver]):
-    """A search whose gradient is estimated with fixed draws, with the average information."""
+    """A search by the average information, with a gradient estimated from fixed draws."""
 
     def information(self, point: Floats, inference: IterativeSolver) -> Tensor:
         """Return the average information A (p, p) of the likelihood at a point (p,)."""

@@ -9,16 +9,14 @@ from rfgp.fitting.context import Split, TermFit, searched
 from rfgp.fitting.finish import finish
 from rfgp.fitting.frequencies import (
     LEAST_LEARNED,
-    NO_SEARCH,
-    Outcome,
     best_start,
     fixed_log_prob,
     learn,
     learned_frequencies,
-    mean_and_standard_error,
     nothing_learned,
 )
 from rfgp.fitting.maximize import Objective, maximize
+from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.starts import free_lengthscales, ranked_factors, scaled
 from rfgp.fitting.subsets import grow, optimize, sizes
 from rfgp.regression import FitReport, GPState
@@ -37,7 +35,14 @@ MOST_ROWS = 2**14
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit with a learned or fixed basis; return the state and the report."""
+    """Fit with a learned or fixed basis; return the state and the report.
+
+    Args:
+        fit: The fit at its starting values.
+
+    Returns:
+        The state with its posterior, and the report.
+    """
     return _fit_learned(fit) if learned_frequencies(fit) else _fit_fixed(fit)
 
 
@@ -91,7 +96,7 @@ def _learned(fit: TermFit) -> Outcome:
 
 
 def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
-    """Return the fit after a few iterations on the first training rows, and the report."""
+    """Return the fit after a few iterations on the first training rows, and a report."""
     pool = split.training
     if not fit.free:
         return fit, NO_SEARCH
@@ -104,7 +109,7 @@ def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
 def learn_basis(
     fit: TermFit, reports: list[FitReport], words: str, others: Container[str] = ()
 ) -> tuple[TermFit, list[FitReport], str]:
-    """Learn draws together with the hyperparameters by L-BFGS, if the fit may change any.
+    """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
 
     Args:
         fit: The fit at the hyperparameters found.

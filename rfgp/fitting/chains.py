@@ -24,7 +24,11 @@ MIDDLE_ROWS = 50_000
 
 
 def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit a Matern process of one column; return the state and the report."""
+    """Fit a Matern process of one column; return the state and the report.
+
+    Args:
+        fit: The fit at its starting values.
+    """
     fit = fit.at(screened(fit))
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
@@ -39,7 +43,7 @@ def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
 
 
 def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
+    """Take scoring steps on rows; return the fit at the values found, and the report."""
     some = ascending_rows(fit.prior, rows)
     jacobian = fit.state.scaling.targets.log_jacobian(rows.count)
 
@@ -66,6 +70,6 @@ class ChainScoring(Scoring[ChainSolver]):
         return slopes.mT @ inference.information @ slopes
 
     def _coordinates(self, point: Floats) -> Tensor:
-        """Return the coordinates of the solver at a point (p,) without a pass over the rows."""
+        """Return the solver's coordinates at a point (p,) without a pass over the rows."""
         with torch.no_grad():
             return self._infer(self._at(point)).coordinates

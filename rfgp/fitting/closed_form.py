@@ -1,4 +1,4 @@
-"""The log marginal likelihood of rows under exact terms, with its gradient in closed form.
+"""The log marginal likelihood under exact terms, and its gradient in closed form.
 
 On few rows, terms, blocks and autograd's graph cost several times as much as the matrices. A search takes hundreds of
 evaluations, so everything that does not depend on the hyperparameters is prepared once.
@@ -39,7 +39,7 @@ class ClosedForm:
 
     @classmethod
     def of(cls, state: GPState, rows: Rows) -> "ClosedForm | None":
-        """Return the likelihood of rows, or None if another solver applies or a term has no gradient.
+        """Return the likelihood of rows, or None if it has no closed form.
 
         Args:
             state: The model state.
@@ -85,7 +85,7 @@ class ClosedForm:
         return value, torch.cat([part.reshape(-1) for part in parts])
 
     def value(self, values: ParameterValues) -> Tensor | None:
-        """Return the log likelihood with hyperpriors, 0-d, float64, or None if a row is too far out."""
+        """Return the log likelihood with hyperpriors, 0-d, float64, or None."""
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
             solver = self._solver(values, known)
@@ -106,7 +106,7 @@ class ClosedForm:
         of_terms: "zip[tuple[str, Tensor | None]]",
         of_noise_and_residual: Sequence[Tensor | None],
     ) -> dict[str, Tensor]:
-        """Return the gradients in raw values (...) by name, from those in standardized values."""
+        """Return the gradients in raw values by name, from those in standardized values."""
         in_noise, in_residual = of_noise_and_residual
         assert in_noise is not None
         assert in_residual is not None

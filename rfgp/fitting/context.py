@@ -136,19 +136,31 @@ class TermFit:
 
 
 def spec_of(state: GPState) -> ModelSpec:
-    """Return the specification of a model of terms."""
+    """Return the specification of a model of terms.
+
+    Args:
+        state: The state of a model of terms.
+    """
     assert isinstance(state.spec, ModelSpec)
     return state.spec
 
 
 def with_new_basis(state: GPState) -> GPState:
-    """Return a state with a new basis for its present hyperparameters."""
+    """Return a state with a new basis for its present hyperparameters.
+
+    Args:
+        state: The model state. Bases that do not depend on the hyperparameters are kept.
+    """
     spec, values = spec_of(state), state.hyperparameters
     return state.replace(spec=spec.with_new_basis(values, state.num_observations))
 
 
 def searched(rows: Block) -> Block:
-    """Return rows for a search. Few rows are in double precision."""
+    """Return rows for a search. Few rows are in double precision.
+
+    Args:
+        rows: The rows, in any precision.
+    """
     return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
@@ -157,7 +169,7 @@ def left_out_log_prob(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> Tensor:  # (b,)
-    """Return the standardized leave-one-out log densities of rows, summed over outputs, (b,).
+    """Return the standardized leave-one-out log densities of rows, (b,).
 
     Args:
         moments: The mean and variance of each row given all others, as `Inference.leave_one_out` returns them.
@@ -172,7 +184,13 @@ def observation_log_prob(
     mean: Tensor,  # (b, k)
     variance: Tensor,  # (b, 1) or (k,)
 ) -> Tensor:  # (b, k)
-    """Return the mean log densities (b, k) of the observations of rows."""
+    """Return the mean log densities (b, k) of the observations of rows.
+
+    Args:
+        rows: The rows, with k outputs. A row may stand for several observations.
+        mean: The predicted mean of an observation, (b, k).
+        variance: The predicted variance of an observation, (b, 1) or (k,).
+    """
     log_prob = normal_log_prob(rows.targets, mean, variance)
     if rows.scatter is None:
         return log_prob
@@ -184,6 +202,12 @@ def of_observations(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b, 1)
-    """Return the mean (b, k) and variance (b, 1) of one observation of each row."""
+    """Return the mean (b, k) and variance (b, 1) of one observation of each row.
+
+    Args:
+        moments: The mean (b, k) and variance (b,) of the mean of the observations of each row.
+        rows: The rows.
+        noise: The variance of one observation, 0-d.
+    """
     mean, variance = moments
     return mean, (variance + rows.observation_noise(noise) - rows.noise_diag(noise))[:, None]

@@ -1,4 +1,4 @@
-"""Coordinates of a search: functions of the logarithms of hyperparameters that vary on one scale."""
+"""Coordinates of a search, in which all hyperparameters vary on one scale."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _RESTART, _LEAST_GAIN = 0.03, 0.1
 
 @dataclass(frozen=True)
 class Coordinates:
-    """Coordinates u of raw values x in which the effect of long lengthscales does not saturate.
+    """Coordinates u of raw values x in which long lengthscales do not saturate.
 
     A kernel depends on 1 / l^2, so its slope in x = log l vanishes like 1 / l^2. The lengthscale of an irrelevant
     column takes dozens of iterations to reach its upper bound, and never leaves it. The coordinate
@@ -72,11 +72,11 @@ class Coordinates:
         return gradient * self.slope(x)
 
     def slope(self, x: Floats) -> Floats:
-        """Return dx / du (p,) of each entry at raw values x (p,), without the reparametrization."""
+        """Return dx / du (p,) at raw values x (p,), without the reparametrization."""
         return np.asarray(1 + np.exp(2 * np.where(self._saturates, x - self.saturation, -np.inf)))
 
     def restart(self, x: Floats, gradient: Floats) -> Floats:
-        """Return raw values (p,) with saturated lengthscales shortened if that should gain.
+        """Return raw values (p,) with saturated lengthscales shortened if that gains.
 
         The gradient in 1 / l^2 = e^(-2x) is -e^(2x) / 2 times the gradient in x. It does not vanish, so it estimates
         the gain of a saturated column.

@@ -1,4 +1,4 @@
-"""The last stage of a fit: noise and variances on all rows, the posterior, and the report."""
+"""The last stage of a fit: variances on all rows, the posterior, and the report."""
 
 import math
 from dataclasses import replace
@@ -10,8 +10,8 @@ from torch import Tensor
 
 from rfgp.columns import Kind
 from rfgp.fitting.context import TermFit, of_observations, spec_of
-from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
+from rfgp.fitting.outcome import Outcome
 from rfgp.fitting.scales import calibrate_noise, solve_scales
 from rfgp.inference.distributions import normal_log_prob
 from rfgp.regression import FitReport, GPState
@@ -87,7 +87,7 @@ def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
 def _solved(
     fit: TermFit, reports: list[FitReport], is_done: bool, learned: Outcome | None
 ) -> tuple[TermFit, Inference]:
-    """Find noise and variances on all rows; return the fit and the inference from them."""
+    """Find noise and variances on all rows; return the fit and its inference."""
     names = variance_paths(fit.spec) or tuple(scale for term in fit.spec.terms if (scale := term.outputscale))
     free, is_primal = set(fit.free) & {"noise", *names}, fit.is_primal(fit.rows)
     solves = is_primal and bool(fit.scales) and bool(block_scales(fit.spec, fit.prior))
@@ -155,7 +155,11 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tup
 
 
 def if_finite(value: float) -> float | None:
-    """Return a number, or None if it is not finite."""
+    """Return a number, or None if it is not finite.
+
+    Args:
+        value: A number, or NaN or infinity.
+    """
     return value if math.isfinite(value) else None
 
 
@@ -163,10 +167,14 @@ def neighbor_correlation(
     inputs: Tensor,  # (b, d)
     errors: Tensor,  # (b, k)
 ) -> float:
-    """Return the correlation of the errors of nearest rows, or NaN for fewer than 200 rows.
+    """Return the correlation of errors of nearest rows, or NaN for fewer than 200.
 
     Under the true model it is at most 0: leave-one-out errors D C^-1 y have the covariance D C^-1 D, and its entries
     for neighbors are negative.
+
+    Args:
+        inputs: The rows, (b, d).
+        errors: The leave-one-out errors over their standard deviations, (b, k).
 
     Examples:
         >>> x = torch.linspace(0, 1, 400)[:, None]

@@ -24,6 +24,7 @@ from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
 from rfgp.fitting.checkpoint import CheckpointLog
 from rfgp.fitting.context import Split, TermFit, left_out_log_prob
+from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
@@ -47,8 +48,6 @@ With a larger output scale, features cancel each other at the rows and oscillate
 for on all rows."""
 LEAST_LEARNED = 200
 """The fewest rows to learn from. A tenth of fewer rows could not decide whether learning paid."""
-SETTLED = 0.01
-"""The largest gain of the last tenth of the steps, in nats a row, at which learning has converged."""
 _MOST_ROUNDING = 3.0
 """The `LinearModel.most_rounding` of a step. It may be large because the gradient is noisy."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
@@ -60,41 +59,13 @@ MARGIN = 0.005
 TRACE_DIVISOR = 8
 """The ratio of the rows of a batch to those that estimate the derivative of the log determinant in a step."""
 
-NO_SEARCH = FitReport(True, 0, 0, math.nan, "")
-"""The report of a fit in which only frequencies are learned."""
-
-
-class Outcome(NamedTuple):
-    """The outcome of learning frequencies."""
-
-    frequencies: dict[str, Tensor] | None  # by path; None if fixed frequencies are as good
-    values: ParameterValues  # the other hyperparameters of the selected step
-    stage: Stage
-    gain: float  # over fixed frequencies, in nats a test row; 0 if these are as good
-    test_log_prob: Tensor  # the log densities (b,) of the test rows
-    trace: tuple[float, ...]  # the likelihood of all training rows before each step, estimated from its batch
-    last_gain: float  # of the likelihood of a row, in the last tenth of the steps
-    initial_report: FitReport  # of the search for hyperparameters before learning
-    split: Split
-    message: str
-
-    @property
-    def has_converged(self) -> bool:
-        """Whether the last tenth of the steps gained little."""
-        return self.last_gain < SETTLED
-
-    def rejected(self, reason: str) -> "Outcome":
-        """Return the outcome with fixed frequencies instead, for a reason."""
-        return self._replace(frequencies=None, message=f"{self.message}; {reason}")
-
-    @property
-    def others(self) -> Block:
-        """All rows except the test rows."""
-        return gathered(JoinedRows([self.split.validation, self.split.training]))
-
 
 def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
-    """Return the frequencies (m, d) that a fit may change, by path."""
+    """Return the frequencies (m, d) that a fit may change, by path.
+
+    Args:
+        fit: The fit.
+    """
     chosen = fit.spec.approximations
     names = [
         name
@@ -106,7 +77,12 @@ def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
 
 
 def nothing_learned(fit: TermFit, split: Split) -> Outcome:
-    """Return the outcome if nothing can be learned."""
+    """Return the outcome if nothing can be learned.
+
+    Args:
+        fit: The fit.
+        split: The training, validation and test rows.
+    """
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
@@ -114,7 +90,13 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
 
 
 def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) -> ParameterValues:
-    """Return the start from which a short run on few rows has the best validation score."""
+    """Return the start whose short run on few rows has the best validation score.
+
+    Args:
+        fit: The fit.
+        split: The training, validation and test rows.
+        starts: The candidate starting values. Those without prior density are left out, except the first one.
+    """
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
         return starts[0]
@@ -135,7 +117,12 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
 
 
 def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
-    """Return the log densities (b,) of the test rows, with fixed frequencies."""
+    """Return the log densities (b,) of the test rows, with fixed frequencies.
+
+    Args:
+        fit: The fit, at the hyperparameters found with fixed frequencies.
+        split: The training, validation and test rows.
+    """
     return Learning(fit, split, fit.values).best_fixed.log_prob[len(split.validation) :]
 
 
@@ -175,14 +162,14 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
 
 
 class _Candidate(NamedTuple):
-    """Parameters, and the leave-one-out log densities (b,) of the held-out rows under them."""
+    """Parameters, and the leave-one-out log densities (b,) of held-out rows."""
 
     parameters: dict[str, Tensor]
     log_prob: Tensor
 
 
 class _Run(NamedTuple):
-    """A run: candidates at the ends of its segments, and the likelihoods per row of its steps."""
+    """A run: candidates at the ends of segments, and the likelihood of each step."""
 
     segments: list[_Candidate]
     likelihoods: list[float]
@@ -287,7 +274,7 @@ class Learning:
     # --- steps -----------------------------------------------------------------------------------
 
     def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
-        """Return the state, likelihoods and held-out log densities of steps `first` to `last`."""
+        """Return the tensors of steps `first` to `last`, for a checkpoint."""
         likelihoods = []
         for step in range(first, last):
             value, gradients = self.gradient(state.parameters, self._batch(step), step)
@@ -330,7 +317,7 @@ class Learning:
         return float(log_likelihood.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
     def _likelihood(self, values: ParameterValues, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
-        """Return the log marginal likelihood of rows, 0-d, in float32 if rounding errors are small."""
+        """Return the log marginal likelihood of rows, 0-d, in float32 if that is precise."""
         both = self._with_frequencies(values, omega)
         if self._fit.is_primal(rows):
             model = self._fit.linear(both, rows, _MOST_ROUNDING)
@@ -376,12 +363,6 @@ class Learning:
                 of_all = self._fit.state.replace(hyperparameters=values).infer(rows).leave_one_out()
                 moments = of_all[0][: len(self._held_out)], of_all[1][: len(self._held_out)]
             return left_out_log_prob(moments, self._held_out, values.standardized("noise").double())
-
-
-def mean_and_standard_error(values: Tensor) -> tuple[float, float]:
-    """Return the mean of independent values (n,) and its standard error."""
-    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return float(values.mean()), error
 
 
 def _adam(state: _AdamState, gradients: dict[str, Tensor], step: int, steps: int) -> _AdamState:

@@ -123,7 +123,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
 
 
 def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
-    """Return the names of terms whose lattice omits too many modes at the hyperparameters.
+    """Return the names of terms whose lattice omits too many modes.
 
     Args:
         state: The model state.
@@ -138,13 +138,22 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
 
 
 def is_planned(spec: ModelSpec, name: str) -> bool:
-    """Return whether the approximation of a term was planned, not given by the user."""
+    """Return whether the approximation of a term was planned, not given by the user.
+
+    Args:
+        spec: The specification of the model.
+        name: The name of the term.
+    """
     given = spec.options.approximations
     return given == AUTO or (isinstance(given, Mapping) and name not in given)
 
 
 def with_best_start(fit: TermFit) -> TermFit:
-    """Return the fit at the most likely end of short searches from several lengthscales."""
+    """Return the fit at the best end of short searches from several lengthscales.
+
+    Args:
+        fit: The fit at its starting values.
+    """
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return fit
@@ -164,6 +173,9 @@ def lacks_modes(fit: TermFit) -> bool:
 
     Under a Gaussian likelihood the omitted variance is part of the noise. Under another likelihood, few modes at a
     short lengthscale represent a smooth function, which may be spuriously likely.
+
+    Args:
+        fit: The fit.
     """
     if fit.spec.is_gaussian:
         return False
@@ -192,7 +204,7 @@ def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermF
 
 
 def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
-    """Return values whose noise compensates for a change of the variance that the modes omit.
+    """Return values whose noise compensates for a change of the omitted variance.
 
     The likelihood depends on the sum of both. With few modes, most of the noise is omitted variance.
     """
@@ -206,19 +218,36 @@ def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
 
 
 def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
-    """Return whether two fits have the same modes."""
+    """Return whether two fits have the same modes.
+
+    Args:
+        fit: The fit.
+        other: Another fit of the same terms.
+    """
     return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
 
 
 def distance(fit: TermFit, before: ParameterValues) -> float:
-    """Return the largest change of the logarithm of a lengthscale."""
+    """Return the largest change of the logarithm of a lengthscale.
+
+    Args:
+        fit: The fit.
+        before: Earlier hyperparameters.
+    """
     names = [name for name in fit.values.raw if name.endswith("lengthscale")]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
     return max(changes, default=0.0)
 
 
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
+    """Take scoring steps on rows; return the fit at the values found, and the report.
+
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
+        stage: The name of the stage in the report.
+        steps: The most steps. If None, those of the plan.
+    """
     if not can_score(fit, rows):
         assert isinstance(rows, Block)
         return optimize(fit, rows, steps)
@@ -247,6 +276,10 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
     """Return whether the information of all free hyperparameters is known.
 
     It is not known for parameters of likelihoods that are not Gaussian.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
     """
     if fit.spec.is_gaussian:
         return True
@@ -278,7 +311,7 @@ class Searched(Inference, Protocol):
         """Whether the posterior of the weights is known."""
 
     def with_factors_of(self, other: Any) -> Self:
-        """Return the inference with the factors of another at the same hyperparameters and rows."""
+        """Return the inference with factors of another one at equal values and rows."""
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
         """Return the Fisher information (p, p).
@@ -291,7 +324,7 @@ class Searched(Inference, Protocol):
 
 
 class FisherScoring(Scoring[Searched]):
-    """A search whose information is the Fisher information from statistics of the rows."""
+    """A search by the Fisher information, from sufficient statistics of the rows."""
 
     done: ClassVar[float] = 0.01
 
@@ -307,7 +340,7 @@ class FisherScoring(Scoring[Searched]):
         return inference.information(in_mean, in_variance, in_scale)
 
     def _quantities(self, point: Floats) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean (k,), log v, 0-d, and log s^2 (F,) of the solver at a point (p,)."""
+        """Return the mean (k,), log v, 0-d, and log s^2 (F,) at a point (p,)."""
         with torch.no_grad():
             solver = self._infer(self._at(point))
             return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(LEAST_DEVIATION).log()

@@ -28,10 +28,11 @@ from rfgp.counts import counted
 from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
 from rfgp.fitting.finish import if_finite
-from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_standard_error
+from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, LEAST_ROUND_GAIN, NeighborFit, neighbors_of
 from rfgp.fitting.neighbors import finalize, fit_neighbors, search_all
+from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
@@ -77,7 +78,12 @@ class Candidate(NamedTuple):
 
 
 def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit features and their frequencies with neighbors; return the state and the report."""
+    """Fit features, their frequencies and neighbors; return the state and the report.
+
+    Args:
+        state: The model state with rows, at its starting values.
+        plan: The options of the fit.
+    """
     fit = NeighborFit.of(state, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
@@ -104,9 +110,12 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the best candidate by validation rows, or the first if the test rows reject it.
+    """Return the candidate with the best validation score, unless test rows reject it.
 
     They reject it if its gain over the first candidate is at most the standard error.
+
+    Args:
+        candidates: The candidates. The first one, with fixed frequencies, is the fallback.
 
     Returns:
         The candidate, the gain in nats a test row, and its standard error.
@@ -182,7 +191,7 @@ def _without_neighbors(state: GPState) -> GPState:
 
 
 def _with_neighbors(state: GPState, alone: GPState) -> GPState:
-    """Return a state with the features of `alone`, and neighbors of the least variance."""
+    """Return a state with the features of `alone`, and neighbors of least variance."""
     values, spec = state.hyperparameters, spec_of(state)
     near = neighbors_of(state.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]

@@ -46,7 +46,7 @@ class Evaluation(NamedTuple):
 
 
 class LogLikelihood(Protocol):
-    """Interface: the log marginal likelihood of some rows as a function of the hyperparameters."""
+    """Interface: the log marginal likelihood of rows as a function of hyperparameters."""
 
     def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         """Evaluate the likelihood.
@@ -110,7 +110,7 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The log marginal likelihood and log hyperpriors as a function of hyperparameters.
+    """The log posterior of hyperparameters, given rows.
 
     Attributes:
         log_likelihood: The log marginal likelihood as a function of the hyperparameters.
@@ -146,7 +146,7 @@ class Objective:
             return self.log_likelihood(values)[0].item() + self.jacobian
 
     def log_posterior(self, values: ParameterValues) -> float:
-        """Return the sum of the log likelihood, in standardized units, and the log hyperpriors."""
+        """Return the log likelihood, in standardized units, plus the log hyperpriors."""
         with torch.no_grad():
             log_posterior = None if self.closed_form is None else self.closed_form.value(values)
             if log_posterior is None:
@@ -176,7 +176,12 @@ class Objective:
 
 
 def marginal_likelihood(state: GPState, rows: Rows) -> LogLikelihood:
-    """Return the log marginal likelihood of rows as a function of the hyperparameters."""
+    """Return the log marginal likelihood of rows as a function of the hyperparameters.
+
+    Args:
+        state: The model state.
+        rows: The rows.
+    """
 
     def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         inference = state.replace(hyperparameters=values).infer(rows, warm_start)
@@ -224,7 +229,7 @@ def maximize(
 
 
 class _Last(NamedTuple):
-    """The last evaluation of a search: the point (p,), the tensors of the objective, and the gradient (p,) there."""
+    """The last evaluation of a search: point (p,), tensors and gradient (p,)."""
 
     point: NDArray[np.float64]
     tensors: dict[str, Tensor]
@@ -262,7 +267,7 @@ class _Search:
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
-        """Search again from shorter lengthscales of saturated columns; return the better end."""
+        """Search again from shorter saturated lengthscales; return the better end."""
         value, slope = self._evaluate(search.point)
         end = self._coordinates.raw(search.point)
         restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)

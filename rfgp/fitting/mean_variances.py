@@ -1,4 +1,4 @@
-"""Mean prior variances of terms on nodes, as functions of the parameters of their graph kernels."""
+"""Mean prior variances of terms on nodes, as functions of their parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ _LEAST = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class MeanVariances:
-    """The mean prior variances of terms on nodes under a non-Gaussian likelihood, at an output scale of 1.
+    """The mean prior variances of terms on nodes, at an output scale of 1.
+
+    They are used under a non-Gaussian likelihood.
 
     They depend on the parameters of a graph kernel: on cora the one of a diffusion kernel falls from 0.6 at a
     lengthscale of 1 to 0.004 at 8.
@@ -80,7 +82,7 @@ class VarianceReparametrization:
     free: Sequence[str]
 
     def at(self, x: Floats) -> Floats:
-        """Return the log mean variances (p,) at raw values x (p,), at the entries of output scales.
+        """Return the log mean variances (p,) at raw values x (p,).
 
         They do not depend on the output scales. All other entries are 0.
         """
@@ -91,7 +93,7 @@ class VarianceReparametrization:
         return out
 
     def gradient(self, x: Floats, gradient: Floats) -> Floats:
-        """Return the gradient (p,) in the coordinates of a search, given that in raw values x (p,)."""
+        """Return the gradient (p,) in the coordinates, given that in raw values x (p,)."""
         out, slices = gradient.copy(), self._slices
         moving = {name for path, names in self.variances.parameters.items() if path in slices for name in names}
         for index in (i for name in self.free if name in moving for i in np.arange(x.size)[slices[name]]):

@@ -82,7 +82,7 @@ class NeighborFit:
 
     @property
     def of_features(self) -> tuple[str, ...]:
-        """The paths of hyperparameters that neighbors do not depend on, other than noise and mean."""
+        """The paths of hyperparameters of features, which neighbors do not depend on."""
         near = neighbors_of(self.state.prior()).names
         terms = [term for term in self.spec.terms if term.name in near]
         prefixes = tuple(prefix for term in terms for prefix in (f"{term.name}.", *term.prefixes))
@@ -140,7 +140,7 @@ class NeighborFit:
     def search(
         self, values: ParameterValues, stage: str, alone: bool = False, last: bool = False
     ) -> tuple[ParameterValues, FitReport]:
-        """Search with the neighbors at these values; return the values found and the report.
+        """Search with the neighbors at these values; return the values and the report.
 
         Args:
             values: The starting values.
@@ -197,7 +197,11 @@ class NeighborFit:
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of neighbors of a prior that has one."""
+    """Return the block of neighbors of a prior that has one.
+
+    Args:
+        prior: The prior.
+    """
     assert prior.neighbors is not None
     return prior.neighbors
 

@@ -123,7 +123,7 @@ def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[
 
 
 def search_all(fit: NeighborFit, search: Search = _search) -> SearchEnd:
-    """Search on more and more rows until all rows are about as likely as those of the search.
+    """Search on more rows until all rows are about as likely as those of the search.
 
     Args:
         fit: The fit, with the fewest rows.
@@ -184,7 +184,7 @@ def rounds(
 def from_neighbors_alone(
     fit: NeighborFit, begin: ParameterValues, likelihood: float
 ) -> tuple[ParameterValues | None, list[FitReport]]:
-    """Search with neighbors alone; if they are likelier, search with weak features from there.
+    """Search with neighbors alone; if likelier, add weak features and search again.
 
     Args:
         fit: The fit.
@@ -209,6 +209,11 @@ def is_better(
     """Return whether the first of two results is better.
 
     The criterion is the leave-one-out score, or the log marginal likelihood for more than 131,072 rows.
+
+    Args:
+        fit: The fit.
+        first: The values and the report of the first result.
+        second: The values and the report of the second result.
     """
     if len(fit.rows) <= MOST_CHECKED:
         return fit.left_out_log_prob(first[0]) > fit.left_out_log_prob(second[0])

@@ -1,4 +1,4 @@
-"""Fitting under a likelihood that is not Gaussian: on growing subsets, then on all rows.
+"""Fitting under a non-Gaussian likelihood: on growing subsets, then on all rows.
 
 Up to 10,000 rows, hyperparameters are fitted with few random features, at a fraction of the cost. The posterior is then
 computed once, with all features. Variational inference maximizes the bound. Without random features, its search starts
@@ -73,7 +73,11 @@ def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPStat
 
 
 def with_few(state: GPState) -> GPState:
-    """Return the state with fewer random features, if rows are not too many."""
+    """Return the state with fewer random features, if rows are not too many.
+
+    Args:
+        state: The model state.
+    """
     spec, count = spec_of(state), len(state.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
@@ -89,7 +93,7 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
 
 
 def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
-    """Return the state with the most likely hyperparameters, the reports, and a message."""
+    """Return the state at the optimal hyperparameters, the reports, and a message."""
     if not fit.free:
         return fit.state, [], "every hyperparameter is fixed"
     if fit.spec.options.likelihood.num_latents > 1:

@@ -103,7 +103,12 @@ class Reporter:
         self._stage_start = time.monotonic()
 
     def iteration(self, done: int, value: float) -> None:
-        """Report an iteration, the number `done` of this stage, and its log marginal likelihood."""
+        """Report an iteration and its log marginal likelihood.
+
+        Args:
+            done: The number of completed iterations of this stage.
+            value: The log marginal likelihood, in nats and the user's units.
+        """
         self._total, self._value = self._total + 1, value
         if self._callback is not None:
             self._callback(self._total, value)

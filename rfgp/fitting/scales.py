@@ -38,6 +38,10 @@ def scale_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     If the optimal factor has no closed form, it is not maximized.
 
     A search then varies the ratios to the variance of the first term, which stays at its starting value.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
     """
     if not fit.solves(rows):
         return marginal_likelihood(fit.state, rows)
@@ -55,18 +59,27 @@ def scale_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
 
 
 def can_profile(fit: TermFit, rows: Block) -> bool:
-    """Return whether dense algebra can solve for the noise and the common factor of all terms."""
+    """Return whether dense algebra can solve for noise and a common factor of terms.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
+    """
     names = variance_paths(fit.spec)
     is_open = {*names, "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
     return bool(names) and is_open and fit.spec.is_gaussian and rows.is_uniform
 
 
 def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
-    """Return the likelihood of rows, maximized over noise and a common factor of terms.
+    """Return the likelihood of rows, maximized over noise and a common factor.
 
-    Let K be the covariance with eigenvalues l, c the factor and r c the noise. At the optimal c = q(r) / (N k), with
-    q(r) = y^T (K + r)^-1 y, -2 log likelihood is N k log q(r) + k sum log(l + r) plus a constant. If the two cannot be
-    solved for, it is the likelihood at the given values.
+    Let K be the covariance with eigenvalues l, c the factor and r c the noise. With q(r) = y^T (K + r)^-1 y, the
+    optimal factor is c = q(r) / (N k). Then -2 log likelihood is N k log q(r) + k sum log(l + r) plus a constant. If
+    the two cannot be solved for, it is the likelihood at the given values.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
     """
     if not can_profile(fit, rows):
         return marginal_likelihood(fit.state, rows)
@@ -91,7 +104,15 @@ def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
 
 
 def noise_only_log_likelihood(fit: TermFit, rows: Block) -> float:
-    """Return the log posterior of the mean and the best noise, without any term."""
+    """Return the log posterior of the mean and the best noise, without any term.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
+
+    Returns:
+        The log posterior in standardized units, in nats.
+    """
     with torch.no_grad():
         mean, _ = mean_and_noise(fit.values)
         variances = (rows.targets.double() - mean).square().mean(0).clamp_min(1e-300)
@@ -100,7 +121,14 @@ def noise_only_log_likelihood(fit: TermFit, rows: Block) -> float:
 
 
 def ratio_bounds(fit: TermFit) -> Bounds:
-    """Return bounds of raw values while the variance of the first term is fixed."""
+    """Return bounds of raw values while the variance of the first term is fixed.
+
+    Args:
+        fit: The fit.
+
+    Returns:
+        The lower and upper bounds of raw values, by the path of a variance or "noise".
+    """
     first, *others = fit.scales
     scale = float(fit.values.raw[first])
     ratios = dict.fromkeys(others, _LOG_RATIO_OF_TERM) | {"noise": _LOG_RATIO_OF_SUM if others else _LOG_RATIO}

@@ -56,7 +56,7 @@ class Effects:
         return values.replaced({self.name: torch.full_like(values.raw[self.name], math.log(value))})
 
     def with_effect(self, values: ParameterValues, column: int, effect: float) -> ParameterValues:
-        """Return values at which a column has an effect, or a larger one if it has that already."""
+        """Return values at which a column has at least a given effect."""
         raw, number = values.raw[self.name].clone(), self.columns.index(column)
         value = torch.full_like(raw[number], math.log(self.prior.value(effect)))
         raw[number] = torch.where(self.prior.effect(raw[number].exp()) < effect, value, raw[number])
@@ -64,7 +64,11 @@ class Effects:
 
 
 def sparse_effects(fit: TermFit) -> list[Effects]:
-    """Return the free hyperparameters with sparse priors, under a Gaussian likelihood."""
+    """Return the free hyperparameters with sparse priors, under a Gaussian likelihood.
+
+    Args:
+        fit: The fit. It has none if it continues an earlier search.
+    """
     if not fit.spec.is_gaussian or fit.plan.is_continued:
         return []
     priors, free, effects = fit.values.space.hyperpriors, fit.free, list[Effects]()

@@ -51,13 +51,21 @@ _ROUNDED = 6
 
 
 def free_lengthscales(fit: TermFit) -> list[str]:
-    """Return the paths of free lengthscales and graph-kernel parameters without a given start."""
+    """Return the paths of free lengthscales and graph parameters without a start.
+
+    Args:
+        fit: The fit.
+    """
     free, given = fit.free, fit.spec.options.starts
     return [name for name in all_lengthscales(fit) if name in free and name not in given]
 
 
 def all_lengthscales(fit: TermFit) -> list[str]:
-    """Return the paths of all lengthscales and graph-kernel parameters."""
+    """Return the paths of all lengthscales and graph-kernel parameters.
+
+    Args:
+        fit: The fit.
+    """
     names = []
     for factor, _, prefix in (part for term in fit.spec.terms for part in term.parts()):
         if factor.nodes is not None:
@@ -68,12 +76,22 @@ def all_lengthscales(fit: TermFit) -> list[str]:
 
 
 def scaled(values: ParameterValues, names: Sequence[str], factor: float) -> ParameterValues:
-    """Return values with those of some names multiplied by a factor."""
+    """Return values with those of some names multiplied by a factor.
+
+    Args:
+        values: The hyperparameters.
+        names: The paths of those to multiply.
+        factor: The factor.
+    """
     return values.shifted(**dict.fromkeys(names, math.log(factor)))
 
 
 def has_prior(values: ParameterValues) -> bool:
-    """Return whether the hyperpriors have a finite density at a starting value."""
+    """Return whether the hyperpriors have a finite density at a starting value.
+
+    Args:
+        values: The starting values.
+    """
     try:
         return bool(torch.isfinite(values.log_hyperprior()))
     except InvalidArgumentError:
@@ -85,11 +103,15 @@ LikelihoodOf = Callable[[TermFit, Block], LogLikelihood]
 
 
 def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
-    """Return factors of the open lengthscales, ranked by the likelihood of rows.
+    """Return factors of the free lengthscales, ranked by the likelihood of rows.
 
     Among equals, the longer lengthscale is first: those shorter than all distances are equal up to rounding. The only
-    factor is 1 if no lengthscale is open, if the hyperparameters are those of an earlier search, or if inducing points
-    with a residual explain no more than noise does.
+    factor is 1 if no lengthscale is free, or if the hyperparameters are those of an earlier search. The same holds if
+    inducing points with a residual explain no more than noise does.
+
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
     """
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
@@ -121,6 +143,9 @@ def with_dense_start(fit: TermFit) -> TermFit:
     at its best noise and variance, because at very short lengthscales a kernel explains noise as well as noise does. In
     a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
     nothing, the best ones are taken.
+
+    Args:
+        fit: The fit at its starting values.
     """
     names, some = [] if fit.plan.is_continued else free_lengthscales(fit), fit.subset(MATRIX_ROWS)
     if not names or not can_profile(fit, some):
@@ -148,11 +173,11 @@ def with_dense_start(fit: TermFit) -> TermFit:
 def start_from_factor(
     fit: TermFit, factor: float, likelihood_of: LikelihoodOf = scale_profile_likelihood
 ) -> ParameterValues:
-    """Return values with scaled open lengthscales, screened for each term of a sum.
+    """Return values with scaled free lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
-        factor: The factor of all open lengthscales.
+        factor: The factor of all free lengthscales.
         likelihood_of: The likelihood.
     """
     values = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
@@ -160,9 +185,13 @@ def start_from_factor(
 
 
 def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihood) -> ParameterValues:
-    """Return values with the most likely of a few lengthscales, for one term after the other.
+    """Return values with the best of a few lengthscales, one term after the other.
 
     Terms on the same columns keep their lengthscales, which differ from the start.
+
+    Args:
+        fit: The fit at its starting values.
+        likelihood_of: Returns the likelihood of some rows that is compared.
     """
     rows = searched(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
     values = fit.values
@@ -184,6 +213,10 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
     """Return values with shorter lengthscales if those are far more likely.
 
     The noise and the common factor of all terms are solved for, so that short lengthscales do not explain noise.
+
+    Args:
+        fit: The fit.
+        names: The paths of the lengthscales.
     """
     rows, values = searched(fit.subset(SCREENED_ROWS)), fit.values
     if not names or not can_profile(fit, rows):
@@ -201,7 +234,7 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
 
 
 def _screened_names(fit: TermFit) -> list[str]:
-    """Return the open lengthscales, except those of several terms on the same columns."""
+    """Return the free lengthscales, except those of several terms on the same columns."""
     terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
     repeated = [term.places for term in terms if earlier[term.name]]
     kept = [f"{prefix}lengthscale" for term in terms if term.places in repeated for prefix in term.prefixes]
@@ -212,18 +245,35 @@ def _screened_names(fit: TermFit) -> list[str]:
 
 
 def is_one_field(spec: ModelSpec) -> bool:
-    """Return whether a model is one kernel on nodes, roads or a mesh, without a noise process."""
+    """Return whether a model is one kernel on nodes, roads or a mesh.
+
+    Args:
+        spec: The specification of the model. One with a noise process is no single field.
+    """
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
 
 
 def first_rows(rows: Block, order: Tensor, count: int) -> Block:
-    """Return the first rows of a random order (n,), in their own order, or all."""
+    """Return the first rows of a random order (n,), in their own order, or all.
+
+    Args:
+        rows: The rows.
+        order: A random order of the rows, (n,).
+        count: The most rows to return.
+    """
     return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 
 
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
-    """Return the likeliest start of a field for each factor of its parameters, best first; at least one."""
+    """Return the likeliest start of a field for each factor of its parameters.
+
+    Args:
+        fit: The fit.
+
+    Returns:
+        At least one start, the best first.
+    """
     names = free_lengthscales(fit)
     if not names:
         return [fit.values]
@@ -231,7 +281,7 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
 
 
 def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
-    """Return starts that are likelier than the end of a search from given parameters of a kernel, the best first.
+    """Return starts that are likelier than the end of a search, the best first.
 
     A search for classes from a short lengthscale can end where the latent functions are constant. Under a Gaussian
     likelihood there are none.
@@ -256,7 +306,7 @@ def _compared(fit: TermFit) -> Block:
 def _ranked_starts(
     fit: TermFit, names: list[str], factors: Sequence[float], stage: str
 ) -> list[tuple[float, ParameterValues]]:
-    """Return the likeliest start for each factor of some parameters, with its likelihood, the best first.
+    """Return the likeliest start for each factor, with its likelihood, the best first.
 
     Args:
         fit: The fit.
@@ -292,7 +342,7 @@ def _starts(
 
 
 def _likelihood(state: GPState, values: ParameterValues, rows: Block) -> Tensor:
-    """Return the likelihood of rows with hyperpriors, or -inf if it cannot be evaluated."""
+    """Return the log posterior on rows, or -inf if it cannot be evaluated."""
     try:
         with torch.no_grad():
             likelihood = state.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()

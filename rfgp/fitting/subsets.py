@@ -1,4 +1,4 @@
-"""Fitting on growing subsets of the rows until the optimum converges, then on all rows.
+"""Fitting on growing subsets until the optimum converges, then on all rows.
 
 1. Starts: Several lengthscales are compared by their likelihood on the first subset (`rfgp.fitting.starts`). The best
    two that are far apart are both optimized there. With fewer rows than twice the random features and a cheap kernel,
@@ -64,7 +64,11 @@ SearchEnd = tuple[TermFit, FitReport]
 
 
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on growing subsets; return the fit, the reports, and a message."""
+    """Optimize on growing subsets; return the fit, the reports, and a message.
+
+    Args:
+        fit: The fit at its starting values.
+    """
     fit, reports = begin(fit)
     fit, reports = with_renewed_basis(fit, reports)
     first = reports[-1].stages[-1].rows
@@ -75,7 +79,14 @@ def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
 
 
 def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
-    """Optimize on the smallest subset, from several starts; return the fit and the reports."""
+    """Optimize on the smallest subset from several starts.
+
+    Args:
+        fit: The fit at its starting values.
+
+    Returns:
+        The fit at the best end, and the reports.
+    """
     rows = searched(fit.subset(sizes(fit)[0]))
     if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
@@ -96,7 +107,11 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
 
 
 def with_exact_kernel(fit: TermFit) -> TermFit | None:
-    """Return the fit with the exact kernel instead of random features, or None."""
+    """Return the fit with the exact kernel instead of random features, or None.
+
+    Args:
+        fit: The fit. There is none if it has no random features, or the exact kernel costs too much.
+    """
     spec = fit.spec
     features = [
         name for name, approximation in spec.approximations.items() if isinstance(approximation, RandomFeatures)
@@ -128,7 +143,12 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
 
 
 def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on the larger subsets; return the fit, all reports, and a message."""
+    """Optimize on the larger subsets; return the fit, all reports, and a message.
+
+    Args:
+        fit: The fit at the end of the search on the smallest subset.
+        reports: The reports so far.
+    """
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, searched(fit.subset(size)))
         reports = [*reports, report]
@@ -144,7 +164,11 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
 
 
 def sizes(fit: TermFit) -> list[int]:
-    """Return the sizes of the subsets, the largest last."""
+    """Return the sizes of the subsets, the largest last.
+
+    Args:
+        fit: The fit.
+    """
     n, size, subset_sizes = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.num_features), list[int]()
     while size * 2 < n:
         subset_sizes.append(size)
@@ -232,9 +256,13 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
 
 
 def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
-    """Make draws again and search again, while the likelihood grows.
+    """Renew the basis and search again, while the likelihood grows.
 
     Features that share a budget are divided again even if the likelihood does not grow.
+
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports so far.
 
     Returns:
         The most likely fit, and the reports of all searches, its own report last.

@@ -1,4 +1,4 @@
-"""Fitting a model of terms, by the search that suits its terms, rows and likelihood."""
+"""Fitting a model of terms, by a search for its terms, rows and likelihood."""
 
 from dataclasses import replace
 from typing import cast

@@ -8,7 +8,7 @@ import torch
 from problems import exhausted, table
 
 import rfgp
-from rfgp.fitting import Plan, basis, frequencies
+from rfgp.fitting import Plan, basis, frequencies, outcome
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import Learning, nothing_learned
 
@@ -256,7 +256,7 @@ def test_scale_is_bounded_during_learning_only(prior, monkeypatch):
 
 
 def test_too_few_steps_warn(monkeypatch):
-    monkeypatch.setattr(frequencies, "SETTLED", -1.0)
+    monkeypatch.setattr(outcome, "SETTLED", -1.0)
     X, y = exhausted(3000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, learn_frequencies=True)
     with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):
