@@ -25,7 +25,7 @@ LEAST_LATENT = 1e-4
 
 
 class Variance(NamedTuple):
-    """A variance among the hyperparameters, with its start and its bounds in variances of the targets."""
+    """A variance among the hyperparameters, in variances of the targets."""
 
     name: str
     start: float
@@ -113,6 +113,10 @@ def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) 
 def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:
     """Check that a likelihood supports an approximation of the posterior.
 
+    Args:
+        approximation: The approximation of the posterior, such as "laplace". If None, the default of the likelihood.
+        likelihood: The likelihood.
+
     Raises:
         InvalidArgumentError: It does not. The message names the supported ones.
     """
@@ -148,7 +152,7 @@ class BaseSpec(ABC):
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether observations are Gaussian given the latent function, so that inference is exact."""
+        """Whether observations are Gaussian given the latent function."""
         return isinstance(self.options.likelihood, Gaussian)
 
     @abstractmethod
@@ -156,7 +160,7 @@ class BaseSpec(ABC):
         """Return the prior of the standardized function over standardized inputs."""
 
     def members(self, values: ParameterValues) -> "tuple[Member, ...]":
-        """Return the processes whose posteriors are averaged, starting with the one at these hyperparameters."""
+        """Return the processes whose posteriors are averaged, the one at these values first."""
         return (Member(1.0, self, values),)
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
@@ -165,7 +169,7 @@ class BaseSpec(ABC):
         return sum(others, start=first)
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification adapted to the columns of the data, and the data as `inputs` reads them."""
+        """Return the specification adapted to the columns of the data, and the data."""
         return self, data
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
@@ -191,13 +195,13 @@ class BaseSpec(ABC):
         return self
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification and starting values, from the user or from standardized rows."""
+        """Return the specification and starting values, from the user or from the rows."""
         return self, values
 
     def diagnosed(
         self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield warnings about the features, given hyperparameters and the report of a fit."""
+        """Yield warnings about the features, given values and the report of a fit."""
         yield from ()
 
     @abstractmethod
@@ -243,5 +247,9 @@ class Member:
 
 
 def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
-    """Return the standardized mean (k,) and noise, 0-d, float64."""
+    """Return the standardized mean (k,) and noise, 0-d, float64.
+
+    Args:
+        values: The hyperparameters.
+    """
     return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()

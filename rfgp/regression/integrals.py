@@ -16,7 +16,7 @@ from rfgp.regression.state import GPState, predicted
 
 
 def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
-    """Return the joint distribution of the integrals of the latent function over m boxes.
+    """Return the joint distribution of integrals of the latent function over m boxes.
 
     Args:
         state: The state of the model.

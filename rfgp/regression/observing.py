@@ -63,7 +63,11 @@ class Regressed(Protocol):
 
 
 def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
-    """Return the specification with a likelihood for the data, and a summary for the latent function.
+    """Return the specification with the data's likelihood, and a summary of the data.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
 
     Raises:
         DataError: There are several outputs, or a target is not a valid observation.
@@ -94,7 +98,11 @@ def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, Data
 
 
 def check_rows(spec: BaseSpec, rows: Rows) -> None:
-    """Check for a non-Gaussian likelihood that rows have no known noise and that targets are valid observations.
+    """Check that rows are valid observations under a non-Gaussian likelihood.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
 
     Raises:
         DataError: A row is invalid. The message names the first.
@@ -110,6 +118,11 @@ def check_rows(spec: BaseSpec, rows: Rows) -> None:
 
 def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
     """Check that terms and inference support rows that are read in blocks.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+        rows: The rows.
 
     Raises:
         InvalidArgumentError: A term or inference needs all rows in memory. The message names it and a remedy.
@@ -131,7 +144,15 @@ def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
 
 
 def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
-    """Return the learned parameters of the likelihood."""
+    """Return the learned parameters of the likelihood.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+
+    Returns:
+        Hyperparameters with units and bounds by path. Empty under a Gaussian likelihood.
+    """
     if spec.is_gaussian:
         return {}
     unit_value = torch.ones_like(summary.center).reshape(-1)[0]
@@ -153,9 +174,12 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
 
 
 def latent_mean_and_likelihood(state: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
-    """Return the standardized latent mean (1,), the likelihood and its learned parameters, 0-d each.
+    """Return the latent mean (1,), the likelihood and its learned parameters, 0-d each.
 
     They have gradients if the hyperparameters do.
+
+    Args:
+        state: The state of the model.
     """
     values, likelihood = state.hyperparameters, state.spec.options.likelihood
     learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
@@ -164,7 +188,12 @@ def latent_mean_and_likelihood(state: Regressed) -> tuple[Tensor, Likelihood, di
 
 
 def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
-    """Return the priors of the latent function and, if it is a function, of the logarithm of the noise."""
+    """Return the prior of the latent function, and that of the log noise if it varies.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+    """
     if not spec.options.likelihood.has_noise_process:
         return [spec.prior(values)]
     if spec.noise_process is not None:
@@ -178,6 +207,13 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
 
     Without a choice of the user it is the default of the likelihood. For classes it is variational up to 4,000 rows in
     memory, or 500 rows of several classes without features.
+
+    Args:
+        spec: The specification.
+        rows: The rows.
+
+    Returns:
+        "laplace", "variational", or None if the posterior is exact.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.approximation
     most = MOST_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MOST_OF_CLASSES
@@ -189,7 +225,13 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
 
 
 def observed_inference(state: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from standardized rows, with gradients if required."""
+    """Return the approximate inference from rows, with gradients if required.
+
+    Args:
+        state: The state of the model.
+        rows: The standardized rows.
+        warm_start: The start of the search for the posterior, from `Inference.warm_start`.
+    """
     spec = state.spec
     approximation = approximation_of(spec, rows)
     assert approximation is not None
@@ -198,12 +240,23 @@ def observed_inference(state: Regressed, rows: Rows, warm_start: WarmStart = ())
 
 
 def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMember]:
-    """Return the processes whose posteriors are averaged, under a Gaussian likelihood."""
+    """Return the processes whose posteriors are averaged, under a Gaussian likelihood.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+    """
     return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in spec.members(values)]
 
 
 def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior with these `tensors` (...) by name, as saved in a file."""
+    """Return the posterior with these `tensors` (...) by name, as saved in a file.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+        tensors: The tensors of the posterior by name.
+    """
     with torch.no_grad():
         if not spec.is_gaussian:
             return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
@@ -215,14 +268,18 @@ def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tens
 
 
 def bound_likelihood(state: Regressed) -> Likelihood:
-    """Return the likelihood of standardized observations, with all its parameters."""
+    """Return the likelihood of standardized observations, with all its parameters.
+
+    Args:
+        state: The state of the model.
+    """
     with torch.no_grad():
         _, likelihood, learned = latent_mean_and_likelihood(state)
         return likelihood.at(learned)
 
 
 def left_out_observations(state: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return approximate leave-one-out predictive distributions of observations, in the user's units.
+    """Return approximate leave-one-out distributions of observations, in user units.
 
     Args:
         state: The state of the model.
@@ -243,7 +300,7 @@ def left_out_observations(state: Regressed, rows: Rows, inference: Inference | N
 
 
 def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:
-    """Return distributions with means (n, 1) and variances (n,), or (n, 2) each for a function and its noise."""
+    """Return distributions with means (n, 1) and variances (n,), or (n, 2) with noise."""
     if variance.ndim != 2:
         return MarginalDistribution(mean, variance)
     function, noise = (MarginalDistribution(mean[:, i : i + 1], variance[:, i]) for i in range(2))

@@ -192,7 +192,7 @@ class SelectionReport:
         return [head, *lines, *baselines]
 
     def _rank(self, number: int) -> tuple[float, int, float]:
-        """Return the sort key: selected candidates, then by the last round, then by the score."""
+        """Return the sort key: selected, then by the last round, then by the score."""
         last, sign = self.trials[number].last, -1.0 if self.measure == LOG_DENSITY else 1.0
         reached = len(self.trials[number].scores)
         return -self.weight(number), -reached, math.inf if last is None else sign * last.value

@@ -15,7 +15,12 @@ _LEAST = 1e-290
 
 
 def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) -> ParameterSpace:
-    """Return the hyperparameters of a specification, with starting values and bounds from the data.
+    """Return the hyperparameters of a specification, with starts and bounds.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+        approximation: The approximation of the posterior, for the bounds of the noise.
 
     Raises:
         DataError: The scale of the data is out of range.

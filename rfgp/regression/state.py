@@ -133,7 +133,7 @@ class GPState:
         return self.spec.prior(self.hyperparameters)
 
     def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-        """Return the inference from standardized rows at these hyperparameters, with their gradients.
+        """Return the inference from standardized rows, with gradients of hyperparameters.
 
         Args:
             rows: The data.
@@ -147,7 +147,7 @@ class GPState:
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of the targets in the user's units, 0-d, including constants.
+        """Return the log marginal likelihood of the targets in user units, 0-d.
 
         Raises:
             NotFittedError: There are no rows.
@@ -183,7 +183,7 @@ class GPState:
         return ConditionedGP(self.posterior)
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the leave-one-out predictive distributions of observations, in the user's units.
+        """Return the leave-one-out distributions of observations, in the user's units.
 
         Raises:
             NotFittedError: There are no rows.
@@ -214,7 +214,7 @@ class GPState:
         return self.scaling.standardize(inputs), origin
 
     def predict(self, X: Any, derivative: Any = None) -> Prediction:
-        """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows.
+        """Return the posterior of the latent function at inputs.
 
         Args:
             X: The inputs.
@@ -224,7 +224,7 @@ class GPState:
         return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw s functions from the posterior, which map inputs to values (s, n) or (s, n, k).
+        """Draw s functions from the posterior, from inputs to values (s, n) or (s, n, k).
 
         Raises:
             InvalidArgumentError: `num_samples` is not a positive integer, or the prior has no functions to draw.
@@ -246,7 +246,7 @@ class GPState:
         return functions
 
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
+        """Return the prior covariance of the latent function in the user's units, float64."""
         inputs, _ = self.points(X)
         members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
         first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)
@@ -287,7 +287,7 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
         data: The user's data, at least two rows.
 
     Raises:
-        DataError: The data cannot be used. The message names the place.
+        DataError: The data cannot be used. The message names the row and the column.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
@@ -302,6 +302,11 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
 def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     """Return the state of standardized rows at the starting values of a specification.
 
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+        rows: The standardized rows.
+
     Raises:
         DataError: The scale of the data is out of range.
         InvalidArgumentError: The name of a starting value or a hyperprior is unknown.
@@ -314,7 +319,11 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
 
 
 def restarted(state: GPState, spec: BaseSpec) -> GPState:
-    """Return the state of another specification at its starting values, for the same rows.
+    """Return the state of another specification at its starts, for the same rows.
+
+    Args:
+        state: The state of a model.
+        spec: The other specification.
 
     Raises:
         DataError: Some of the rows are read in blocks.
@@ -326,7 +335,7 @@ def restarted(state: GPState, spec: BaseSpec) -> GPState:
 
 
 def predicted(state: GPState, inputs: Any, origin: Origin) -> Prediction:
-    """Return the posterior of the latent function at standardized inputs, (n, d) or in blocks.
+    """Return the posterior of the latent function at standardized inputs.
 
     Args:
         state: The model state.
@@ -345,7 +354,7 @@ def predicted(state: GPState, inputs: Any, origin: Origin) -> Prediction:
 
 
 def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
-    """Return the index of a column of numbers, and its standardized unit in the user's units, 0-d.
+    """Return the index of a column of numbers, and its unit, 0-d.
 
     Raises:
         InvalidArgumentError: There is no such column of numbers.
@@ -380,7 +389,7 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
 
 
 def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean and the scale of the targets in the user's units, and the standardized noise."""
+    """Return the mean and scale of the targets, and the standardized noise."""
     with torch.no_grad():
         mean = state.hyperparameters.value("mean").double()
         normal = state.spec.is_gaussian

@@ -28,8 +28,12 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
 
     Its posterior is computed at once if a source can be read only now.
 
+    Args:
+        state: The state of the model.
+        data: The data that replace the present ones.
+
     Raises:
-        DataError: The data cannot be used. The message names the place.
+        DataError: The data cannot be used. The message names the row and the column.
     """
     (spec, data), scaling = state.spec.with_data(data), state.scaling
     given = read_training(spec.inputs, data, spec.options.seed, 1, scaling.columns)
@@ -46,8 +50,12 @@ def extended(state: GPState, data: Chunk) -> GPState:
 
     If the known posterior can be updated without the old rows, only the new rows are read.
 
+    Args:
+        state: The state of the model.
+        data: The additional data.
+
     Raises:
-        DataError: The data cannot be used. The message names the place.
+        DataError: The data cannot be used. The message names the row and the column.
         NotFittedError: The old rows are needed but not known.
     """
     posterior = state.present_posterior if state.spec.is_gaussian else None
@@ -77,6 +85,10 @@ def reduced(state: GPState, data: Chunk) -> GPState:
 
     It stores no rows.
 
+    Args:
+        state: The state of the model.
+        data: The rows to remove.
+
     Raises:
         DataError: The data cannot be used, or no rows would remain.
         InvalidArgumentError: The posterior has no sums over rows.
@@ -102,7 +114,7 @@ MANY = 4
 
 
 def _needs_all(state: GPState, posterior: Posterior, rows: ArrayRows | SourceRows) -> bool:
-    """Return whether an update needs all rows, because the lattices do not cover the new ones."""
+    """Return whether lattices do not cover the new rows, so that all are needed."""
     if not isinstance(posterior, SeriesPosterior):
         return False
     if isinstance(rows, ArrayRows) and bool(posterior.is_outside(rows.inputs).any()):
@@ -112,7 +124,10 @@ def _needs_all(state: GPState, posterior: Posterior, rows: ArrayRows | SourceRow
 
 
 def solved_if_read(state: GPState) -> GPState:
-    """Return a state, with its posterior if rows are read in blocks, since their source may disappear.
+    """Return a state, with its posterior if rows are read in blocks.
+
+    Args:
+        state: The state of the model. The source of its rows may disappear.
 
     Raises:
         InvalidArgumentError: Rows are read in blocks, and a term needs them in memory.
@@ -126,7 +141,7 @@ def solved_if_read(state: GPState) -> GPState:
 def _updated(
     state: GPState, posterior: Posterior, more: ArrayRows | SourceRows
 ) -> tuple[Posterior, ArrayRows | SourceRows]:
-    """Return the posterior with additional rows, and these rows with their final count."""
+    """Return the posterior with additional rows, and these rows with their count."""
     if isinstance(posterior, SeriesPosterior):
         more = more.read_once() if isinstance(more, SourceRows) and more.num_rows is None else more
         return posterior.with_rows(more), more

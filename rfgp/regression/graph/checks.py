@@ -143,7 +143,7 @@ def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scalin
 
 
 def _moments(prior: Prior, rows: Block, new: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean (b, k) and covariance (b, b) of the function at new rows, given the rows."""
+    """Return the mean (b, k) and covariance (b, b) at new rows, given the rows."""
     posterior = solver_for(prior, rows, mean, noise).posterior()
     projected = posterior.project(new.inputs)
     return posterior.mean(projected), posterior.covariance(new.inputs, projected)
@@ -154,7 +154,7 @@ def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
 
 
 def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_diag: Tensor) -> tuple[float, float]:
-    """Return the symmetric divergence in nats per node, and the difference of means in standard deviations."""
+    """Return the symmetric divergence in nats per node, and the mean's shift in deviations."""
     n, k = first[0].shape
     a, b = (covariance + torch.diag(noise_diag) for _, covariance in (first, second))
     difference = first[0] - second[0]
@@ -192,6 +192,12 @@ def features_of(term: TermPrior) -> NodeFeatures | None:
     """Return the features of nodes of a term.
 
     None for other features or a sparse precision.
+
+    Args:
+        term: The term.
+
+    Returns:
+        The features, or None if the term has none.
     """
     return term.features if isinstance(term, NodeTerm) else None
 
@@ -208,7 +214,13 @@ def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior |
 
 
 def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple[Tensor, Tensor]:
-    """Return close rows (n,) to predict from, and rows (b,) of other nodes among them to hold out."""
+    """Return close rows (n,) to predict from, and rows (b,) of other nodes to hold out.
+
+    Args:
+        graph: The graph.
+        positions: The nodes of the rows, as integers, (N,).
+        seed: The seed of the nodes from which the selection grows.
+    """
     generator = random.numpy_generator(seed, random.Role.SPLIT)
     observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
     most = MOST_ROWS + MOST_HELD_OUT

@@ -26,7 +26,7 @@ Share = tuple[float, GPState]
 
 
 def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
-    """Return the average of models, all conditioned on the rows of the first at their hyperparameters.
+    """Return the average of models, all conditioned on the rows of the first one.
 
     Args:
         state: The model with the largest weight.
@@ -49,7 +49,10 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
 
 
 def check_shares(shares: Sequence[Any]) -> None:
-    """Check that the weights of an average are at least two positive numbers that sum to one.
+    """Check that weights are at least two positive numbers that sum to one.
+
+    Args:
+        shares: The weights, (m,).
 
     Raises:
         InvalidArgumentError: They are not.
@@ -62,6 +65,10 @@ def check_shares(shares: Sequence[Any]) -> None:
 def check_average(spec: ModelSpec, scaling: Scaling) -> None:
     """Check that a model can be part of an average.
 
+    Args:
+        spec: The specification of a model of the average.
+        scaling: Its scaling of inputs and targets.
+
     Raises:
         InvalidArgumentError: Its likelihood is not Gaussian, or it has several outputs.
     """
@@ -72,7 +79,11 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
 
 
 def parts_of_average(state: GPState) -> list[Share]:
-    """Return the models of an average with their weights and posteriors, or a single model."""
+    """Return the models of an average, each with its weight and posterior.
+
+    Args:
+        state: The state of an average, or of a single model.
+    """
     members = state.spec.members(state.hyperparameters)
     if len(members) == 1:
         return [(1.0, state)]
@@ -85,12 +96,21 @@ def parts_of_average(state: GPState) -> list[Share]:
 
 
 def largest(state: GPState) -> GPState:
-    """Return the model with the largest weight in an average, or a single model."""
+    """Return the model with the largest weight in an average, or a single model.
+
+    Args:
+        state: The state of an average, or of a single model.
+    """
     return parts_of_average(state)[0][1]
 
 
 def each_changed(state: GPState, change: Callable[[GPState], GPState]) -> GPState:
-    """Return the average of changed models, or a changed single model."""
+    """Return the average of changed models, or a changed single model.
+
+    Args:
+        state: The state of an average, or of a single model.
+        change: Returns a changed state of a single model.
+    """
     (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(state)]
     return averaged(first, weight, others) if others else first
 
@@ -116,7 +136,12 @@ def approximated(state: GPState, approximation: Any) -> GPState:
 
 
 def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
-    """Return a specification with a sample of rows, which is missing after loading from a file."""
+    """Return a specification with a sample of rows, which a loaded one lacks.
+
+    Args:
+        spec: The specification.
+        rows: The rows.
+    """
     assert spec.columns is not None
     if len(spec.columns.sample):
         return spec

@@ -27,7 +27,7 @@ def priors_with_basis(
 def renewed_priors(
     priors: Sequence[TermPrior], data: Sequence[TermData], chosen: Mapping[str, Approximation], seed: int
 ) -> tuple[TermPrior, ...]:
-    """Return priors with bases for the current hyperparameters, if they depend on them.
+    """Return priors with the bases for the current hyperparameters.
 
     Args:
         priors: The terms with their bases.
@@ -43,7 +43,13 @@ def renewed_priors(
 
 
 def columns_of_lattices(columns: ColumnSummary, priors: Sequence[TermPrior], rows: Rows) -> ColumnSummary | None:
-    """Return the summary of columns with the range and noise of rows if a term has a lattice, or None."""
+    """Return the summary of columns for lattices, or None if no term has a lattice.
+
+    Args:
+        columns: The summary of the columns.
+        priors: The terms with their bases.
+        rows: The rows, whose range and noise the summary gets.
+    """
     if not any(isinstance(prior, LatticeTerm) for prior in priors):
         return None
     return replace(columns.between(*ends_of(rows)), row_noise=typical_noise(rows))

@@ -10,7 +10,10 @@ from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 
 
 def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
-    """Return bounds on the log marginal likelihood of the exact kernel, in the user's units.
+    """Return bounds on the log marginal likelihood of the exact kernel, in user units.
+
+    Args:
+        state: The state of the model, with rows.
 
     Raises:
         NotFittedError: There are no rows.

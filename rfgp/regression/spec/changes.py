@@ -38,21 +38,36 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
 
 
 def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the draws (...) that a fit may learn, by path."""
+    """Return the parts of bases that a fit may learn, by path.
+
+    Args:
+        spec: The specification.
+
+    Returns:
+        Frequencies (m, d) and inducing points (m, d) by path.
+    """
     learnable = {path: tensor for term in spec.priors for path, tensor in term.learnable.items()}
     return learnable if spec.noise_process is None else learnable | learnable_basis(spec.noise_process)
 
 
-def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
-    """Return the specification with other draws (...) by path."""
-    noise = None if spec.noise_process is None else with_learned(spec.noise_process, draws)
-    return replace(spec, priors=tuple(term.with_learned(draws) for term in spec.priors), noise_process=noise)
+def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
+    """Return the specification with other parts of bases, by path.
+
+    Args:
+        spec: The specification.
+        basis: The parts that change, as `learnable_basis` returns them.
+    """
+    noise = None if spec.noise_process is None else with_learned(spec.noise_process, basis)
+    return replace(spec, priors=tuple(term.with_learned(basis) for term in spec.priors), noise_process=noise)
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
     """Return the paths of the variances that together scale the whole prior.
 
     Empty if there are none.
+
+    Args:
+        spec: The specification.
     """
     assert spec.columns is not None
     paths: list[str] = []
@@ -68,6 +83,10 @@ def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
     """Return the path of the variance of each weight block of a prior, in order.
 
     Empty if blocks share one.
+
+    Args:
+        spec: The specification.
+        prior: The prior.
     """
     paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
     names = [block.name for block in prior.weights]
@@ -77,7 +96,12 @@ def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
 
 
 def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
-    """Return the specification of some terms, with their approximations and draws."""
+    """Return the specification of some terms, with their approximations and bases.
+
+    Args:
+        spec: The specification.
+        names: The names of the terms.
+    """
     pairs = [pair for pair in zip(spec.terms, spec.priors, strict=True) if pair[0].name in names]
     terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
     used = {term.name: spec.approximations[term.name] for term in terms}
@@ -86,14 +110,24 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
 
 
 def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
-    """Return the specification with the draws of another one, matched by the names of terms."""
+    """Return the specification with the bases of another one, by the names of terms.
+
+    Args:
+        spec: The specification.
+        other: The specification whose bases are taken.
+    """
     priors = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)
     return replace(spec, priors=tuple(priors.get(term.name, prior) for term, prior in pairs))
 
 
 def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
-    """Return the hyperparameters of the terms of a specification, from those of more terms."""
+    """Return those hyperparameters that belong to the terms of a specification.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters, of more terms.
+    """
     columns = spec.columns
     assert columns is not None
     kept = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
@@ -105,7 +139,11 @@ def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues
 
 
 def data_summary(state: GPState) -> DataSummary:
-    """Return the data summary of a state without the targets, for another model on the same columns."""
+    """Return the data summary of a state without the targets, for another model.
+
+    Args:
+        state: The state of the model.
+    """
     spec, mean = state.spec, state.hyperparameters.space.mean
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None

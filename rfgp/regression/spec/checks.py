@@ -79,7 +79,13 @@ def _is_seen_once(sample: Tensor) -> bool:
 
 
 def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows: Rows) -> Iterator[Warning]:
-    """Yield a warning for each surface, network or graph with a connected part without rows."""
+    """Yield a warning for each domain that has a connected part without rows.
+
+    Args:
+        terms: The terms, of which those on surfaces, networks and graphs are checked.
+        columns: The summary of the columns.
+        rows: The rows.
+    """
     for term in terms:
         for factor, indices, _ in term.parts():
             if factor.kind not in (Kind.NODE, Kind.COORDINATE):
@@ -98,7 +104,11 @@ _WORDS = "The graph falls", ""
 
 
 def identity_of(terms: Sequence[Term]) -> Iterator[str | Tensor]:
-    """Yield the graphs, meshes and roads of terms as texts and tensors (...)."""
+    """Yield the graphs, meshes and roads of terms as texts and tensors (...).
+
+    Args:
+        terms: The terms.
+    """
     for factor in (factor for term in terms for factor in term.factors):
         if factor.domain is not None:
             yield from factor.domain.identity()

@@ -86,7 +86,7 @@ def fit_warnings(
 
 
 def latent_warnings(values: ParameterValues, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
-    """Yield a warning if the latent variance dominates the means of counts far from the rows.
+    """Yield a warning if the latent variance dominates the mean of counts.
 
     Args:
         values: The fitted hyperparameters.
@@ -106,7 +106,7 @@ def latent_warnings(values: ParameterValues, terms: Sequence[BoundTerm], likelih
 
 
 def lattice_warnings(terms: Sequence[TermData], approximations: Mapping[str, Approximation]) -> Iterator[Warning]:
-    """Yield a warning for each term whose lattice is too small at the fitted hyperparameters.
+    """Yield a warning for each term whose lattice is too small.
 
     Args:
         terms: The terms at these hyperparameters.

@@ -66,7 +66,7 @@ class ModelInputs:
         return inputs, Origin(table.origin.is_numpy, inputs.new_empty(0))
 
     def named(self, table: Table) -> Table:
-        """Return a table with the column names of the training data if one of the two has no names.
+        """Return a table with the training column names if one of the two has no names.
 
         Raises:
             DataError: The first term reads all columns, and an array has another number of columns.
@@ -151,6 +151,11 @@ class ModelInputs:
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:
     """Check that terms know the levels, nodes and points of rows (n, D).
 
+    Args:
+        terms: The terms.
+        columns: The summary of the training columns.
+        inputs: The rows, (n, D).
+
     Raises:
         DataError: They do not. The message names the term.
     """
@@ -167,7 +172,12 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
 
 
 def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
-    """Check that numbers in rows (n, D) are so close to the training data that squares are finite.
+    """Check that numbers in rows (n, D) are not too far from the training data.
+
+    Args:
+        schema: The schema of the columns.
+        columns: The summary of the training columns.
+        inputs: The rows, (n, D).
 
     Raises:
         DataError: A number is too far away. The message names the column.
@@ -187,7 +197,11 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
 
 
 def indicators_of(table: Table, kernel: Kernel) -> Indicators:
-    """Return the levels of columns that a kernel reads as indicators, if it does not name all its columns.
+    """Return the levels of columns that a kernel reads as indicators.
+
+    Args:
+        table: The table.
+        kernel: The kernel. One that names all its columns reads none as indicators.
 
     Raises:
         DataError: A column has missing cells or too many levels.
@@ -200,6 +214,10 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
     """Return the keys of the columns that a kernel reads by default.
 
     These are all columns except the index of a dataframe and texts that another kernel reads as levels.
+
+    Args:
+        table: The table.
+        kernel: The kernel.
 
     Warns:
         IndexColumnWarning: A column without a name may be an index, or is one and is left out.
@@ -233,7 +251,11 @@ def _without_index(table: Table) -> tuple[str | int, ...]:
 
 
 def graph_of(kernel: Kernel) -> graphs.Graph | None:
-    """Return the graph of a kernel that reads only nodes of one graph, or None."""
+    """Return the graph of a kernel that reads only nodes of one graph, or None.
+
+    Args:
+        kernel: The kernel.
+    """
     nodes = {factor.nodes for term in kernel.terms() for factor in term.factors}
     return nodes.pop() if len(nodes) == 1 else None
 
@@ -242,6 +264,10 @@ def table_of(X: Any, graph: graphs.Graph | None) -> Table:
     """Return inputs as a table.
 
     If a kernel reads only nodes of a graph, labels may be tuples.
+
+    Args:
+        X: A dataframe, an array (n, D), or node labels (n,).
+        graph: The graph of node labels. If None, X has columns.
     """
     if graph is not None and graph.labels is not None and isinstance(graph.labels[0], tuple):
         rows = X.tolist() if isinstance(X, Tensor | np.ndarray) else X
@@ -254,7 +280,11 @@ def table_of(X: Any, graph: graphs.Graph | None) -> Table:
 
 
 def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
-    """Leave out rows with NaN in y, (n,) or (n, k), if a kernel reads only nodes of one graph.
+    """Leave out rows with NaN in y if a kernel reads only nodes of one graph.
+
+    Args:
+        given: The training data, with y (n,) or (n, k).
+        kernel: The kernel.
 
     Raises:
         DataError: A row lacks some outputs but not all, or every row is missing.

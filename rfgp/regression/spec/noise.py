@@ -25,6 +25,9 @@ PREFIX = "noise."
 def check_kernel(likelihood: Likelihood) -> None:
     """Check that the kernel of the noise is a kernel.
 
+    Args:
+        likelihood: The likelihood.
+
     Raises:
         InvalidArgumentError: It is another object.
     """
@@ -34,7 +37,7 @@ def check_kernel(likelihood: Likelihood) -> None:
 
 
 def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) -> Kernel | None:
-    """Return the kernel of the noise with explicit columns and prefixed names, or None.
+    """Return the kernel of the noise with explicit columns and prefixed names.
 
     Args:
         likelihood: The likelihood.
@@ -83,7 +86,7 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
 def with_least_noise(
     values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
 ) -> ParameterValues:
-    """Return values with the smallest bound of the noise that the approximations of all terms allow.
+    """Return values with the least noise that the approximations of all terms allow.
 
     Args:
         values: The hyperparameters.

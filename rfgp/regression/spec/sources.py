@@ -80,7 +80,13 @@ def _of_coded_part(whole: CodedSource, function: Callable[[RowSource, int], T], 
 
 
 def coded(source: RowSource, reader: InputReader, keys: tuple[str | int, ...]) -> CodedSource:
-    """Return a source as matrices of numbers, from a reader of these columns."""
+    """Return a source as matrices of numbers, from a reader of these columns.
+
+    Args:
+        source: The source of rows.
+        reader: Reads columns as numbers.
+        keys: The keys of the columns.
+    """
     return (CodedPartitions if isinstance(source, DistributedSource) else CodedSource)(source, reader, keys)
 
 
@@ -106,6 +112,9 @@ def tables_of(
 
 def first_table(source: RowSource) -> Table:
     """Return the first table of a source.
+
+    Args:
+        source: The source of rows.
 
     Raises:
         DataError: The source has no rows.
@@ -157,7 +166,7 @@ def _merged(first: Schema, second: Schema) -> Schema:
 
 
 def _of_one_type(X: Tensor, y: Any) -> tuple[Tensor, Any]:
-    """Return inputs (b, D) and targets (b,) or (b, k) as float64, unless all are float32."""
+    """Return inputs (b, D) and targets as float64, unless all are float32."""
     if isinstance(y, np.ndarray) and y.dtype in (np.float32, np.float64):
         is_single = X.dtype == torch.float32 and y.dtype == np.float32
         return (X, y) if is_single else (X.double(), y.astype(np.float64))

@@ -31,14 +31,14 @@ _RATIOS = -12.0, 2.0, 43
 
 
 class LeftOut(NamedTuple):
-    """The likelihood of rows at the best noise and variance, and their leave-one-out log densities."""
+    """The likelihood of rows at the best noise and variance, and left-out scores."""
 
     likelihood: float
     log_prob: Tensor  # (n, k)
 
 
 def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
-    """Return leave-one-out log densities under c (K + r I), with r and c of maximum likelihood.
+    """Return leave-one-out log densities at the most likely noise and variance.
 
     With K = V diag(l) V^T, the diagonal of (K + r I)^-1 is sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams
     (2006), Equations 5.10 to 5.12.
@@ -61,7 +61,7 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
 
 
 def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
-    """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
+    """Yield a warning if the exact kernel predicts left-out rows clearly better.
 
     The exact kernel uses at most 500 rows, and the features use all. The comparison is skipped if the search did not
     converge, if there are priors, or if too few features have raised another warning.

@@ -98,7 +98,7 @@ FAULTS = {
     "two lattices": (products, "inner * a[:, None] - b], flat", "inner * a[:, None] + b], flat", "two columns"),
     "series of variances": (products, "1j * (cs - sc)", "1j * (cs + sc)", "line and plane"),
     "targets": (sums, "ones + 1j * first", "ones + 2j * first", "gaussian"),
-    "further columns": (sums, "others[place] + 1j", "others[place] + 2j", "with others"),
+    "further columns": (sums, "others[index] + 1j", "others[index] + 2j", "with others"),
     "the mean": (posterior, "- ones[:, None] * mean", "+ ones[:, None] * mean", "gaussian"),
     "the variance of two terms": (moments, "(1 if a == b else 2)", "1", "two columns"),
     "the determinant": (noises, "* (_LOG_2PI + self._variance.log())", "* _LOG_2PI", "map"),

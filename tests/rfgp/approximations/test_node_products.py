@@ -212,7 +212,7 @@ FAULTS = {
         "small[places]",
         check_density,
     ),
-    "the gradient in columns": (products, "self._phi.left @ own", "self._phi.left @ -own", check_score),
+    "the gradient in columns": (products, "self._phi.left @ weighted", "self._phi.left @ -weighted", check_score),
     "the gradient in nodes": (products, "in_values += sampled", "in_values -= sampled", check_score),
 }
 

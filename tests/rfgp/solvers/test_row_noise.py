@@ -154,7 +154,7 @@ FAULTS = {
     "the determinant": (noises, "block.counts() * (_LOG_2PI", "(_LOG_2PI", check_gradient),
     "the slope in the noise": (noises, "weights - 2 * target", "weights - target", check_gradient),
     "the trace in the noise": (noises, ".sum() - self.statistics", ".sum() + self.statistics", check_gradient),
-    "the squares": (noises, "2 * mean * found.totals", "mean * found.totals", check_gradient),
+    "the squares": (noises, "2 * mean * pass_sums.totals", "mean * pass_sums.totals", check_gradient),
     "cubes": (noises, "2 * cubed", "cubed", check_information),
     "the product": (noises, "(product * inverse).sum(1)", "product.sum(1)", check_information),
 }  # fmt: skip

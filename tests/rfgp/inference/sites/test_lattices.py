@@ -208,17 +208,17 @@ def test_information_matches_dense_algebra():
 
 FAULTS = {
     "the information of scales": (lattices, "(1 - 2 * inverse", "(1 - inverse", check_information, ()),
-    "the information of the mean": (lattices, "found.weight - found", "found.weight + found", check_information, ()),
+    "the information of the mean": (lattices, "implicit.weight - implicit", "implicit.weight + implicit", check_information, ()),
     "the gradient at the rows": (lattices, "0.5 * at.series", "0.4 * at.series", check_gradient, ()),
     "the slope of scales": (lattices, "2 * b * weights", "b * weights", check_gradient, ()),
     "the slope of the mean": (lattices, "total - b @", "total + b @", check_gradient, ()),
-    "the scale of Phi^T g": (lattices, "scale * found[0].target", "found[0].target", check_moments, ()),
+    "the scale of Phi^T g": (lattices, "scale * statistics[0].target", "statistics[0].target", check_moments, ()),
     "the excess of majorizers": (
         lattices, "terms.majorizer - terms.curvature", "terms.curvature - terms.majorizer", check_steps, ("student-t",)
     ),
     "functions in pairs": (moments, "pair[0] + 1j * pair[1]", "pair[0] - 1j * pair[1]", check_gradient,
                            ("poisson", "series", NegativeBinomial())),
-    "real series": (products, "0.5 * (found +", "0.5 * (found -", check_moments, ()),
+    "real series": (products, "0.5 * (series +", "0.5 * (series -", check_moments, ()),
 }  # fmt: skip
 
 
