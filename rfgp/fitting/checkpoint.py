@@ -58,7 +58,7 @@ class CheckpointLog:
     """
 
     def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors of a step, computed now or read from an earlier run.
+        """Return the tensors (...) of a step, computed now or read from an earlier run.
 
         Args:
             name: The name of the step.
@@ -99,7 +99,7 @@ class FileCheckpointLog(CheckpointLog):
         self.has_replayed = False  # whether the last step was read instead of computed
 
     def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors of a step, computed now or read from an earlier run.
+        """Return the tensors (...) of a step, computed now or read from an earlier run.
 
         Args:
             name: The name of the step.

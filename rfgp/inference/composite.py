@@ -57,7 +57,7 @@ class IndependentFunctions(Posterior):
         return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
+        """Return R (C n, r) with R R^T the covariance of all values, by functions."""
         roots = [function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True)]
         return block_diagonal(roots)
 
@@ -160,18 +160,31 @@ class HeteroscedasticPosterior(Posterior):
 def block_diagonal(
     blocks: Iterable[Tensor],  # (n, r) each
 ) -> Tensor:  # (C n, C r)
-    """Return the block-diagonal matrix of some blocks."""
+    """Return the block-diagonal matrix of some blocks.
+
+    Args:
+        blocks: The blocks, (a_i, b_i) each.
+    """
     out: Tensor = torch.block_diag(*blocks)
     return out
 
 
 def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
-    """Return values by name, such as tensors (...), with a prefix and a dot before the names."""
+    """Return values by name, with a prefix and a dot before the names.
+
+    Args:
+        prefix: The prefix.
+        values: The values by name, such as tensors (...).
+    """
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
 def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Return values (...) by name of several posteriors, with the number as a prefix."""
+    """Return values (...) by name of several posteriors, with the number as a prefix.
+
+    Args:
+        values: The tensors (...) by name of each posterior.
+    """
     tensors: dict[str, T] = {}
     for number, part in enumerate(values):
         tensors |= prefixed(str(number), part)
@@ -179,7 +192,10 @@ def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
 
 
 def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Return tensors (...) grouped by the part of their names before the last dot, or "".
+    """Return tensors grouped by the part of their names before the last dot, or "".
+
+    Args:
+        tensors: The tensors (...) by name.
 
     Examples:
         >>> from rfgp.inference.composite import tensors_by_prefix

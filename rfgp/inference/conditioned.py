@@ -59,7 +59,7 @@ class ConditionedGP:
         return replace(self, posterior=self.posterior.of(names), names=tuple(names))
 
     def differentiated(self, column: int) -> "ConditionedGP":
-        """Return the process of the derivative of the function in the column with index `column`.
+        """Return the process of the derivative of the function in a column.
 
         Raises:
             InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.

@@ -28,7 +28,7 @@ class InputBlocks(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Distribution(ABC):
-    """The joint Gaussian distribution of latent values at n points, standardized, float64.
+    """The joint Gaussian distribution of standardized latent values at n points.
 
     The k outputs of a function share one covariance. C functions that do not share it have variances (n, C),
     covariances (n, n, C) and a root (C n, r), function by function.
@@ -241,7 +241,7 @@ class LinearFunctionals(Distribution):
 
 @dataclass(frozen=True, eq=False)
 class MarginalDistribution(Distribution):
-    """The marginal distributions of values at n points, without their joint distribution.
+    """The marginal distributions of values at n points, without joint distribution.
 
     Attributes:
         means: The means (n, 1), or (n, C) of C functions.
@@ -296,7 +296,7 @@ class _Joined:
         self._parts: list[Tensor] = []
 
     def add(self, part: Tensor) -> None:
-        """Add a tensor (b, ...), and concatenate the last parts if they have similar lengths."""
+        """Add a tensor (b, ...), and concatenate the last parts of similar lengths."""
         self._parts.append(part)
         while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
             self._parts[-2:] = [torch.cat(self._parts[-2:])]
@@ -307,7 +307,11 @@ class _Joined:
 
 
 def joined(parts: Iterable[Tensor]) -> Tensor:
-    """Return the concatenation (n, ...) of tensors (b, ...), with few parts in memory at a time."""
+    """Return the concatenation (n, ...) of tensors (b, ...).
+
+    Args:
+        parts: The tensors. Few of them are in memory at a time.
+    """
     result = _Joined()
     for part in parts:
         result.add(part)
@@ -316,6 +320,9 @@ def joined(parts: Iterable[Tensor]) -> Tensor:
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
     """Return the inputs (n, ...) of a joint distribution.
+
+    Args:
+        inputs: The inputs (n, ...), or blocks of them.
 
     Raises:
         InvalidArgumentError: If they are read in blocks.
@@ -329,7 +336,7 @@ def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
 
 
 def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
-    """Return inputs (n, ...) in chunks of at most `size` points, of similar lengths if n is known."""
+    """Return inputs (n, ...) in chunks of at most `size` points of similar lengths."""
     if isinstance(inputs, Tensor):
         return torch.tensor_split(inputs, max(1, -(-len(inputs) // size)))
     return inputs.blocks(size)
@@ -355,6 +362,11 @@ def sample_functions_jointly(
 
 def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the log density of each value (...) under Gaussian distributions.
+
+    Args:
+        y: The values, (...).
+        mean: The means, (...).
+        variance: The variances, (...).
 
     Examples:
         >>> round(float(normal_log_prob(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)

@@ -74,13 +74,13 @@ class BoxRule:
         return self.unit * sides.prod(1)[:, None] * shares
 
     def matrix(self, corners: Tensor) -> Tensor:
-        """Return the weights (m, m Q), float64, of all nodes of boxes with corners (m, 2, D)."""
+        """Return the weights (m, m Q) of all nodes of boxes with corners (m, 2, D)."""
         weights = self.weights(corners)
         identity = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
         return (identity[:, :, None] * weights).flatten(1)
 
     def functionals(self, at: Callable[[Tensor], Distribution], corners: Tensor, shift: Tensor) -> LinearFunctionals:
-        """Return the joint distribution of the integrals over boxes from that of all their nodes.
+        """Return the joint distribution of integrals over boxes from that of all nodes.
 
         Args:
             at: Returns the distribution of the latent values at points (n, D).
@@ -92,7 +92,11 @@ class BoxRule:
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the nodes and weights (count,) on [0, 1], in panels of at most `PANEL` nodes."""
+    """Return the Gauss-Legendre nodes and weights (count,) on [0, 1].
+
+    Args:
+        count: The number of nodes. Panels have at most `PANEL` of them.
+    """
     panels = max(1, count // PANEL)
     points, weights = np.polynomial.legendre.leggauss(count // panels)
     starts = np.arange(panels)[:, None]
@@ -156,7 +160,7 @@ class BoxIntegrals(Distribution):
 
     @property
     def _feature_root(self) -> Tensor | None:
-        """A matrix R (m, r) with R R^T the covariance, from integrals of features, or None."""
+        """R (m, r) with R R^T the covariance, from integrals of features, or None."""
         return self._kept("features", lambda: self.posterior.root_of_sums(*self._nodes(self.corners)))
 
     def _nodes(self, corners: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,6 +195,10 @@ class BoxIntegrals(Distribution):
 
 def check_joint(num_boxes: int, rule: BoxRule) -> None:
     """Raise if a joint distribution of boxes has too many nodes.
+
+    Args:
+        num_boxes: The number of boxes.
+        rule: The quadrature.
 
     Raises:
         InvalidArgumentError: If the boxes have more than `MOST_JOINT` nodes in total.

@@ -154,7 +154,7 @@ class MixturePosterior(Posterior):
 
 @dataclass(frozen=True, eq=False)
 class MixtureDistribution(Distribution):
-    """The Gaussian distribution with the mean and covariance of a mixture, for one output.
+    """The Gaussian distribution with the mean and covariance of a mixture.
 
     Attributes:
         members: The distribution of each member, at the same points.
@@ -211,7 +211,13 @@ def mixture_moments(
     means: Sequence[Tensor],  # (n, 1) each
     variances: Sequence[Tensor],  # (n,) each
 ) -> tuple[Tensor, Tensor]:  # (n, 1), (n,)
-    """Return the mean and the marginal variances of a mixture."""
+    """Return the mean and the marginal variances of a mixture.
+
+    Args:
+        weights: The weights of the members, (m,).
+        means: The means of the members, (n, 1) each.
+        variances: The variances of the members, (n,) each.
+    """
     mean = _weighted_sum(weights, means)
     squares = [
         variance + (member_mean - mean).square()[:, 0] for member_mean, variance in zip(means, variances, strict=True)
@@ -224,7 +230,13 @@ def mixture_covariance(
     means: Sequence[Tensor],  # (n, 1) each
     covariances: Sequence[Tensor],  # (n, n) each
 ) -> Tensor:  # (n, n)
-    """Return the covariance of a mixture."""
+    """Return the covariance of a mixture.
+
+    Args:
+        weights: The weights of the members, (m,).
+        means: The means of the members, (n, 1) each.
+        covariances: The covariances of the members, (n, n) each.
+    """
     differences = torch.cat(list(means), dim=1) - _weighted_sum(weights, means)
     between = differences * differences.new_tensor(weights) @ differences.mT
     return _weighted_sum(weights, covariances) + between
@@ -243,7 +255,7 @@ Part = tuple[float, Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MixturePrediction(Prediction):
-    """The joint distribution at n points of a mixture of Gaussian processes with one output.
+    """The joint distribution at n points of a mixture of Gaussian processes.
 
     Moments, densities, probabilities, quantiles and draws are those of the mixture. Its tails are longer than those of
     the Gaussian distribution with the same moments. `exp()` and divergences use that Gaussian distribution. `latent` is
@@ -266,7 +278,7 @@ class MixturePrediction(Prediction):
 
     @default_settings()
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
+        """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
         quantiles = torch.stack([_mixture_quantile(parts, level.expand_as(mean)) for level in p.reshape(-1)])
@@ -292,7 +304,7 @@ class MixturePrediction(Prediction):
 
     @default_settings()
     def linear(self, weights: Any) -> "MixturePrediction":
-        """Return the joint distribution of linear functionals of the values, (m, n) or (n,)."""
+        """Return the joint distribution of linear functionals, (m, n) or (n,)."""
         functionals = super().linear(weights)
         members = [member.linear(weights) for member in self._members(self.template)]
         shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
@@ -360,7 +372,7 @@ def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
 
 
 def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
-    """Return the quantiles (n,) at probabilities (n,), by bisection between those of the members.
+    """Return the quantiles (n,) at probabilities (n,), by bisection.
 
     Bisection has no gradient, so a Newton step follows it if a gradient is required.
     """

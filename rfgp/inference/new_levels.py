@@ -39,14 +39,24 @@ def with_new_levels(known: Distribution, effects: Sequence[LevelEffects], inputs
 
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
-    """Return the blocks of a prior that may have new levels, with some names or, if None, all."""
+    """Return the blocks of a prior that may have new levels.
+
+    Args:
+        prior: The prior.
+        names: The names of the blocks. If None, all of them.
+    """
     products = [block for block in prior.walks if isinstance(block, SparseProductBlock)]
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
 def prior_kernel(prior: Prior, inputs: Tensor) -> Tensor:
-    """Return the prior covariance (n, n) at n inputs, including new levels, float64."""
+    """Return the prior covariance (n, n) at n inputs, including new levels, float64.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs, (n, D) or (n,).
+    """
     new = (block.new_covariance(inputs, inputs) for block in prior.weights)
     return sum(new, start=prior.kernel(inputs, inputs))
 

@@ -23,7 +23,7 @@ from rfgp.torch_context import default_settings
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
-    """The distribution of each of n observations given all others, in the user's units.
+    """The distribution of each of n observations given all others, in user units.
 
     Attributes:
         mean: The means, (n,) or (n, k), as an array or tensor.
@@ -173,7 +173,12 @@ def averaged_softmax(
     mean: Tensor,  # (n, C)
     covariance: Tensor,  # (n, C, C)
 ) -> Tensor:  # (n, C)
-    """Return the means of softmaxes of f ~ N(mean, covariance) at each point."""
+    """Return the means of softmaxes of f ~ N(mean, covariance) at each point.
+
+    Args:
+        mean: The means of f, (n, C).
+        covariance: The covariances of f at each point, (n, C, C).
+    """
     num_classes = mean.shape[1]
     standard = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(num_classes), seed=0).random(_SOBOL_DRAWS))
     values, vectors = torch.linalg.eigh(covariance)
@@ -293,7 +298,13 @@ def quantile_of(
     likelihood: Likelihood,
     p: Tensor,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the smallest values with a cdf of at least p, by bisection."""
+    """Return the smallest values with a cdf of at least p, by bisection.
+
+    Args:
+        predictive: The predictive distribution at n points.
+        likelihood: The likelihood.
+        p: The probabilities, (n,).
+    """
     center, step = predictive.bracket()
     is_bounded = math.isfinite(likelihood.lowest)
     low = torch.full_like(center, likelihood.lowest) if is_bounded else center - step
@@ -326,6 +337,10 @@ def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tens
 def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
     """Return the log exposures (n,) of points.
 
+    Args:
+        prediction: The prediction at n points.
+        exposure: The exposures, (n,) or one number.
+
     Raises:
         InvalidArgumentError: If they are not positive, not one for each point, or the likelihood has no exposures.
     """
@@ -338,6 +353,9 @@ def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
 
 def check_exposure(exposure: Any) -> Any:
     """Return exposures, (n,) or one number.
+
+    Args:
+        exposure: The exposures, (n,) or one number.
 
     Raises:
         InvalidArgumentError: If they are not positive and finite numbers.

@@ -258,7 +258,7 @@ class Prediction:
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
-        """Return standardized values (..., k) in the user's units. One output drops the last axis."""
+        """Return standardized values (..., k) in user units; one output drops the axis."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
 
@@ -324,11 +324,11 @@ class LogNormal:
         return self._as_log(mean[:, None] * mean * self.log.covariance_tensor().expm1())
 
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
+        """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
         return self._as_log(_quantile(self.log, probability).exp())
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the lower and upper ends of central intervals with a level, each (n,) or (n, k)."""
+        """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
         return _interval(self, level)
 
     def cdf(self, y: Any) -> Any:
@@ -371,7 +371,7 @@ def _noise(prediction: Prediction) -> Tensor:
 
 
 def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch.Generator) -> Tensor:
-    """Return draws (s, k, n) of noise with a variance, () or (n,), or a covariance (n, n)."""
+    """Return draws (s, k, n) of noise with a variance, (n,) or (), or (n, n)."""
     noise = noise.double().cpu()
     if noise.ndim < 2:
         return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
@@ -393,7 +393,7 @@ def _quantile(prediction: Prediction, probability: Any) -> Tensor:
 
 
 def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
-    """Return the ends of central intervals with probability `level`, each (n,) or (n, k)."""
+    """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
     p = float(check_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
     low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
     return low, high

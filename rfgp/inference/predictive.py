@@ -149,7 +149,12 @@ Predictive = LatentPredictive | HeteroscedasticPredictive
 
 
 def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and variance (n,) of the first function of a distribution."""
+    """Return the mean and variance (n,) of the first function of a distribution.
+
+    Args:
+        latent: The distribution of the functions at n points.
+        location: The mean of the first function, 0-d.
+    """
     variance = latent.variance().clamp_min(0).double().cpu()  # first: its pass over the points finds the mean too
     return (location + latent.mean()[:, 0]).double().cpu(), variance
 
@@ -160,7 +165,14 @@ def draw_values(
     count: int,
     generator: torch.Generator,
 ) -> Tensor:  # (count, n)
-    """Draw values around their means from the joint distribution."""
+    """Draw values around their means from the joint distribution.
+
+    Args:
+        mean: The means, (n,).
+        latent: The joint distribution at n points.
+        count: The number of draws s.
+        generator: The generator.
+    """
     root = latent.root().cpu()
     return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
 
@@ -171,7 +183,15 @@ def expectation(
     variance: Tensor,  # (n,)
     argument: Tensor | None = None,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule.
+    """Return E[function(f, argument)] for f ~ N(mean, variance), by quadrature.
+
+    It uses the trapezoidal rule with q nodes.
+
+    Args:
+        function: A function of f (n, q) and its argument (n,).
+        mean: The means, (n,).
+        variance: The variances, (n,).
+        argument: The second argument of the function at each point, (n,). If None, the means.
 
     Examples:
         >>> round(float(expectation(lambda f, _: f**2, torch.zeros(1), torch.full((1,), 2.0))), 3)
@@ -190,6 +210,12 @@ def log_predictive_prob(
     """Return the log of the integral of p(y | f) N(f; mean, variance).
 
     Newton's method finds the peak of concave log densities. Other likelihoods implement `Likelihood.mixture`.
+
+    Args:
+        likelihood: The likelihood.
+        y: The observations, (n,).
+        mean: The means of f, (n,).
+        variance: The variances of f, (n,).
     """
     variance = variance.clamp_min(1e-300)
     if (log_prob := likelihood.mixture(y, mean, variance)) is not None:

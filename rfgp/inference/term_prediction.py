@@ -18,7 +18,7 @@ from rfgp.torch_context import unlisted
 @unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class TermPrediction(Prediction):
-    """The joint Gaussian distribution at n points of a sum of terms, in the user's units.
+    """The joint Gaussian distribution at n points of a sum of terms, in user units.
 
     Attributes:
         process: The standardized process of the sum.
@@ -51,7 +51,7 @@ class TermPrediction(Prediction):
         return self._restricted(self._process.of(*terms))
 
     def without(self, *terms: str) -> "TermPrediction":
-        """Return the prediction of the sum of all other terms, without the mean of the model.
+        """Return the prediction of the sum of all other terms, without the mean.
 
         Raises:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into

@@ -246,7 +246,7 @@ class GPState:
         return functions
 
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the latent function in the user's units, float64."""
+        """Return the prior covariance of the function in user units, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
         members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
         first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)

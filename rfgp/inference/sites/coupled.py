@@ -73,13 +73,13 @@ class CoupledDensePosterior(Posterior):
         return (self._own.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
+        """Return R (C n, n) with R R^T the covariance of all values, by functions."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
         conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
         return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise: functions (count, n, C) of several classes can be drawn at given points only.
+        """Raise: functions (count, n, C) of several classes need given points.
 
         Raises:
             InvalidArgumentError: Always.
@@ -176,7 +176,7 @@ class CoupledLowRankPosterior(Posterior):
         return torch.stack([projected @ block @ projected.mT for block in self._own], dim=-1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
+        """Return R (C n, C F) with R R^T the covariance of all values, by functions."""
         joint = block_diagonal([projected.mT] * self.weights.shape[1])
         return half_solve(self.factor, joint).mT
 
@@ -225,7 +225,12 @@ def inverse_blocks(
     factor: Tensor,  # (C F, C F)
     weights: Tensor,  # (F, C)
 ) -> Tensor:  # (C, F, C F)
-    """Return A^-1 from a factor of A, as rows of blocks for weights of C classes."""
+    """Return A^-1 from a factor of A, as rows of blocks for weights of C classes.
+
+    Args:
+        factor: The lower Cholesky factor of A, (C F, C F).
+        weights: The weights of F features for C classes, (F, C).
+    """
     F, C = weights.shape
     return torch.cholesky_inverse(factor).reshape(C, F, C * F)
 
@@ -234,7 +239,12 @@ def function_covariance(
     phi: Tensor,  # (n, F)
     inverse: Tensor,  # (C, F, C F)
 ) -> tuple[Tensor, Tensor]:
-    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of functions (n, C, C)."""
+    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of functions (n, C, C).
+
+    Args:
+        phi: The features at n points, (n, F).
+        inverse: The blocks of A^-1, (C, F, C F).
+    """
     C, F = inverse.shape[:2]
     products = torch.einsum("bf,cfg->bcg", phi, inverse).reshape(len(phi), C, C, F)
     return products, torch.einsum("bcdf,bf->bcd", products, phi)

@@ -64,7 +64,13 @@ def class_precision(
     f: Tensor,  # (n, C)
     counts: Tensor,  # (n, 1)
 ) -> ClassPrecision:
-    """Return the matrices at f."""
+    """Return the matrices at f.
+
+    Args:
+        kernel: The covariance K of one function, (n, n).
+        f: The latent values, (n, C).
+        counts: The number of observations of each row, (n,).
+    """
     weight = (counts * torch.softmax(f, dim=1)).clamp_min(_LEAST)
     blocks, log_determinant = [], -counts.log().sum()
     for class_weight in weight.T:

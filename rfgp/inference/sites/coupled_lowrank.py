@@ -48,6 +48,10 @@ def transposed_product(
     """Return phi^T v, float64.
 
     It is computed as (v^T phi)^T. With few columns, BLAS is several times faster if it reads the features row by row.
+
+    Args:
+        phi: The features, (b, F).
+        v: The columns, (b, C).
     """
     return (v.to(phi).mT @ phi).mT.double()
 

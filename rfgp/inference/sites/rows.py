@@ -131,6 +131,9 @@ def row_mode(problem: RowProblem) -> RowState:
     """Return the mode of the latent function at its rows, after one more step.
 
     The step costs only an evaluation, because `find_mode` has solved for it.
+
+    Args:
+        problem: The problem.
     """
     state, step = find_mode(problem)
     return problem.move(state, step, state.objective - problem.floor_at(state)) or state

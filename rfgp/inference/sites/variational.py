@@ -227,20 +227,33 @@ class AndersonAcceleration:
 
 
 def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
-    """Return the sites of Laplace's approximation at a mode f (n,) of one function."""
+    """Return the sites of Laplace's approximation at a mode f (n,) of one function.
+
+    Args:
+        problem: The problem.
+        f: The mode, (n,).
+    """
     terms = RowLikelihood(problem.likelihood, problem.rows).terms(f)
     return Sites(terms.weight[:, None], (terms.gradient + terms.weight * (f - problem.mean))[:, None])
 
 
 def prior_sites(problem: VariationalProblem) -> Sites:
-    """Return the optimal sites for the moments of the priors."""
+    """Return the optimal sites for the moments of the priors.
+
+    Args:
+        problem: The problem.
+    """
     none = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
     prior = problem.at(Sites(none + LEAST_CURVATURE, none))
     return _optimal_sites(problem, prior.expected)
 
 
 def mean_sites(problem: VariationalProblem) -> Sites:
-    """Return the optimal sites for functions that equal their prior means."""
+    """Return the optimal sites for functions that equal their prior means.
+
+    Args:
+        problem: The problem.
+    """
     mean = problem.mean.expand(len(problem.rows), -1)
     none = torch.full_like(mean, _LEAST_VARIANCE)
     return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))

@@ -51,11 +51,11 @@ def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
 
 
 def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
-    """Return the specification with other parts of bases, by path.
+    """Return the specification with other parts (...) of bases, by path.
 
     Args:
         spec: The specification.
-        basis: The parts that change, as `learnable_basis` returns them.
+        basis: The parts (...) that change, as `learnable_basis` returns them.
     """
     noise = None if spec.noise_process is None else with_learned(spec.noise_process, basis)
     return replace(spec, priors=tuple(term.with_learned(basis) for term in spec.priors), noise_process=noise)

@@ -117,7 +117,7 @@ def test_gradient_matches_autograd(case):
     free = values.space.free(())
     found = Objective.of(state, state.rows).evaluated(values, free)
     plain = Objective.of(state, state.rows)
-    theirs = Objective(plain.density, plain.rows, plain.count, plain.jacobian).evaluated(values, free)
+    theirs = Objective(plain.log_likelihood, plain.rows, plain.count, plain.jacobian).evaluated(values, free)
     torch.testing.assert_close(found["value"], theirs["value"], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(found["gradient"], theirs["gradient"], rtol=1e-8, atol=1e-11)
 

@@ -208,7 +208,9 @@ def test_information_matches_dense_algebra():
 
 FAULTS = {
     "the information of scales": (lattices, "(1 - 2 * inverse", "(1 - inverse", check_information, ()),
-    "the information of the mean": (lattices, "implicit.weight - implicit", "implicit.weight + implicit", check_information, ()),
+    "the information of the mean": (
+        lattices, "implicit.weight - implicit", "implicit.weight + implicit", check_information, ()
+    ),
     "the gradient at the rows": (lattices, "0.5 * at.series", "0.4 * at.series", check_gradient, ()),
     "the slope of scales": (lattices, "2 * b * weights", "b * weights", check_gradient, ()),
     "the slope of the mean": (lattices, "total - b @", "total + b @", check_gradient, ()),
