@@ -1,4 +1,4 @@
-"""Conjugate gradients for several right-hand sides, with an optional preconditioner.
+"""Conjugate gradients for several right-hand sides, with preconditioning.
 
 Source: Saad (2003), Iterative methods for sparse linear systems, Algorithm 9.1.
 """

@@ -13,13 +13,20 @@ from rfgp.local.neighbors import Floats, Indices
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of nearest neighbors of a prior that has one."""
+    """Return the block of nearest neighbors of a prior that has one.
+
+    Args:
+        prior: The prior.
+    """
     assert prior.neighbors is not None
     return prior.neighbors
 
 
 def check_sum(prior: Prior) -> None:
     """Raise unless all other blocks can be combined with a block of neighbors.
+
+    Args:
+        prior: The prior.
 
     Raises:
         InvalidArgumentError: If there are sparse features, exact products on a grid, or a residual that bounds the

@@ -1,4 +1,4 @@
-"""The roles of inference: inference given rows under a prior, and the posterior for predictions."""
+"""Interfaces of inference given rows, and of posteriors for predictions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence

@@ -1,4 +1,4 @@
-"""The exact posterior at some points given any number of rows, without an n x n matrix in memory.
+"""The exact posterior at some points given any number of rows.
 
 The systems (K + D) a = y - mean and (K + D) z = k(X, x) are solved together by conjugate gradients. Each step computes
 K again in blocks of rows. Memory is O(n M), and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T, the

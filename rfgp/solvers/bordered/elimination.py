@@ -1,4 +1,4 @@
-"""The elimination of sparse latent values and dense weights, which depends on the noise but not on the targets.
+"""The elimination of sparse latent values and dense weights, for a given noise.
 
 See `rfgp.solvers.bordered.system` for the formulas.
 """

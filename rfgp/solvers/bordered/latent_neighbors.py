@@ -1,4 +1,4 @@
-"""Nearest neighbors as a block with a sparse precision, whose latent values are the process at the rows.
+"""Nearest neighbors as latent values at the rows, with a sparse precision.
 
 The inverse factor V of the process without noise (`rfgp.local.factor`, with a jitter for stability) has Q = V^T V, the
 precision of a nearest-neighbor (Vecchia) process of values. d log |Q| and the derivatives of Q follow from those of V.

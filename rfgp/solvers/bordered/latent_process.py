@@ -1,4 +1,4 @@
-"""Nearest neighbors as a process of positions and parameters, with the weights whose residual they are."""
+"""Nearest neighbors as a process of positions and parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

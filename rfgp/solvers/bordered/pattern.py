@@ -1,4 +1,4 @@
-"""The pattern of the joint precision of several sparse blocks given rows, analyzed once for a fit."""
+"""The pattern of the joint precision of several sparse blocks given rows."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence

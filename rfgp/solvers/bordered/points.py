@@ -1,4 +1,4 @@
-"""The projection of sparse latent values and dense weights given the rows to points, single and joint."""
+"""The projection of sparse latent values and dense weights to points."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The posterior of sparse latent values and dense weights, and its distributions at points."""
+"""The posterior of sparse latent values and dense weights at points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

@@ -1,4 +1,4 @@
-"""The solver of a prior with sparse precisions and dense weights, for rows in memory."""
+"""The solver of sparse precisions and dense weights, for rows in memory."""
 
 from functools import cached_property, partial
 from typing import Self

@@ -1,4 +1,4 @@
-"""Compiled loops of a filter and a smoother of half-integer Matern processes of variance 1 on ascending rows.
+"""Compiled loops of filter and smoother of half-integer Matern processes.
 
 The formulas are in `rfgp.solvers.chain.states`. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that
 length. Loops are compiled for each a, and those over small matrices are unrolled. Common arguments are:

@@ -1,4 +1,4 @@
-"""The posterior of a Matern process of one column, from the states of rows next to points."""
+"""The posterior of a Matern process of one column, from the states of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

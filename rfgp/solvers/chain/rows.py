@@ -108,7 +108,11 @@ def ascending(inputs: Tensor, column: int) -> Ascending:
 
 
 def supports(prior: Prior) -> bool:
-    """Return whether a prior is a Matern process of one column alone."""
+    """Return whether a prior is a Matern process of one column alone.
+
+    Args:
+        prior: The prior.
+    """
     return len(prior.blocks) == len(prior.precisions) == 1 and prior.precisions[0].column is not None
 
 

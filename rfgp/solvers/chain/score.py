@@ -1,4 +1,4 @@
-"""Score and information of the hyperparameters of a Matern process of one column, in one pass over the rows."""
+"""Score and information of a Matern process of one column, in one pass."""
 
 from functools import cached_property
 

@@ -1,4 +1,4 @@
-"""Compiled loops of the filter and its forward derivatives: score and information in one pass over the rows.
+"""Compiled loops of the filter and its forward derivatives.
 
 The formulas are in `rfgp.solvers.chain.states`, and the arguments in `rfgp.solvers.chain.loops`. There are q + 2
 directions: log kappa, parts of the noise, and the mean. `tangents` (q + 1, a, a) are the derivatives of the covariance,

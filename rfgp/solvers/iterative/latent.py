@@ -1,4 +1,4 @@
-"""Nearest neighbors conditioned on latent values instead of observations, by conjugate gradients."""
+"""Nearest neighbors of latent values, by conjugate gradients."""
 
 from typing import Self
 

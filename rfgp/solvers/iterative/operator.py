@@ -1,4 +1,4 @@
-"""Linear systems in C = sum_t H_t H_t^T + D by conjugate gradients, and draws from N(0, C^-1).
+"""Linear systems in C = sum_t H_t H_t^T + D, and draws from N(0, C^-1).
 
 With H = [H_1, H_2, ...] and Psi = D^(-1/2) H, all solves are with B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with
 A = R B R^T for a preconditioner P = (R^T R)^-1.

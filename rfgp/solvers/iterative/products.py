@@ -1,4 +1,4 @@
-"""Sparse features of nodes times dense features of columns, as products of the factors."""
+"""Products of sparse features of nodes and dense features of columns."""
 
 from collections.abc import Callable
 from functools import cached_property

@@ -1,4 +1,4 @@
-"""The solver of features, walks and sparse precisions by conjugate gradients and draws.
+"""The solver by conjugate gradients and draws.
 
 With C = K + D, the gradient of log N(y; mean, C) in a direction dC is (a^T dC a - tr(C^-1 dC)) / 2. tr(C^-1 dC) is the
 mean of w^T dC w for w ~ N(0, C^-1), the pathwise estimator (Lin et al. 2024, "Improving linear system solvers for

@@ -1,4 +1,4 @@
-"""The terms of a prior at rows (dense weights, sparse features, sparse precisions), and their operator."""
+"""The terms of a prior at rows, and the operator of their covariance."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property

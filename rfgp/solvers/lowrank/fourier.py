@@ -1,4 +1,4 @@
-"""The log marginal likelihood of rows under random Fourier features, with a fast gradient in the frequencies.
+"""The log marginal likelihood of rows under random Fourier features.
 
 For one term phi = [a cos(x W^T), a sin(x W^T)] and one noise D for all rows, `rfgp.solvers.lowrank.solver` has
 

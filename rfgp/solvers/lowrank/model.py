@@ -1,4 +1,4 @@
-"""A linear model of rows on features, in blocks of rows that may lie on other machines.
+"""A linear model of rows on features, in blocks of rows.
 
 Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
 features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. Let e = sqrt(n b) 6e-8 s^2 /

@@ -1,4 +1,4 @@
-"""The posterior of the weights of features, its covariance in two forms, and its projection to points."""
+"""The posterior of the weights of features, and its projection to points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

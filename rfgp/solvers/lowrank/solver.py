@@ -287,7 +287,13 @@ def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model:
 
 
 def log_marginal_likelihood_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
-    """Return the log marginal likelihood, 0-d."""
+    """Return the log marginal likelihood, 0-d.
+
+    Args:
+        model: The linear model of the rows.
+        solution: The posterior of the weights.
+        totals: The sums over the rows.
+    """
     output_weights, determinant = model.output_weights, 2 * solution.factor.diagonal().log().sum()
     bound = model.variances @ totals.bound
     squares = totals.square + solution.weights.square().sum(0) @ output_weights
@@ -300,6 +306,12 @@ def closed_gradients(
     """Return the gradients in mean (k,), noise (0-d) and variances (T,).
 
     The last two need A^-1.
+
+    Args:
+        model: The linear model of the rows.
+        solution: The posterior of the weights.
+        totals: The sums over the rows.
+        inverse: The covariance A^-1 of the weights, (F, F). If None, only the gradient in the mean is known.
     """
     k, in_noise, in_variances = model.output_weights.sum(), None, None
     if inverse is not None:

@@ -1,4 +1,4 @@
-"""The first pass over the rows of a linear model: statistics for the posterior of its weights and the best scales.
+"""The first pass over the rows of a linear model: sufficient statistics.
 
 A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + l P^-1), l = noise / s^2 (P as in
 `Statistics`, prior scales relative to s within phi). With A = I + phi^T P phi / l and N observations of k outputs,
@@ -111,7 +111,13 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
 
 
 def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolution:
-    """Return the posterior of the weights for prior standard deviations s, 0-d or (F,), and the noise, 0-d."""
+    """Return the posterior of the weights.
+
+    Args:
+        statistics: The statistics of the rows.
+        scale: The prior standard deviations s, 0-d or (F,).
+        noise: The noise variance, 0-d.
+    """
     matrix = (scale * statistics.gram) * (scale / noise).reshape(-1, 1)
     matrix.diagonal().add_(1)
     factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
@@ -123,6 +129,12 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
     """Return (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
 
     It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
+
+    Args:
+        statistics: The statistics of the rows.
+        solution: The posterior of the weights.
+        scale: The prior standard deviations s, 0-d or (F,).
+        noise: The noise variance, 0-d.
     """
     gram, target, square = statistics[:3]
     u = scale.reshape(-1, 1) * solution.weights
@@ -143,7 +155,7 @@ class Scales(NamedTuple):
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
-    """Return the factor c (0-d) of variances and noise that maximizes the likelihood, and the posterior with it.
+    """Return the best common factor c of variances and noise, 0-d, and the posterior.
 
     Args:
         model: A model whose rows have no noise of their own.
@@ -164,7 +176,7 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximize the likelihood, or their best ratio at a bound.
+    """Return the most likely noise and variance of one term.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -205,7 +217,7 @@ def best_ratios(
     count: float,
     start: Tensor,  # (T,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximize the likelihood.
+    """Return the most likely variances over the noise (T,), and the noise, 0-d.
 
     With the best noise, -2 log likelihood is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
     v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.

@@ -1,4 +1,4 @@
-"""Means and variances of weights on fixed designs at any number of points, by fast Fourier transforms."""
+"""Means and variances of weights on fixed designs, by fast Fourier transforms."""
 
 import itertools
 import math

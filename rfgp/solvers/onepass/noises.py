@@ -1,4 +1,4 @@
-"""The noise in the likelihood of rows on fixed designs: one noise for all rows, or some of their own.
+"""The noise of rows on fixed designs: one noise for all rows, or one each.
 
 Row n with noise_n has the weight P_n = w_n v / (v + noise_n) in A, c and u of `rfgp.solvers.onepass.solver`. With
 Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, the residuals r and the sum N_P of P_n,

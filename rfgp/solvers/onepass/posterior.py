@@ -1,4 +1,4 @@
-"""The posterior of weights on fixed designs, with moments at any number of points by fast Fourier transforms."""
+"""The posterior of weights on fixed designs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -306,7 +306,11 @@ def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
 
 
 def has_lattices(prior: Prior) -> bool:
-    """Return whether all blocks of a prior are fixed designs whose products have transforms, one on a lattice."""
+    """Return whether all blocks are fixed designs with transforms, one on a lattice.
+
+    Args:
+        prior: The prior.
+    """
     known = [block.design for block in prior.weights if block.design is not None]
     if not prior.has_weights_only or len(known) < len(prior.weights):
         return False

@@ -1,4 +1,4 @@
-"""Products of real features on lattices, from their sums over rows, and series of products with given coefficients.
+"""Products of real features on lattices, and series of such products.
 
 A design on a lattice has the features c_j Re exp(i theta_j) and c_j Im exp(i theta_j) of the modes j. c_0 is 1, and
 c_j = sqrt(2) otherwise. The mode j = 0 has no imaginary part. Products of two features are

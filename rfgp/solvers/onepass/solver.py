@@ -1,4 +1,4 @@
-"""Gaussian regression on fixed designs from statistics alone, with gradient and Fisher information.
+"""Gaussian regression on fixed designs from sufficient statistics.
 
 The weights are w ~ N(0, I) with prior standard deviations s. y = mean + phi diag(s) w + e has e of variance
 v = noise + delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi and N
@@ -42,7 +42,12 @@ from rfgp.solvers.role import Inference
 
 
 def supports(prior: Prior, rows: Rows) -> bool:
-    """Return whether sums by transforms apply: all blocks are fixed designs, and the rows have no signs."""
+    """Return whether sums by transforms apply.
+
+    Args:
+        prior: The prior. All its blocks must be fixed designs.
+        rows: The rows, without signs of outputs.
+    """
     return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 
 

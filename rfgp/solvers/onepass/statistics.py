@@ -1,4 +1,4 @@
-"""Sufficient statistics of Gaussian regression on fixed designs, cached for the lifetime of the rows."""
+"""Sufficient statistics of Gaussian regression on fixed designs."""
 
 import weakref
 from collections.abc import Sequence

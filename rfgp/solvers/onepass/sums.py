@@ -1,4 +1,4 @@
-"""Sums over rows for designs without hyperparameters: one pass over the rows suffices for a whole fit.
+"""Sums over rows for designs without hyperparameters, in one pass.
 
 The columns Z of the rows are 1, the targets and the features of dense designs. With theta_k = 2 pi h k (x - center) for
 the integers k of a lattice, the sums are Z^T P Z, and for each lattice

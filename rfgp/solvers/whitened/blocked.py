@@ -1,4 +1,4 @@
-"""Very many rows under nearest neighbors and weights, with features computed twice instead of stored.
+"""Very many rows under nearest neighbors and weights.
 
 The random order of a good nearest-neighbor process scatters the neighbors of a row over the order, but they are near it
 in space. Rows are therefore whitened in blocks of near rows with mostly common neighbors, so that few features of other

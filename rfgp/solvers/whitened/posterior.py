@@ -1,4 +1,4 @@
-"""The posterior of new points under nearest neighbors of observations, weights and sparse precisions.
+"""The posterior under nearest neighbors of observations, at new points.
 
 Given y, let a new point x have the nearest rows N, b = C_NN^-1 c and d = v - b^T c. The function at x is
 

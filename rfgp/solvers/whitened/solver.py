@@ -1,4 +1,4 @@
-"""Rows under nearest neighbors conditioned on observations, with weights and sparse precisions.
+"""Rows under nearest neighbors of observations, weights and sparse precisions.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`). The noise is
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1

@@ -1,4 +1,4 @@
-"""The whitener V of rows under a block of nearest neighbors with their noise, and whitened rows.
+"""The whitening of rows under a block of nearest neighbors with noise.
 
 Let V^T V = (G + D)^-1, with the covariance G of the block of neighbors at the rows (`rfgp.local.factor`). V (y - mean)
 is a linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse precision.
