@@ -1,4 +1,4 @@
-"""Learning of random draws: frequencies by Adam, other draws by L-BFGS."""
+"""Fits with a basis of features: frequencies learned by Adam, others by L-BFGS."""
 
 import math
 from collections.abc import Container
@@ -31,7 +31,7 @@ FIRST_ITERATIONS = 10
 
 More iterations would remove columns that learned frequencies could use."""
 MOST_ROWS = 2**14
-"""The most rows that other draws, such as inducing points, are learned from."""
+"""The most rows that other bases, such as inducing points, are learned from."""
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
@@ -72,7 +72,7 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     outcome = _learned(fit)
     if fit.plan.fixed_also_compared and outcome.frequencies is None:
         return finish(fit, [outcome.initial_report], outcome.message, False, outcome)
-    entries = sum(math.prod(draw.shape) for draw in (outcome.frequencies or {}).values())
+    entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
     is_sure = fit.plan.fixed_also_compared or (outcome.gain >= CLEAR_GAIN and entries <= len(outcome.split.training))
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome, [])
@@ -115,7 +115,7 @@ def learn_basis(
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
         words: The message of the report.
-        others: The paths of draws that stay fixed.
+        others: The paths of parts of the basis that stay fixed.
     """
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in others}
     if not basis or not fit.plan.max_iterations:
@@ -124,9 +124,9 @@ def learn_basis(
     initialized = fit.values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
     with torch.enable_grad():
         values_found, report = maximize(
-            Objective.of(fit.state, rows), initialized, fit.plan, stage="draws too", tolerance=1e-6
+            Objective.of(fit.state, rows), initialized, fit.plan, stage="basis too", tolerance=1e-6
         )
     learned = {path: values_found.raw[path].detach() for path in basis}
     values = fit.values.replaced({name: values_found.raw[name] for name in fit.values.raw})
-    words = f"draws learned from {len(rows):,} rows ({report.message})"
+    words = f"basis learned from {len(rows):,} rows ({report.message})"
     return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report], words

@@ -90,7 +90,7 @@ class TermFit:
         return replace(self, state=self.state.replace(hyperparameters=values))
 
     def with_spec(self, spec: ModelSpec) -> "TermFit":
-        """Return the fit with other draws."""
+        """Return the fit with another specification, such as one with a new basis."""
         return replace(self, state=self.state.replace(spec=spec))
 
     def subset(self, size: int) -> Block:

@@ -210,7 +210,7 @@ class Learning:
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._scored = gathered(JoinedRows([self._held_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
-        self._initial = {**raw, **{path: draw.clone() for path, draw in self.start.items()}}
+        self._initial = {**raw, **{path: frequencies.clone() for path, frequencies in self.start.items()}}
         self._batches: tuple[int, Tensor] | None = None
         clamped = self._clamped(self._initial)
         zeros = [{name: torch.zeros_like(value) for name, value in clamped.items()} for _ in range(2)]

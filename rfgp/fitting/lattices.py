@@ -198,8 +198,8 @@ def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermF
         else approximation
         for name, approximation in spec.approximations.items()
     }
-    drawn = replace(spec, approximations=few).with_new_basis(fit.values, num_rows)
-    changed = fit.with_spec(replace(drawn, approximations=spec.approximations))
+    renewed = replace(spec, approximations=few).with_new_basis(fit.values, num_rows)
+    changed = fit.with_spec(replace(renewed, approximations=spec.approximations))
     return changed if has_lattices_of(changed, fit) else changed.at(_with_noise_of(changed, fit))
 
 

@@ -145,7 +145,9 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
     """Return candidates from joint searches over frequencies and hyperparameters."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.with_others({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
+    values = start.hyperparameters.with_others(
+        {path: frequencies.clone() for path, frequencies in omega.items()}, hyperpriors
+    )
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
         values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")

@@ -45,7 +45,7 @@ FIRST_ROWS = 2**10
 FIRST_ROUNDS, WEAK_FEATURES = 2, math.log(0.1)
 """The number of searches before starts are compared, and the log variance of weak features in variances of the
 targets."""
-MOST_REDRAWS = 3
+MOST_RENEWALS = 3
 """The most times that inducing points are selected again on the same rows."""
 
 SearchEnd = tuple[NeighborFit, ParameterValues, list[FitReport]]
@@ -65,7 +65,7 @@ def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in frequencies}
     if basis and plan.max_iterations:
         initial = values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
-        values_found, report = fit.search(initial, ", draws too", last=True)
+        values_found, report = fit.search(initial, ", basis too", last=True)
         fit = fit.with_spec(with_learned(fit.spec, {path: values_found.raw[path] for path in basis}))
         values, reports = values.replaced({name: values_found.raw[name] for name in values.raw}), [*reports, report]
     return finalize(fit.state.replace(hyperparameters=values), plan, reports)
@@ -108,7 +108,7 @@ def _search(fit: NeighborFit) -> SearchEnd:
 
 def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> SearchEnd:
     """Select points again and search on the same rows, while the likelihood grows."""
-    for _ in range(MOST_REDRAWS if reports[-1].stages else 0):
+    for _ in range(MOST_RENEWALS if reports[-1].stages else 0):
         spec = spec_of(with_new_basis(fit.state.replace(hyperparameters=values)))
         if spec is fit.spec:
             break

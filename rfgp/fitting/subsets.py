@@ -44,7 +44,7 @@ more than a nat in 4 of the 8 cases with a best start that short. A second start
 MOST_EXACT = 4000
 """The number of rows above which starts use the exact kernel only if there are more features than rows."""
 ROUNDS = 3
-"""The most times that draws are made again on one subset."""
+"""The most times that a basis is renewed on one subset."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 _COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
@@ -221,7 +221,7 @@ def optimize(
         most: The most iterations. If None, those of the plan.
         restart: The number of the start, 0 for the first.
         tolerance: The least gain of an iteration, in nats a row. If None, a default for the model and rows.
-        again: Whether the draws were made again.
+        again: Whether the basis was renewed.
 
     Returns:
         The fit at the values found, and the report.
@@ -229,7 +229,7 @@ def optimize(
     plan, values, reports = fit.plan, fit.values, list[FitReport]()
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * bool(fit.prior.kernels)
-    ending = ", second start" * bool(restart) + ", drawn again" * again
+    ending = ", second start" * bool(restart) + ", new basis" * again
     if most is not None:
         plan = replace(plan, given_iterations=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
@@ -252,7 +252,7 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
     return LEAST_GAIN / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
 
 
-# --- draws -----------------------------------------------------------------------------------------
+# --- bases -----------------------------------------------------------------------------------------
 
 
 def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
@@ -295,5 +295,5 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
     with torch.no_grad():
         freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
     shares = {name: max(freedom[name], 1e-3) for name in names}
-    drawn = spec.with_approximations(spec.approximations, fit.values, fit.state.num_observations, shares)
-    return fit.with_spec(drawn)
+    changed = spec.with_approximations(spec.approximations, fit.values, fit.state.num_observations, shares)
+    return fit.with_spec(changed)

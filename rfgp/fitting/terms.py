@@ -41,7 +41,7 @@ OPTIMIZED, MOST_OPTIMIZED = 3, 1500
 FIRST_ROWS_BY_CG = 10_000
 """The number of rows of the first search by conjugate gradients."""
 MOST_CHANGES = 2
-"""The most times that features of nodes are drawn again at the hyperparameters found."""
+"""The most times that bases of terms on nodes are renewed at the hyperparameters found."""
 
 
 def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:

@@ -27,7 +27,7 @@ from rfgp.rows import Chunk
 
 OTHERS = ("noise", "mean")
 """The hyperparameters of a model that its kernel does not have."""
-INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP serves the others."
+INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP supports the others."
 """Remedies for approximations that are not covariance functions."""
 
 

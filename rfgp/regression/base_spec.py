@@ -127,7 +127,7 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
 
 
 class BaseSpec(ABC):
-    """The options of a model and the random draws for its inputs.
+    """The options of a model and the bases for its inputs.
 
     A specification is immutable.
     """
@@ -173,7 +173,7 @@ class BaseSpec(ABC):
         return self, data
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with draws that cover the range of all rows.
+        """Return the specification with bases that cover the range of all rows.
 
         Args:
             values: The hyperparameters.
@@ -186,7 +186,7 @@ class BaseSpec(ABC):
         return self, summary
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification with the random draws for inputs of these columns.
+        """Return the specification with the bases for inputs of these columns.
 
         Args:
             scaling: The maps to standardized units.

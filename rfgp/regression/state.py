@@ -59,7 +59,7 @@ class GPState:
     hyperparameters.
 
     Attributes:
-        spec: The prior and the likelihood, with random draws for the columns of the inputs.
+        spec: The prior and the likelihood, with bases for the columns of the inputs.
         scaling: The maps between the user's units and standardized ones.
         hyperparameters: The hyperparameters.
         num_observations: The number of rows of the posterior.
@@ -311,11 +311,11 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
         DataError: The scale of the data is out of range.
         InvalidArgumentError: The name of a starting value or a hyperprior is unknown.
     """
-    drawn = spec.with_sample(summary.scaling, rows)
-    values = space_of(drawn, summary, approximation_of(drawn, rows)).start
-    values = values.with_values(**{name: value for name, value in drawn.options.starts.items() if value is not None})
-    drawn, values = drawn.initialized(values, rows)
-    return GPState(drawn, summary.scaling, values, len(rows), rows)
+    resolved = spec.with_sample(summary.scaling, rows)
+    values = space_of(resolved, summary, approximation_of(resolved, rows)).start
+    values = values.with_values(**{name: value for name, value in resolved.options.starts.items() if value is not None})
+    resolved, values = resolved.initialized(values, rows)
+    return GPState(resolved, summary.scaling, values, len(rows), rows)
 
 
 def restarted(state: GPState, spec: BaseSpec) -> GPState:

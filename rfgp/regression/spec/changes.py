@@ -1,4 +1,4 @@
-"""Specifications with other approximations or draws."""
+"""Specifications with other approximations or bases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -61,7 +61,7 @@ class ModelSpec(BaseSpec):
         terms: Its terms, with the indices of their columns.
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
-        priors: The terms with their draws.
+        priors: The terms with their bases.
         noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
         weight: The weight of the model in an average of posteriors.
         others: The other models of the average on the same columns, at their hyperparameters.
@@ -197,7 +197,7 @@ class ModelSpec(BaseSpec):
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification with approximations and random draws, and starting output scales.
+        """Return the specification with approximations and their bases, and starting output scales.
 
         The prior variance of a term, averaged over some rows, is then its share of the target's variance.
         """
@@ -227,7 +227,7 @@ class ModelSpec(BaseSpec):
         *,
         in_blocks: bool = False,
     ) -> Self:
-        """Return the specification with approximations of all terms and their random draws.
+        """Return the specification with approximations of all terms and their bases.
 
         Args:
             approximations: "auto", an approximation, or a dict by the names of terms.
@@ -253,7 +253,7 @@ class ModelSpec(BaseSpec):
         return replace(self, approximations=chosen, priors=priors, noise_process=noise)
 
     def with_new_basis(self, values: ParameterValues, num_rows: int) -> Self:
-        """Return the specification with hyperparameter-dependent draws updated, or itself.
+        """Return the specification with bases for new hyperparameters, or itself.
 
         Args:
             values: The hyperparameters.
@@ -322,7 +322,7 @@ class ModelSpec(BaseSpec):
 def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
     """Return the specification of the logarithm of the noise on the columns of the function, or None.
 
-    Its draws have the seeds of a single kernel for the function and the noise.
+    Its bases have the seeds of a single kernel for the function and the noise.
     """
     if kernel is None:
         return None

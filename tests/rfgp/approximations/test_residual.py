@@ -313,7 +313,7 @@ def test_points_are_learned():
         for learns in (False, True)
     )
     assert gp.log_marginal_likelihood() > before.log_marginal_likelihood() + 1
-    assert gp.fit_report.stages[-1].name.endswith("draws too")
+    assert gp.fit_report.stages[-1].name.endswith("basis too")
     again = pickle.loads(pickle.dumps(gp)).predict(rows)
     np.testing.assert_array_equal(gp.predict(rows).mean, again.mean)
 

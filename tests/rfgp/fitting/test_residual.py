@@ -77,7 +77,7 @@ def test_points_are_selected_again_if_lengthscales_change(monkeypatch):
 
 def test_learned_points_move_and_are_more_likely(residual):
     found, report = fitted(**RESIDUAL, learn_locations=True)
-    assert report.stages[-1].name == "all rows, draws too"
+    assert report.stages[-1].name == "all rows, basis too"
     assert report.converged
     assert report.stages[-1].iterations > ITERATIONS_PER_ROUND
     assert total(found) > total(residual[0]) + 0.5

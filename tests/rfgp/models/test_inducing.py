@@ -166,7 +166,7 @@ def test_points_that_are_learned_say_more():
     X, y = table(400)
     options = {"num_points": 8, "noise": 0.05}
     fixed, learned = model(**options).fit(X, y), model(learn_locations=True, **options).fit(X, y)
-    assert learned.fit_report.stages[-1].name.endswith("draws too")
+    assert learned.fit_report.stages[-1].name.endswith("basis too")
     assert learned.log_marginal_likelihood() > fixed.log_marginal_likelihood() + 1  # 2.7 to 6, by the last bits
     new, _ = table(200, seed=1)
     means, *_ = twin(learned, X, y, new)
