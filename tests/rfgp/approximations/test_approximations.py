@@ -230,7 +230,7 @@ def test_values_are_shown_and_compared():
     ("approximation", "stage"),
     [
         (rfgp.RandomFeatures(4, learn_frequencies=True), "learning frequencies"),
-        (rfgp.InducingPoints(8, learn_locations=True, method="vfe"), "draws too"),
+        (rfgp.InducingPoints(8, learn_locations=True, method="vfe"), "basis too"),
     ],
 )
 def test_draws_are_learned(approximation, stage):
