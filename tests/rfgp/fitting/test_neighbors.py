@@ -148,7 +148,7 @@ def test_leave_one_out_matches_the_exact_process():
     exact = exactly(fit.state).leave_one_out()
     z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
     expected = np.mean(-0.5 * (z**2 + np.log(2 * np.pi * exact.variance))) + np.log(table(80)[1].std(ddof=1))
-    assert fit.density_left_out(fit.state.hyperparameters) == pytest.approx(expected, abs=1e-8)
+    assert fit.left_out_log_prob(fit.state.hyperparameters) == pytest.approx(expected, abs=1e-8)
 
 
 def test_smooth_functions_switch_neighbors_off():
