@@ -48,13 +48,13 @@ def load(path: str | Path) -> Any:
     file = Path(path)
     try:
         saved = read(file, lambda kind: dict.fromkeys(CLASSES, MODELS)[kind])
-        kind, spec = CLASSES[saved.kind], saved.regression.spec
+        kind, spec = CLASSES[saved.kind], saved.state.spec
         if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")
         first = next(iter(spec.approximations.values()))
         if not isinstance(first, kind.approximation_class):
             raise ValueError(f"the approximation is not that of a {saved.kind}")
-        model = kind.of(spec, Fitted.of(saved.regression, saved.report))
+        model = kind.of(spec, Fitted.of(saved.state, saved.report))
     except ModelFileError:
         raise
     except Exception as error:  # a well-formed file with a wrong content may break anything here

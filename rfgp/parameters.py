@@ -55,7 +55,7 @@ class Hyperparameter:
         start: Standardized starting value, () or (d,).
         unit: The user's value is unit * standardized value; broadcasts against `start`.
         bounds: Smallest and largest standardized value, each () or (d,).
-        fades: Whether the model depends weakly, through 1 / value^2, on large values. Lengthscales do.
+        saturates: Whether the model depends weakly, through 1 / value^2, on large values. Lengthscales do.
         is_variance: Whether start and bounds are variances of the target. The unit then lacks its square.
         is_fixed: Whether fits keep the start.
         is_positive: Whether fits search over the logarithm. Otherwise values may have any sign.
@@ -70,7 +70,7 @@ class Hyperparameter:
     start: Tensor
     unit: Tensor
     bounds: tuple[Tensor, Tensor]
-    fades: bool = False
+    saturates: bool = False
     is_variance: bool = False
     is_fixed: bool = False
     is_positive: bool = True

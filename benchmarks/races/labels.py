@@ -34,7 +34,7 @@ def main() -> None:
     seconds, new = time.perf_counter() - begin, rng.standard_normal((NEW, COLUMNS), dtype=np.float32)
     p, q = (np.asarray(share, dtype=np.float64) for share in (gp.predict(new).observed().mean, shares(new)))
     found, best = ((q * np.log(share) + (1 - q) * np.log(1 - share)).mean() for share in (p, q))
-    print(f"{gp.regression.approximation}: {seconds:.0f} s, {status('VmHWM') / 1e9:.2f} GB at the peak")
+    print(f"{gp.state.approximation}: {seconds:.0f} s, {status('VmHWM') / 1e9:.2f} GB at the peak")
     print(f"density of new rows {found:.5f}, of the truth {best:.5f}")
 
 

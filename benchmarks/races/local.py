@@ -176,7 +176,7 @@ def variational(racer: str, X: Array, y: Array, limit: float) -> Callable[[Array
     return predictor(model, likelihood)
 
 
-def regression(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
+def state(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
     import gpytorch
     import torch
 
@@ -228,7 +228,7 @@ def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
     if racer in ("svgp", "vnngp"):
         predict = variational(racer, X, y, limit)
     elif racer == "sgpr":
-        predict = regression(X, y, limit)
+        predict = state(X, y, limit)
     else:
         predict = boosting(X, y) if racer == "boosting" else ours(racer, X, y, seed)
     spent = [time.perf_counter() - begin, time.process_time() - busy]

@@ -75,7 +75,7 @@ ALWAYS = {
 FOLDERS = {
     "features": ("rfgp/features/", "rfgp/couplings/", "rfgp/approximations/parts.py"),
     "neighbors": (
-        *("rfgp/local/", "rfgp/blocks/neighbors.py", "rfgp/blocks/kernel_neighbors.py", "rfgp/fitting/neighbors.py"),
+        *("rfgp/local/", "rfgp/blocks/neighbors.py", "rfgp/blocks/kernel_neighbors.py", "rfgp/fitting/neighbor"),
         *("rfgp/solvers/nearby.py", "sklearn/neighbors/", "scipy/spatial/"),
     ),
     "sparse algebra": ("rfgp/sparse/", "rfgp/blocks/", "rfgp/solvers/bordered/", "graphs/", "scipy/sparse/"),

@@ -65,7 +65,7 @@ def likelihood() -> Pair:
     given = {"rbf.lengthscale": [3.0] * 8, "rbf.outputscale": 1.0, "noise": noise, "mean": 0.0}
     chosen = rfgp.RandomFeatures(size, coupling="iid")
     gp = rfgp.GP(k.RBF(name="rbf"), approximation=chosen, start=given, standardize=False, seed=0).condition(x, y)
-    block = gp.regression.prior().weights[0]
+    block = gp.state.prior().weights[0]
     frequencies = 3.0 * block.fourier(*block.parameters)[0].detach()  # at unit lengthscale
     inputs, targets = torch.from_numpy(x), torch.from_numpy(y)
 

@@ -72,8 +72,8 @@ def measure(name: str) -> None:
     fit, _ = timed(lambda: gp.fit(inputs[seen], y))
     predict, law = timed(lambda: gp.predict(inputs))
     everywhere, _ = timed(lambda: (law.mean, law.std))
-    (block,) = gp.regression.prior().precisions
-    block = block.refined(gathered(gp.regression.needed_rows("a factor")).inputs)
+    (block,) = gp.state.prior().precisions
+    block = block.refined(gathered(gp.state.needed_rows("a factor")).inputs)
     field = block.field
     data = field.entries(block.values.detach().numpy())
     factor = min(timed(lambda: field.factor(data))[0] for _ in range(3))

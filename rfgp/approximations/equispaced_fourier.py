@@ -18,7 +18,7 @@ from rfgp.kernels.terms import BoundTerm, label_of
 from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lattice
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.lattice import Floats
-from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, serves
+from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, supports
 from rfgp.messages import shown
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
@@ -139,7 +139,7 @@ class EquispacedFourier(Approximation):
         product, lattice, level = prior.design.product, prior.design.lattice, self._level(data)
         low, high = self._box(data)
         is_inside = bool((low >= lattice.low).all() and (high <= lattice.high).all())
-        if not is_inside or not serves(product, data.values, lattice, level, self.tolerance):
+        if not is_inside or not supports(product, data.values, lattice, level, self.tolerance):
             return self.draw(data, seed)
         found = self.on_lattice(data, lattice)
         return prior if np.array_equal(found.design.modes.indices, prior.design.modes.indices) else found
@@ -213,7 +213,7 @@ class LatticeTerm(TermPrior):
         )
         return Prior(weights=(block,))
 
-    def has_draws_of(self, other: TermPrior) -> bool:
+    def has_basis_of(self, other: TermPrior) -> bool:
         """Return whether another prior of the same term has the same modes."""
         return isinstance(other, LatticeTerm) and other.design is self.design
 

@@ -29,7 +29,7 @@ _RECENT = 2
 
 
 class NodeFeatures(ABC):
-    """The role: a family of graph kernels through features of nodes.
+    """Interface: a family of graph kernels through features of nodes.
 
     Attributes:
         name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".

@@ -106,7 +106,7 @@ class NodeProductTerm(TermPrior):
         sparse = SparseProductBlock(block, own.features, own.num_features, *rest)
         return Prior(walks=(sparse,))
 
-    def has_draws_of(self, other: TermPrior) -> bool:
+    def has_basis_of(self, other: TermPrior) -> bool:
         """Return whether another prior of the same term has the same features."""
         if not isinstance(other, NodeProductTerm) or other.features is not self.features:
             return False

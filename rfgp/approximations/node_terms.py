@@ -66,7 +66,7 @@ class NodeTerm(TermPrior):
             tuple(replace(b, projector=partial(at_nodes, b.projector, place), name=name) for b in prior.precisions),
         )
 
-    def has_draws_of(self, other: TermPrior) -> bool:
+    def has_basis_of(self, other: TermPrior) -> bool:
         """Return whether another prior of the same term has the same features."""
         return isinstance(other, NodeTerm) and other.features is self.features
 

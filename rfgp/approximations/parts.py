@@ -25,7 +25,7 @@ FeatureMap = Fourier | Laplace
 
 
 class Part(Protocol):
-    """The role: functions of one or several factors of a term."""
+    """Interface: functions of one or several factors of a term."""
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the functions of rows (n, D) and of values by path, given all columns."""

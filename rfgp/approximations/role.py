@@ -83,7 +83,7 @@ class TermGram(NamedTuple):
 
 
 class TermPrior(ABC):
-    """The role: a term with fixed random draws, as a function of the hyperparameters."""
+    """Interface: a term with fixed random draws, as a function of the hyperparameters."""
 
     @abstractmethod
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
@@ -104,7 +104,7 @@ class TermPrior(ABC):
         """
         return None
 
-    def has_draws_of(self, other: "TermPrior") -> bool:
+    def has_basis_of(self, other: "TermPrior") -> bool:
         """Return whether another prior of the same term has the same draws."""
         return self is other
 

@@ -41,7 +41,7 @@ class Side:
 
 
 class PriorFunctions(Protocol):
-    """The role: functions drawn from a prior, for pathwise conditioning."""
+    """Interface: functions drawn from a prior, for pathwise conditioning."""
 
     def draw(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of the inputs of n points, (n, count)."""

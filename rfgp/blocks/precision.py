@@ -22,7 +22,7 @@ COLUMNS = 64
 
 
 class Factor(Protocol):
-    """The role: a Cholesky factor of a sparse matrix (N, N)."""
+    """Interface: a Cholesky factor of a sparse matrix (N, N)."""
 
     @property
     def analysis(self) -> Any:
@@ -50,7 +50,7 @@ class Factor(Protocol):
 
 
 class Field(Protocol):
-    """The role: N values with a sparse precision Q of p parameters, such as `graphs.precisions.MarkovField`."""
+    """Interface: N values with a sparse precision Q of p parameters, such as `graphs.precisions.MarkovField`."""
 
     @property
     def coordinates(self) -> Array | None:

@@ -16,7 +16,7 @@ Functions = Callable[[Tensor], Tensor]
 
 
 class NewLevels(Protocol):
-    """The role: the part of a term at levels without rows, for a variance of 1.
+    """Interface: the part of a term at levels without rows, for a variance of 1.
 
     It is independent of the rows. Inputs with the same new level share it.
     """

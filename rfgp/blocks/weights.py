@@ -42,7 +42,7 @@ class Residual:
 
 
 class Design(Protocol):
-    """The role: features without hyperparameters, times prior standard deviations with them.
+    """Interface: features without hyperparameters, times prior standard deviations with them.
 
     Sums of products of such features over the rows hold for any hyperparameters.
     """

@@ -79,14 +79,14 @@ def distance_from_exact(
         >>> distance_from_exact(gp, X, num_points=8).rows
         100
     """
-    now = model.regression
+    now = model.state
     _check(model, now)
     rows = gathered(now.needed_rows("a comparison"))
     inputs, _ = now.points(X)
     order = torch.randperm(len(inputs), generator=random.generator(seed, random.Role.CHECK))
     points = inputs[order[:num_points]]
     check_distance(len(rows), rows.inputs.shape[1], len(points), budget)
-    exact = model.exact().regression
+    exact = model.exact().state
     prior = exact.prior()
     mean, noise = (value.detach() for value in mean_and_noise(exact.hyperparameters))
     with torch.no_grad():

@@ -82,10 +82,10 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
         NotFittedError: there are no data yet.
         InvalidArgumentError: no collection of Dask.
     """
-    regression = gp.regression
-    tail = _tail(regression)
+    state = gp.state
+    tail = _tail(state)
     parts, lengths = blocks_of(X, "X"), known_lengths(X)
-    light = regression.replace(rows=None, given=regression.posterior)  # what predicts, without the training data
+    light = state.replace(rows=None, given=state.posterior)  # what predicts, without the training data
     sent = dask.delayed(light, pure=False, traverse=False)
     rows = [math.nan] * len(parts) if lengths is None else lengths
     columns = []
@@ -97,16 +97,16 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
     return Predicted(*columns)
 
 
-def _tail(regression: GPState) -> tuple[int, ...]:
+def _tail(state: GPState) -> tuple[int, ...]:
     """Return the shape of the moments of one row: (), or (k,) for k outputs or classes."""
-    num_latents = regression.spec.options.likelihood.num_latents
-    return (num_latents,) if num_latents > 1 else tuple(regression.scaling.targets.scale.shape)
+    num_latents = state.spec.options.likelihood.num_latents
+    return (num_latents,) if num_latents > 1 else tuple(state.scaling.targets.scale.shape)
 
 
-def _moment(name: str, observed: bool, regression: GPState, X: Any) -> Any:
+def _moment(name: str, observed: bool, state: GPState, X: Any) -> Any:
     """Return the mean or the variance at the rows of one partition."""
     if not len(X):
-        return np.empty((0, *_tail(regression)))
-    p = regression.predict(X)
+        return np.empty((0, *_tail(state)))
+    p = state.predict(X)
     p = p.observed() if observed else p
     return np.asarray(getattr(p, name), dtype=float)

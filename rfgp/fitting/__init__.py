@@ -1,7 +1,7 @@
-"""Pure functions from a regression and a plan to a fitted regression and a report."""
+"""Pure functions from a model state and a plan to the fitted state and a report."""
 
 from rfgp.fitting.checkpoint import fingerprint as fingerprint
-from rfgp.fitting.checkpoint import open_journal as open_journal
+from rfgp.fitting.checkpoint import open_checkpoint_log as open_checkpoint_log
 from rfgp.fitting.maximize import Plan as Plan
 from rfgp.fitting.maximize import maximize as maximize
 from rfgp.fitting.progress import Callback as Callback

@@ -47,7 +47,7 @@ _ROUNDING = 1e-13
 
 
 class Scored(Inference, Protocol):
-    """The role: inference whose likelihood has a gradient, exact or estimated."""
+    """Interface: inference whose likelihood has a gradient, exact or estimated."""
 
     def score(self) -> Tensor:
         """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
@@ -167,8 +167,8 @@ class Scoring(ABC, Generic[S]):
         return self._start.moved(self._free, point)
 
     def _evaluate(self, point: Floats) -> tuple[Floats, Floats]:
-        """Return the gradient (p,) and information (p, p), including those of the hyperpriors."""
-        tensors = self._plan.journal.memoize(self._stage, lambda: self._compute(point))
+        """Return the gradient (p,) and information (p, p), hyperpriors included."""
+        tensors = self._plan.checkpoint_log.memoize(self._stage, lambda: self._compute(point))
         return tensors["gradient"].numpy(), tensors["information"].numpy()
 
     def _compute(self, point: Floats) -> dict[str, Tensor]:
@@ -212,12 +212,12 @@ class Scoring(ABC, Generic[S]):
                 value = inference.log_marginal_likelihood() + self._jacobian
             return {"value": value, "error": torch.tensor(inference.likelihood_error, dtype=torch.float64)}
 
-        tensors = self._plan.journal.memoize(f"{self._stage}: value", compute)
+        tensors = self._plan.checkpoint_log.memoize(f"{self._stage}: value", compute)
         return float(tensors["value"]), float(tensors["error"])
 
 
 class AverageInformation(Scoring[IterativeSolver]):
-    """A search whose gradient is estimated with fixed draws, with the average information."""
+    """A search by the average information, with a gradient estimated from fixed draws."""
 
     def information(self, point: Floats, inference: IterativeSolver) -> Tensor:
         """Return the average information A (p, p) of the likelihood at a point (p,)."""

@@ -24,7 +24,11 @@ MIDDLE_ROWS = 50_000
 
 
 def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit a Matern process of one column; return the regression and the report."""
+    """Fit a Matern process of one column; return the state and the report.
+
+    Args:
+        fit: The fit at its starting values.
+    """
     fit = fit.at(screened(fit))
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
@@ -35,16 +39,16 @@ def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
     if not is_small:
         fit, report = _search(fit, gathered(fit.rows))
         reports.append(report)
-    return fit.regression, reports[-1].with_all(reports)
+    return fit.state, reports[-1].with_all(reports)
 
 
 def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
+    """Take scoring steps on rows; return the fit at the values found, and the report."""
     some = ascending_rows(fit.prior, rows)
-    jacobian = fit.regression.scaling.targets.log_jacobian(rows.count)
+    jacobian = fit.state.scaling.targets.log_jacobian(rows.count)
 
     def infer(values: ParameterValues) -> ChainSolver:
-        return cast(ChainSolver, fit.regression.replace(hyperparameters=values).infer(some))
+        return cast(ChainSolver, fit.state.replace(hyperparameters=values).infer(some))
 
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     values, report = ChainScoring(infer, some, jacobian, fit.values, fit.plan, stage).run()
@@ -66,6 +70,6 @@ class ChainScoring(Scoring[ChainSolver]):
         return slopes.mT @ inference.information @ slopes
 
     def _coordinates(self, point: Floats) -> Tensor:
-        """Return the coordinates of the solver at a point (p,) without a pass over the rows."""
+        """Return the solver's coordinates at a point (p,) without a pass over the rows."""
         with torch.no_grad():
             return self._infer(self._at(point)).coordinates

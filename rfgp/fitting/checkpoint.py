@@ -1,9 +1,9 @@
 """Checkpoints: the results of the steps of a fit, in order.
 
 A fit is a deterministic sequence of expensive steps: evaluations of the likelihood, runs of Adam, passes over all rows.
-A journal appends the result of each step to a file. A restarted fit reads these results instead of computing them, and
-continues where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body. A truncated record
-is detected and written again. The file contains no executable code.
+A checkpoint log appends the result of each step to a file. A restarted fit reads these results instead of computing
+them, and continues where they end, to the same bits. A record has a length, a CRC-32 and a safetensors body. A
+truncated record is detected and written again. The file contains no executable code.
 """
 
 import hashlib
@@ -34,7 +34,10 @@ Tensors = dict[str, Tensor]
 
 
 class _Record(dict[str, Tensor]):
-    """The tensors of a step, read from a file. A missing tensor raises a `CheckpointError`."""
+    """The tensors of a step, read from a file.
+
+    A missing tensor raises a `CheckpointError`.
+    """
 
     def __init__(self, tensors: Tensors, path: Path) -> None:
         super().__init__(tensors)
@@ -44,18 +47,18 @@ class _Record(dict[str, Tensor]):
         raise CheckpointError(f"{self._path} has a record without {name!r}. Delete it to start again.")
 
 
-class Journal:
-    """A journal without a file, which computes each step.
+class CheckpointLog:
+    """A checkpoint log without a file, which computes each step.
 
     Contract: The same fit calls `memoize` with the same names in the same order each time.
 
     Examples:
-        >>> Journal().memoize("step", lambda: {"value": torch.tensor(2.0)})
+        >>> CheckpointLog().memoize("step", lambda: {"value": torch.tensor(2.0)})
         {'value': tensor(2.)}
     """
 
     def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors (of any shapes) of a step, computed now or recorded by an earlier run.
+        """Return the tensors (...) of a step, computed now or read from an earlier run.
 
         Args:
             name: The name of the step.
@@ -64,8 +67,8 @@ class Journal:
         return compute()
 
 
-class FileJournal(Journal):
-    """A journal in a file.
+class FileCheckpointLog(CheckpointLog):
+    """A checkpoint log in a file.
 
     Args:
         path: The file. It is created if it is missing.
@@ -96,7 +99,7 @@ class FileJournal(Journal):
         self.has_replayed = False  # whether the last step was read instead of computed
 
     def memoize(self, name: str, compute: Callable[[], Tensors]) -> Tensors:
-        """Return the tensors (of any shapes) of a step, computed now or recorded by an earlier run.
+        """Return the tensors (...) of a step, computed now or read from an earlier run.
 
         Args:
             name: The name of the step.
@@ -153,7 +156,10 @@ class FileJournal(Journal):
             raise CheckpointError(self._foreign)
 
     def _read(self) -> tuple[str, Tensors] | None:
-        """Return the next record. If it is missing or incomplete, truncate the file and return None."""
+        """Return the next record.
+
+        If it is missing or incomplete, truncate the file and return None.
+        """
         from safetensors.torch import load as from_bytes
 
         assert self._file is not None
@@ -193,8 +199,8 @@ class FileJournal(Journal):
 
 
 @contextmanager
-def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterator[Journal]:
-    """Open the journal of a fit.
+def open_checkpoint_log(path: str | Path | None, identity: Callable[[], str]) -> Iterator[CheckpointLog]:
+    """Open the checkpoint log of a fit.
 
     Args:
         path: The file. If None, each step is computed.
@@ -209,50 +215,50 @@ def open_journal(path: str | Path | None, identity: Callable[[], str]) -> Iterat
         >>> def step():
         ...     return {"value": torch.tensor(2.0)}
         >>> with tempfile.TemporaryDirectory() as folder:
-        ...     with open_journal(f"{folder}/fit", lambda: "a fit") as journal:
-        ...         _ = journal.memoize("step", step)
-        ...     with open_journal(f"{folder}/fit", lambda: "a fit") as journal:
-        ...         journal.memoize("step", step)["value"], journal.has_replayed
+        ...     with open_checkpoint_log(f"{folder}/fit", lambda: "a fit") as log:
+        ...         _ = log.memoize("step", step)
+        ...     with open_checkpoint_log(f"{folder}/fit", lambda: "a fit") as log:
+        ...         log.memoize("step", step)["value"], log.has_replayed
         (tensor(2.), True)
     """
     if path is None:
-        yield Journal()
+        yield CheckpointLog()
         return
-    journal = FileJournal(Path(path), identity())
+    checkpoint_log = FileCheckpointLog(Path(path), identity())
     try:
-        yield journal
+        yield checkpoint_log
     except RfgpError:
         raise
     except Exception as error:
-        if not journal.has_replayed:
+        if not checkpoint_log.has_replayed:
             raise
         raise CheckpointError(
             f"{path} has a record that this fit cannot use ({type(error).__name__}: {str(error)[:100]}). Delete it "
             "to start again."
         ) from error
     finally:
-        journal.close()
+        checkpoint_log.close()
 
 
-def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
+def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | None) -> str:
     """Return a hash of all inputs of a fit, such as data, starts and options.
 
-    Hyperpriors are not included. The journal compares the likelihoods of the first step instead.
+    Hyperpriors are not included. The log compares the likelihoods of the first step instead.
 
     Args:
-        regression: The regression at its starting values.
+        state: The state at its starting values.
         fixed: The names of fixed hyperparameters.
         max_iterations: The most iterations. If None, the default.
 
     Examples:
         >>> import rfgp
-        >>> regression = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).regression
-        >>> fingerprint(regression, (), None) == fingerprint(regression, ("noise",), None)
+        >>> state = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).state
+        >>> fingerprint(state, (), None) == fingerprint(state, ("noise",), None)
         False
     """
     header = [version("rfgp"), str(sorted(fixed)), str(max_iterations), torch.__version__]
     digest = hashlib.sha256("\n".join(header).encode())
-    for part in _parts(regression):
+    for part in _parts(state):
         if isinstance(part, str):
             digest.update(f"\n{part}\n".encode())
             continue
@@ -261,17 +267,17 @@ def fingerprint(regression: GPState, fixed: tuple[str, ...], max_iterations: int
     return digest.hexdigest()
 
 
-def _parts(regression: GPState) -> Iterator[str | Tensor]:
+def _parts(state: GPState) -> Iterator[str | Tensor]:
     """Yield the parts that identify the spec, the starting values and the data.
 
     Rows that are read in blocks yield a digest of all values.
     """
-    yield from regression.spec.identity()
-    yield regression.hyperparameters.flat()
-    for affine in (regression.scaling.targets, regression.scaling.inputs):
+    yield from state.spec.identity()
+    yield state.hyperparameters.flat()
+    for affine in (state.scaling.targets, state.scaling.inputs):
         if affine is not None:
             yield from (affine.location, affine.scale)
-    for part in parts_of(regression.needed_rows("a fit")):
+    for part in parts_of(state.needed_rows("a fit")):
         if isinstance(part, SourceRows):
             yield part.digest
         elif isinstance(part, ArrayRows):

@@ -1,4 +1,4 @@
-"""The log marginal likelihood of rows under exact terms, with its gradient in closed form.
+"""The log marginal likelihood under exact terms, and its gradient in closed form.
 
 On few rows, terms, blocks and autograd's graph cost several times as much as the matrices. A search takes hundreds of
 evaluations, so everything that does not depend on the hyperparameters is prepared once.
@@ -38,27 +38,27 @@ class ClosedForm:
     terms: tuple[TermGram, ...]
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows) -> "ClosedForm | None":
-        """Return the likelihood of rows, or None if another solver applies or a term has no gradient.
+    def of(cls, state: GPState, rows: Rows) -> "ClosedForm | None":
+        """Return the likelihood of rows, or None if it has no closed form.
 
         Args:
-            regression: The regression.
+            state: The model state.
             rows: The rows.
         """
-        spec, space = regression.spec, regression.hyperparameters.space
+        spec, space = state.spec, state.hyperparameters.space
         if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
             return None
-        prior = regression.prior()
+        prior = state.prior()
         is_exact = not (prior.walks or prior.precisions or prior.neighbors or prior.has_grids) and not spec.others
-        if not is_exact or is_low_rank(prior, rows) or onepass.serves(prior, rows):
+        if not is_exact or is_low_rank(prior, rows) or onepass.supports(prior, rows):
             return None
         block, columns = gathered(rows), spec.columns
         assert columns is not None
         if block.inputs.requires_grad or block.inputs.dtype != torch.float64:
             return None
-        found = [term.gram(block.inputs, columns) for term in spec.priors]
-        terms = tuple(one for one in found if one is not None)
-        return cls(block, terms) if len(terms) == len(found) else None
+        grams = [term.gram(block.inputs, columns) for term in spec.priors]
+        terms = tuple(gram for gram in grams if gram is not None)
+        return cls(block, terms) if len(terms) == len(grams) else None
 
     def __call__(self, values: ParameterValues, free: Sequence[str]) -> tuple[Tensor, Tensor] | None:
         """Return the log likelihood with hyperpriors and its gradient.
@@ -85,7 +85,7 @@ class ClosedForm:
         return value, torch.cat([part.reshape(-1) for part in parts])
 
     def value(self, values: ParameterValues) -> Tensor | None:
-        """Return the log likelihood with hyperpriors, 0-d, float64, or None if a row is too far out."""
+        """Return the log likelihood with hyperpriors, 0-d, float64, or None."""
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
             solver = self._solver(values, known)
@@ -94,10 +94,10 @@ class ClosedForm:
     def _solver(self, values: ParameterValues, known: Mapping[str, Tensor]) -> DenseSolver | None:
         """Return the solver at standardized values, or None without a closed form."""
         grams = [term.at(known) for term in self.terms]
-        found = [gram for gram in grams if gram is not None]
-        if len(found) < len(grams):
+        known_grams = [gram for gram in grams if gram is not None]
+        if len(known_grams) < len(grams):
             return None
-        return DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(found))
+        return DenseSolver(NO_PRIOR, self.rows, *mean_and_noise(values), Gram.total(known_grams))
 
     def _in_raw(
         self,
@@ -106,7 +106,7 @@ class ClosedForm:
         of_terms: "zip[tuple[str, Tensor | None]]",
         of_noise_and_residual: Sequence[Tensor | None],
     ) -> dict[str, Tensor]:
-        """Return the gradients in raw values (...) by name, from those in standardized values."""
+        """Return the gradients in raw values by name, from those in standardized values."""
         in_noise, in_residual = of_noise_and_residual
         assert in_noise is not None
         assert in_residual is not None
@@ -126,12 +126,12 @@ def _add_hyperprior(total: dict[str, Tensor], values: ParameterValues, free: Seq
     """Return the log density of the hyperpriors, 0-d, and add its gradient to totals."""
     with torch.enable_grad():
         leaves = values.leaves(free)
-        found = leaves.log_hyperprior()
-        if not found.requires_grad:
-            return found.double()
+        log_hyperprior = leaves.log_hyperprior()
+        if not log_hyperprior.requires_grad:
+            return log_hyperprior.double()
         tensors = [leaves.raw[name] for name in free]
-        gradients = torch.autograd.grad(found, tensors, allow_unused=True)
+        gradients = torch.autograd.grad(log_hyperprior, tensors, allow_unused=True)
     for name, gradient in zip(free, gradients, strict=True):
         if gradient is not None:
             total[name] = gradient.double() + total.get(name, 0.0)
-    return found.detach().double()
+    return log_hyperprior.detach().double()

@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
@@ -39,41 +39,41 @@ class TermFit:
     """A fit of a model of terms, and the rows of its stages.
 
     Attributes:
-        regression: The regression at the present hyperparameters and draws.
+        state: The model state at the present hyperparameters and basis.
         plan: The options of the fit.
         rows: All rows.
         pool: The rows in memory: all, or a random sample.
         order: A random order of the pool (n,).
     """
 
-    regression: GPState
+    state: GPState
     plan: Plan
     rows: Rows
     pool: Block
     order: Tensor
 
     @classmethod
-    def of(cls, regression: GPState, plan: Plan) -> "TermFit":
-        """Return the fit of a regression."""
-        rows = regression.needed_rows("a fit")
-        pool, seed = pool_of(rows), regression.spec.options.seed
+    def of(cls, state: GPState, plan: Plan) -> "TermFit":
+        """Return the fit from a model state."""
+        rows = state.needed_rows("a fit")
+        pool, seed = pool_of(rows), state.spec.options.seed
         order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
-        return cls(regression, plan, rows, pool, order)
+        return cls(state, plan, rows, pool, order)
 
     @property
     def spec(self) -> ModelSpec:
         """The specification of the model."""
-        return spec_of(self.regression)
+        return spec_of(self.state)
 
     @property
     def values(self) -> ParameterValues:
         """The present hyperparameters."""
-        return self.regression.hyperparameters
+        return self.state.hyperparameters
 
     @cached_property
     def prior(self) -> Prior:
         """The prior at the present hyperparameters."""
-        return self.regression.prior()
+        return self.state.prior()
 
     @property
     def num_features(self) -> int:
@@ -87,11 +87,11 @@ class TermFit:
 
     def at(self, values: ParameterValues) -> "TermFit":
         """Return the fit at other hyperparameters."""
-        return replace(self, regression=self.regression.replace(hyperparameters=values))
+        return replace(self, state=self.state.replace(hyperparameters=values))
 
-    def through(self, spec: ModelSpec) -> "TermFit":
-        """Return the fit with other draws."""
-        return replace(self, regression=self.regression.replace(spec=spec))
+    def with_spec(self, spec: ModelSpec) -> "TermFit":
+        """Return the fit with another specification, such as one with a new basis."""
+        return replace(self, state=self.state.replace(spec=spec))
 
     def subset(self, size: int) -> Block:
         """Return `size` rows of the pool in random order. Subsets are nested."""
@@ -104,11 +104,11 @@ class TermFit:
         It has one for weights without a residual, given the ratios of all variances. No variance may be fixed, have a
         prior, or be several numbers, such as those of slopes.
         """
-        found, prior = variance_paths(self.spec), self.prior
-        is_open = {*found, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
-        is_open = is_open and all(self.values.raw[name].numel() == 1 for name in found)
+        variances, prior = variance_paths(self.spec), self.prior
+        is_open = {*variances, "noise"} <= set(self.free) - set(self.values.space.hyperpriors)
+        is_open = is_open and all(self.values.raw[name].numel() == 1 for name in variances)
         is_linear = self.spec.is_gaussian and prior.has_weights_only and not prior.dense.has_residual
-        return found if is_linear and is_open and not self.rows.has_fixed_noise else ()
+        return variances if is_linear and is_open and not self.rows.has_fixed_noise else ()
 
     def solves(self, rows: Rows) -> bool:
         """Return whether the common factor of variances is solved for on some rows."""
@@ -135,48 +135,66 @@ class TermFit:
         return Split(*(self.pool.take(rows) for rows in (training, kept[:half], kept[half:], kept)))
 
 
-def spec_of(regression: GPState) -> ModelSpec:
-    """Return the specification of a regression of terms."""
-    assert isinstance(regression.spec, ModelSpec)
-    return regression.spec
+def spec_of(state: GPState) -> ModelSpec:
+    """Return the specification of a model of terms.
+
+    Args:
+        state: The state of a model of terms.
+    """
+    assert isinstance(state.spec, ModelSpec)
+    return state.spec
 
 
-def redrawn(regression: GPState) -> GPState:
-    """Return a regression with draws made for its present hyperparameters."""
-    spec, values = spec_of(regression), regression.hyperparameters
-    return regression.replace(spec=spec.redrawn(values, regression.num_observations))
+def with_new_basis(state: GPState) -> GPState:
+    """Return a state with a new basis for its present hyperparameters.
+
+    Args:
+        state: The model state. Bases that do not depend on the hyperparameters are kept.
+    """
+    spec, values = spec_of(state), state.hyperparameters
+    return state.replace(spec=spec.with_new_basis(values, state.num_observations))
 
 
 def searched(rows: Block) -> Block:
-    """Return rows for a search. Few rows are in double precision."""
+    """Return rows for a search. Few rows are in double precision.
+
+    Args:
+        rows: The rows, in any precision.
+    """
     return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
-def left_out_densities(
+def left_out_log_prob(
     moments: tuple[Tensor, Tensor],  # (b, k), (b,)
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> Tensor:  # (b,)
-    """Return the standardized leave-one-out log densities of rows, summed over outputs, (b,).
+    """Return the standardized leave-one-out log densities of rows, (b,).
 
     Args:
         moments: The mean and variance of each row given all others, as `Inference.leave_one_out` returns them.
         rows: The rows.
         noise: The variance of one observation, 0-d.
     """
-    return observation_densities(rows, *of_observations(moments, rows, noise)).sum(1)
+    return observation_log_prob(rows, *of_observations(moments, rows, noise)).sum(1)
 
 
-def observation_densities(
+def observation_log_prob(
     rows: Block,
     mean: Tensor,  # (b, k)
     variance: Tensor,  # (b, 1) or (k,)
 ) -> Tensor:  # (b, k)
-    """Return the mean log densities (b, k) of the observations of rows."""
-    density = normal_log_density(rows.targets, mean, variance)
+    """Return the mean log densities (b, k) of the observations of rows.
+
+    Args:
+        rows: The rows, with k outputs. A row may stand for several observations.
+        mean: The predicted mean of an observation, (b, k).
+        variance: The predicted variance of an observation, (b, 1) or (k,).
+    """
+    log_prob = normal_log_prob(rows.targets, mean, variance)
     if rows.scatter is None:
-        return density
-    return density - 0.5 * rows.scatter / (rows.counts()[:, None] * variance)
+        return log_prob
+    return log_prob - 0.5 * rows.scatter / (rows.counts()[:, None] * variance)
 
 
 def of_observations(
@@ -184,6 +202,12 @@ def of_observations(
     rows: Block,
     noise: Tensor,  # 0-d
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b, 1)
-    """Return the mean (b, k) and variance (b, 1) of one observation of each row."""
+    """Return the mean (b, k) and variance (b, 1) of one observation of each row.
+
+    Args:
+        moments: The mean (b, k) and variance (b,) of the mean of the observations of each row.
+        rows: The rows.
+        noise: The variance of one observation, 0-d.
+    """
     mean, variance = moments
     return mean, (variance + rows.observation_noise(noise) - rows.noise_diag(noise))[:, None]

@@ -1,4 +1,4 @@
-"""The last stage of a fit: noise and variances on all rows, the posterior, and the report."""
+"""The last stage of a fit: variances on all rows, the posterior, and the report."""
 
 import math
 from dataclasses import replace
@@ -10,10 +10,10 @@ from torch import Tensor
 
 from rfgp.columns import Kind
 from rfgp.fitting.context import TermFit, of_observations, spec_of
-from rfgp.fitting.frequencies import Outcome
 from rfgp.fitting.maximize import Objective, maximize
+from rfgp.fitting.outcome import Outcome
 from rfgp.fitting.scales import calibrate_noise, solve_scales
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered
@@ -31,7 +31,7 @@ CHECKED_ROWS = 2000
 def finish(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
-    """Solve for noise and variances on all rows; return the regression and the report.
+    """Solve for noise and variances on all rows; return the state and the report.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -42,15 +42,15 @@ def finish(
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, is_done, learned)
-    jacobian = fit.regression.scaling.targets.log_jacobian(fit.rows.count)
+    jacobian = fit.state.scaling.targets.log_jacobian(fit.rows.count)
     total = float(inference.log_marginal_likelihood()) + jacobian
-    calibration, density, neighbors = _check(fit, inference, learned)
+    calibration, log_prob, neighbors = _check(fit, inference, learned)
     converged = not reports or (reports[-1].converged if learned is None else learned.has_converged)
     stages = tuple(stage for report in reports for stage in report.stages)
     trace = tuple(value for report in reports for value in report.trace)
     if outcome is not None and outcome.stage.iterations:
         stages, trace = (*stages, outcome.stage), (*trace, *outcome.trace)
-    return fit.regression.replace(given=inference.posterior()), FitReport(
+    return fit.state.replace(given=inference.posterior()), FitReport(
         converged=converged,
         iterations=sum(stage.iterations for stage in stages),
         evaluations=sum(stage.evaluations for stage in stages),
@@ -61,44 +61,44 @@ def finish(
         stages=stages,
         frequencies="fixed" if outcome is None else ("rejected" if learned is None else "learned"),
         mean_squared_zscore=if_finite(calibration),
-        leave_one_out=if_finite(density),
+        leave_one_out=if_finite(log_prob),
         residual_autocorrelation=if_finite(neighbors),
         effective_dof_fraction=inference.effective_dof_fraction,
     )
 
 
 def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
-    """Return a regression with its posterior, and the report with leave-one-out scores.
+    """Return a state with its posterior, and the report with leave-one-out scores.
 
     Args:
         fit: The fit at the hyperparameters found.
         report: The report of its searches.
     """
     with torch.no_grad():
-        inference = fit.regression.infer(fit.rows)
-        calibration, density, neighbors = (if_finite(value) for value in _check(fit, inference, None))
+        inference = fit.state.infer(fit.rows)
+        calibration, log_prob, neighbors = (if_finite(value) for value in _check(fit, inference, None))
         report = replace(
-            report, mean_squared_zscore=calibration, leave_one_out=density, residual_autocorrelation=neighbors
+            report, mean_squared_zscore=calibration, leave_one_out=log_prob, residual_autocorrelation=neighbors
         )
         report = replace(report, effective_dof_fraction=inference.effective_dof_fraction)
-        return fit.regression.replace(given=inference.posterior()), report
+        return fit.state.replace(given=inference.posterior()), report
 
 
 def _solved(
     fit: TermFit, reports: list[FitReport], is_done: bool, learned: Outcome | None
 ) -> tuple[TermFit, Inference]:
-    """Find noise and variances on all rows; return the fit and the inference from them."""
+    """Find noise and variances on all rows; return the fit and its inference."""
     names = variance_paths(fit.spec) or tuple(scale for term in fit.spec.terms if (scale := term.outputscale))
     free, is_primal = set(fit.free) & {"noise", *names}, fit.is_primal(fit.rows)
     solves = is_primal and bool(fit.scales) and bool(block_scales(fit.spec, fit.prior))
     if not is_done and free and not solves:
-        objective, held = Objective.of(fit.regression, fit.rows), set(fit.values.space.names) - free
+        objective, held = Objective.of(fit.state, fit.rows), set(fit.values.space.names) - free
         stage = "noise and scale on all rows"
         values, report = maximize(objective, fit.values, fit.plan, stage=stage, held=held, tolerance=1e-7)
         fit = fit.at(values)
         reports.append(report)
     if not is_primal:
-        return fit, fit.regression.infer(fit.rows)
+        return fit, fit.state.infer(fit.rows)
     model, statistics = fit.linear(fit.values, fit.rows), _statistics(fit)
     if not is_done and solves:
         was_precise = model.is_precise
@@ -117,7 +117,7 @@ def _statistics(fit: TermFit) -> Statistics:
     stage, size = "a pass over all rows", block_rows(fit.num_features)
     fit.plan.reporter.begin(stage, len(fit.rows), max(1, -(-len(fit.rows) // size)))
     model = fit.linear(fit.values, fit.rows)
-    sums = fit.plan.journal.memoize(stage, lambda: accumulate_gram(model, fit.plan.reporter.block)._asdict())
+    sums = fit.plan.checkpoint_log.memoize(stage, lambda: accumulate_gram(model, fit.plan.reporter.block)._asdict())
     return Statistics(*(sums[name].to(model.mean.device) for name in Statistics._fields))
 
 
@@ -127,35 +127,39 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
     elif learned is not None:
-        others = fit.regression.infer(gathered(JoinedRows([rows, learned.others])))
+        others = fit.state.infer(gathered(JoinedRows([rows, learned.others])))
         mean, variance = others.leave_one_out()
         moments = mean[: len(rows)], variance[: len(rows)]
     else:
         rows, moments = gathered(fit.rows), inference.leave_one_out()
-    return left_out(fit.regression, moments, rows)
+    return left_out(fit.state, moments, rows)
 
 
-def left_out(regression: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
+def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tuple[float, float, float]:
     """Return the leave-one-out calibration, log density and neighbors' correlation.
 
     Args:
-        regression: The regression, at its hyperparameters.
+        state: The state, at its hyperparameters.
         moments: The mean (b, k) and variance (b,) of each row given all others.
         rows: The rows. If all columns are numbers, neighbors are found among the first 2,000.
     """
-    mean, variance = of_observations(moments, rows, regression.hyperparameters.standardized("noise").double())
+    mean, variance = of_observations(moments, rows, state.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()
-    density = normal_log_density(rows.targets, mean, variance).mean()
-    jacobian = regression.scaling.targets.log_jacobian(1) / rows.num_outputs
-    schema = spec_of(regression).schema
+    log_prob = normal_log_prob(rows.targets, mean, variance).mean()
+    jacobian = state.scaling.targets.log_jacobian(1) / rows.num_outputs
+    schema = spec_of(state).schema
     has_places = schema is not None and all(column.kind is Kind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_places else math.nan
-    return float(errors.square().mean()), float(density) + jacobian, neighbors
+    return float(errors.square().mean()), float(log_prob) + jacobian, neighbors
 
 
 def if_finite(value: float) -> float | None:
-    """Return a number, or None if it is not finite."""
+    """Return a number, or None if it is not finite.
+
+    Args:
+        value: A number, or NaN or infinity.
+    """
     return value if math.isfinite(value) else None
 
 
@@ -163,10 +167,14 @@ def neighbor_correlation(
     inputs: Tensor,  # (b, d)
     errors: Tensor,  # (b, k)
 ) -> float:
-    """Return the correlation of the errors of nearest rows, or NaN for fewer than 200 rows.
+    """Return the correlation of errors of nearest rows, or NaN for fewer than 200.
 
     Under the true model it is at most 0: leave-one-out errors D C^-1 y have the covariance D C^-1 D, and its entries
     for neighbors are negative.
+
+    Args:
+        inputs: The rows, (b, d).
+        errors: The leave-one-out errors over their standard deviations, (b, k).
 
     Examples:
         >>> x = torch.linspace(0, 1, 400)[:, None]

@@ -3,7 +3,7 @@
 Frequencies start from the model's draw. Short runs from a few candidates select the starting hyperparameters. Adam
 (Kingma and Ba 2015) maximizes the marginal likelihood of random batches of rows over frequencies and hyperparameters.
 The frequencies have a Gaussian prior around their draw. A tenth of the rows is held out, at most 2,000. They are scored
-by their leave-one-out density given each other and up to 6,000 training rows:
+by their leave-one-out log density given each other and up to 6,000 training rows:
 
 - The first half, the validation rows, selects the start, the step and the final noise.
 - The second half, the test rows, decides whether learning paid. Fixed frequencies are taken unless learned ones gain
@@ -22,15 +22,16 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import RandomFeatures
 from rfgp.descent import adam
-from rfgp.fitting.checkpoint import Journal
-from rfgp.fitting.context import Split, TermFit, left_out_densities
+from rfgp.fitting.checkpoint import CheckpointLog
+from rfgp.fitting.context import Split, TermFit, left_out_log_prob
+from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
 from rfgp.fitting.progress import Reporter
 from rfgp.fitting.scales import solve_scales
 from rfgp.fitting.starts import has_prior
 from rfgp.inference.composite import prefixed
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, Stage
-from rfgp.regression.spec import block_scales, learnable_draws
+from rfgp.regression.spec import block_scales, learnable_basis
 from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 
@@ -47,8 +48,6 @@ With a larger output scale, features cancel each other at the rows and oscillate
 for on all rows."""
 LEAST_LEARNED = 200
 """The fewest rows to learn from. A tenth of fewer rows could not decide whether learning paid."""
-SETTLED = 0.01
-"""The largest gain of the last tenth of the steps, in nats a row, at which learning has converged."""
 _MOST_ROUNDING = 3.0
 """The `LinearModel.most_rounding` of a step. It may be large because the gradient is noisy."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
@@ -60,49 +59,30 @@ MARGIN = 0.005
 TRACE_DIVISOR = 8
 """The ratio of the rows of a batch to those that estimate the derivative of the log determinant in a step."""
 
-NO_SEARCH = FitReport(True, 0, 0, math.nan, "")
-"""The report of a fit in which only frequencies are learned."""
-
-
-class Outcome(NamedTuple):
-    """The outcome of learning frequencies."""
-
-    frequencies: dict[str, Tensor] | None  # by path; None if fixed frequencies are as good
-    values: ParameterValues  # the other hyperparameters of the selected step
-    stage: Stage
-    gain: float  # over fixed frequencies, in nats a test row; 0 if these are as good
-    test_density: Tensor  # the log densities (b,) of the test rows
-    trace: tuple[float, ...]  # the likelihood of all training rows before each step, estimated from its batch
-    last_gain: float  # of the likelihood of a row, in the last tenth of the steps
-    initial_report: FitReport  # of the search for hyperparameters before learning
-    split: Split
-    message: str
-
-    @property
-    def has_converged(self) -> bool:
-        """Whether the last tenth of the steps gained little."""
-        return self.last_gain < SETTLED
-
-    def rejected(self, reason: str) -> "Outcome":
-        """Return the outcome with fixed frequencies instead, for a reason."""
-        return self._replace(frequencies=None, message=f"{self.message}; {reason}")
-
-    @property
-    def others(self) -> Block:
-        """All rows except the test rows."""
-        return gathered(JoinedRows([self.split.validation, self.split.training]))
-
 
 def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
-    """Return the frequencies (m, d) that a fit may change, by path."""
+    """Return the frequencies (m, d) that a fit may change, by path.
+
+    Args:
+        fit: The fit.
+    """
     chosen = fit.spec.approximations
-    names = [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and one.learn_frequencies]
-    paths = {path: draw for path, draw in learnable_draws(fit.spec).items() if path.rpartition(".")[0] in names}
-    return {path: draw.detach().double() for path, draw in paths.items()}
+    names = [
+        name
+        for name, approximation in chosen.items()
+        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies
+    ]
+    paths = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path.rpartition(".")[0] in names}
+    return {path: tensor.detach().double() for path, tensor in paths.items()}
 
 
 def nothing_learned(fit: TermFit, split: Split) -> Outcome:
-    """Return the outcome if nothing can be learned."""
+    """Return the outcome if nothing can be learned.
+
+    Args:
+        fit: The fit.
+        split: The training, validation and test rows.
+    """
     rows = len(fit.pool)
     words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
@@ -110,27 +90,40 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
 
 
 def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) -> ParameterValues:
-    """Return the start from which a short run on few rows has the best validation score."""
+    """Return the start whose short run on few rows has the best validation score.
+
+    Args:
+        fit: The fit.
+        split: The training, validation and test rows.
+        starts: The candidate starting values. Those without prior density are left out, except the first one.
+    """
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
         return starts[0]
     few = split._replace(training=split.training.take(torch.arange(len(split.training))[:TRIAL_ROWS]))
-    plan = replace(fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), journal=Journal())
+    plan = replace(
+        fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), checkpoint_log=CheckpointLog()
+    )
     trial, half = replace(fit, plan=plan), len(split.validation)
 
-    def density(start: ParameterValues) -> float:
-        means = [float(step.density[:half].mean()) for step in Learning(trial, few, start).run().segments]
+    def score(start: ParameterValues) -> float:
+        means = [float(step.log_prob[:half].mean()) for step in Learning(trial, few, start).run().segments]
         return max((mean for mean in means if math.isfinite(mean)), default=-math.inf)
 
     def compute() -> dict[str, Tensor]:
-        return {"values": torch.tensor([density(start) for start in starts], dtype=torch.float64)}
+        return {"values": torch.tensor([score(start) for start in starts], dtype=torch.float64)}
 
-    return starts[int(fit.plan.journal.memoize("trials", compute)["values"].argmax())]
+    return starts[int(fit.plan.checkpoint_log.memoize("trials", compute)["values"].argmax())]
 
 
-def fixed_density(fit: TermFit, split: Split) -> Tensor:
-    """Return the log densities (b,) of the test rows, with fixed frequencies."""
-    return Learning(fit, split, fit.values).best_fixed.density[len(split.validation) :]
+def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
+    """Return the log densities (b,) of the test rows, with fixed frequencies.
+
+    Args:
+        fit: The fit, at the hyperparameters found with fixed frequencies.
+        split: The training, validation and test rows.
+    """
+    return Learning(fit, split, fit.values).best_fixed.log_prob[len(split.validation) :]
 
 
 def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport) -> Outcome:
@@ -145,9 +138,9 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     learning, fixed, values = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed, fit.values
     run, best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
     for step in run.segments:
-        if float(step.density[:half].mean()) > best:
-            best, chosen = float(step.density[:half].mean()), step
-    gain, error = mean_and_error((chosen.density - fixed.density)[half:])
+        if float(step.log_prob[:half].mean()) > best:
+            best, chosen = float(step.log_prob[:half].mean()), step
+    gain, error = mean_and_standard_error((chosen.log_prob - fixed.log_prob)[half:])
     likelihoods, taken = run.likelihoods, len(run.likelihoods)
     tenth = max(1, taken // 10)
     ends = [sum(part) / len(part) for part in (likelihoods[-tenth:], likelihoods[-2 * tenth : -tenth] or [math.inf])]
@@ -157,26 +150,26 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     if not gain > error:
         message = f"{message}, so the fixed ones were taken"
         return Outcome(
-            None, values, stage, 0.0, fixed.density[half:], trace, ends[0] - ends[1], initial, split, message
+            None, values, stage, 0.0, fixed.log_prob[half:], trace, ends[0] - ends[1], initial, split, message
         )
     if taken >= 20:
         message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
     learned = {path: chosen.parameters[path] for path in learning.start}
     parameters = learning.values(chosen.parameters)
     return Outcome(
-        learned, parameters, stage, gain, chosen.density[half:], trace, ends[0] - ends[1], initial, split, message
+        learned, parameters, stage, gain, chosen.log_prob[half:], trace, ends[0] - ends[1], initial, split, message
     )
 
 
 class _Candidate(NamedTuple):
-    """Parameters, and the leave-one-out log densities (b,) of the held-out rows under them."""
+    """Parameters, and the leave-one-out log densities (b,) of held-out rows."""
 
     parameters: dict[str, Tensor]
-    density: Tensor
+    log_prob: Tensor
 
 
 class _Run(NamedTuple):
-    """A run: candidates at the ends of its segments, and the likelihoods per row of its steps."""
+    """A run: candidates at the ends of segments, and the likelihood of each step."""
 
     segments: list[_Candidate]
     likelihoods: list[float]
@@ -197,8 +190,8 @@ class _AdamState(NamedTuple):
     def of(cls, tensors: dict[str, Tensor]) -> "_AdamState":
         """Return the state that has these `tensors`."""
         starts = [f"{part}." for part in cls._fields]
-        own = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
-        return cls(*own)
+        parts = [{name[len(p) :]: t for name, t in tensors.items() if name.startswith(p)} for p in starts]
+        return cls(*parts)
 
 
 class Learning:
@@ -217,7 +210,7 @@ class Learning:
         some = self.pool.take(torch.arange(len(self.pool))[:BATCH_ROWS])
         self._scored = gathered(JoinedRows([self._held_out, some]))
         raw = {name: values.raw[name].detach().clone().double() for name in self._names}
-        self._initial = {**raw, **{path: draw.clone() for path, draw in self.start.items()}}
+        self._initial = {**raw, **{path: frequencies.clone() for path, frequencies in self.start.items()}}
         self._batches: tuple[int, Tensor] | None = None
         clamped = self._clamped(self._initial)
         zeros = [{name: torch.zeros_like(value) for name, value in clamped.items()} for _ in range(2)]
@@ -233,13 +226,13 @@ class Learning:
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
             last = min(first + _SEGMENT, plan.steps)
-            tensors = plan.journal.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
+            tensors = plan.checkpoint_log.memoize(f"frequencies {last}", partial(self._segment, state, first, last))
             state = _AdamState.of(tensors)
             for done, value in enumerate(tensors["likelihoods"].tolist(), first + 1):
                 plan.reporter.iteration(done, self.in_units(value))
                 likelihoods.append(value)
-            segments.append(_Candidate(state.parameters, tensors["density"]))
-            if self._cannot_catch_up([float(one.density[self._half :].mean()) for one in segments], last):
+            segments.append(_Candidate(state.parameters, tensors["log_prob"]))
+            if self._cannot_catch_up([float(segment.log_prob[self._half :].mean()) for segment in segments], last):
                 break
         return _Run(segments, likelihoods)
 
@@ -255,7 +248,7 @@ class Learning:
         plan, outputs = self._fit.plan, self.pool.num_outputs
         if max(plan.needed_gain, plan.needed_score) == -math.inf or len(scores) < _LEAST_SEGMENTS:
             return False
-        fixed = float(self.best_fixed.density[self._half :].mean())
+        fixed = float(self.best_fixed.log_prob[self._half :].mean())
         now, before = max(scores), max(scores[: len(scores) // 2])
         reached = now + (now - before) * math.log2(plan.steps / done)
         return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
@@ -263,7 +256,7 @@ class Learning:
     def in_units(self, likelihood: float) -> float:
         """Return the likelihood of all rows in the user's units."""
         count = self.pool.count
-        return likelihood * count + self._fit.regression.scaling.targets.log_jacobian(count)
+        return likelihood * count + self._fit.state.scaling.targets.log_jacobian(count)
 
     @cached_property
     def best_fixed(self) -> _Candidate:
@@ -276,32 +269,32 @@ class Learning:
                 values = solve_scales(fit.at(values), model, accumulate_gram(model))
         solved = {name: values.raw[name].detach().clone().double() for name in self._names}
         parameters = {**self._initial, **solved}
-        return _Candidate(parameters, self._held_out_density(parameters))
+        return _Candidate(parameters, self._held_out_log_prob(parameters))
 
     # --- steps -----------------------------------------------------------------------------------
 
     def _segment(self, state: _AdamState, first: int, last: int) -> dict[str, Tensor]:
-        """Return the state, likelihoods and held-out densities of steps `first` to `last`."""
+        """Return the tensors of steps `first` to `last`, for a checkpoint."""
         likelihoods = []
         for step in range(first, last):
             value, gradients = self.gradient(state.parameters, self._batch(step), step)
             state = _adam(state, gradients, step, self._fit.plan.steps)
             state = state._replace(parameters=self._clamped(state.parameters))
             likelihoods.append(value)
-        density = self._held_out_density(state.parameters)
+        log_prob = self._held_out_log_prob(state.parameters)
         values = torch.tensor(likelihoods, dtype=torch.float64)
-        return {**state.tensors(), "likelihoods": values, "density": density}
+        return {**state.tensors(), "likelihoods": values, "log_prob": log_prob}
 
     def _batch(self, step: int) -> Block:
         """Return the batch of a step. Each epoch visits all rows in a new random order."""
         n, size = len(self.pool), min(BATCH_ROWS, len(self.pool))
         if size == n:
             return self.pool
-        epoch, place = divmod(step, n // size)
+        epoch, index = divmod(step, n // size)
         if self._batches is None or self._batches[0] != epoch:
             generator = random.generator(self._fit.spec.options.seed, random.Role.BATCHES, epoch)
             self._batches = epoch, torch.randperm(n, generator=generator)
-        return self.pool.take(self._batches[1][place * size : (place + 1) * size])
+        return self.pool.take(self._batches[1][index * size : (index + 1) * size])
 
     def gradient(
         self, parameters: dict[str, Tensor], rows: Block, step: int | None = None
@@ -316,15 +309,15 @@ class Learning:
         with torch.enable_grad():
             omega = {path: parameters[path].clone().requires_grad_() for path in self.start}
             values = self.values(parameters).leaves(self._names)
-            density = self._likelihood(values, omega, rows, step) / rows.count
+            log_likelihood = self._likelihood(values, omega, rows, step) / rows.count
             moved = sum((omega[path] - initial).square().sum() for path, initial in self.start.items()) / PRIOR_SCALE**2
-            objective = density + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
+            objective = log_likelihood + (values.log_hyperprior() - 0.5 * moved) / self.pool.count
             gradients = torch.autograd.grad(objective, [*(values.raw[name] for name in self._names), *omega.values()])
         names = [*self._names, *omega]
-        return float(density.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
+        return float(log_likelihood.detach()), {name: g.double() for name, g in zip(names, gradients, strict=True)}
 
     def _likelihood(self, values: ParameterValues, omega: dict[str, Tensor], rows: Block, step: int | None) -> Tensor:
-        """Return the log marginal likelihood of rows, 0-d, in float32 if rounding errors are small."""
+        """Return the log marginal likelihood of rows, 0-d, in float32 if that is precise."""
         both = self._with_frequencies(values, omega)
         if self._fit.is_primal(rows):
             model = self._fit.linear(both, rows, _MOST_ROUNDING)
@@ -337,14 +330,17 @@ class Learning:
             size = max(len(rows) // TRACE_DIVISOR, 1)
             first = step * size % (len(rows) - size + 1)
             return fourier_log_likelihood(model, slice(first, first + size))
-        return self._fit.regression.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
+        return self._fit.state.replace(hyperparameters=both).infer(rows).log_marginal_likelihood()
 
     def _with_frequencies(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
         """Return hyperparameters together with the frequencies (m, d) among parameters."""
         return values.with_others({path: parameters[path] for path in self.start}, {})
 
     def _clamped(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
-        """Return the parameters within bounds. Scales that are solved for are at most `MOST_SCALE`."""
+        """Return the parameters within bounds.
+
+        Scales that are solved for are at most `MOST_SCALE`.
+        """
         clamped = dict(parameters)
         for name in self._names:
             limits = self._values.space.bounds(name)
@@ -356,7 +352,7 @@ class Learning:
             clamped[name] = clamped[name].clamp(max=math.log(MOST_SCALE))
         return clamped
 
-    def _held_out_density(self, parameters: dict[str, Tensor]) -> Tensor:
+    def _held_out_log_prob(self, parameters: dict[str, Tensor]) -> Tensor:
         """Return the standardized leave-one-out log densities of the held-out rows."""
         values, rows = self._with_frequencies(self.values(parameters), parameters), self._scored
         with torch.no_grad():
@@ -364,19 +360,16 @@ class Learning:
                 solver = LowRankSolver(self._fit.linear(values, rows, _MOST_ROUNDING))
                 moments = solver.leave_one_out(self._held_out)
             else:
-                of_all = self._fit.regression.replace(hyperparameters=values).infer(rows).leave_one_out()
+                of_all = self._fit.state.replace(hyperparameters=values).infer(rows).leave_one_out()
                 moments = of_all[0][: len(self._held_out)], of_all[1][: len(self._held_out)]
-            return left_out_densities(moments, self._held_out, values.standardized("noise").double())
-
-
-def mean_and_error(values: Tensor) -> tuple[float, float]:
-    """Return the mean of independent values (n,) and its standard error."""
-    error = float(values.std()) / math.sqrt(len(values)) if len(values) > 1 else math.inf
-    return float(values.mean()), error
+            return left_out_log_prob(moments, self._held_out, values.standardized("noise").double())
 
 
 def _adam(state: _AdamState, gradients: dict[str, Tensor], step: int, steps: int) -> _AdamState:
-    """Return the state after one step of Adam. The learning rate falls to zero with a half cosine."""
+    """Return the state after one step of Adam.
+
+    The learning rate falls to zero with a half cosine.
+    """
     rate = RATE * 0.5 * (1 + math.cos(math.pi * step / steps))
     first, second, parameters = {}, {}, {}
     for name, g in gradients.items():

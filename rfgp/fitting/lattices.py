@@ -26,7 +26,7 @@ from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit, spec_of
 from rfgp.fitting.finish import validated
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.starts import open_scales, scaled
+from rfgp.fitting.starts import free_lengthscales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
 from rfgp.likelihoods.role import learned_parameters
 from rfgp.parameters import ParameterValues
@@ -60,27 +60,27 @@ PASSES = 2
 def fit_lattices(
     fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
 ) -> tuple[GPState, FitReport]:
-    """Fit terms on lattices and other fixed designs; return the regression and report.
+    """Fit terms on lattices and other fixed designs; return the state and report.
 
     Args:
         fit: The fit.
-        other: The fit of a regression with nearest neighbors instead. It is called if the lengthscales of planned
+        other: The fit of a model with nearest neighbors instead. It is called if the lengthscales of planned
             lattices are so short that too many modes are omitted.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
-        planned = [name for name in crowded_terms(fit.regression) if is_planned(fit.spec, name)]
+        planned = [name for name in truncated_terms(fit.state) if is_planned(fit.spec, name)]
         if planned:
             changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
-            return other(fit.through(fit.spec.with_approximations(changed, fit.values, len(rows))).regression, fit.plan)
+            return other(fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).state, fit.plan)
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
         fit, report = search(fit, rows, "all rows")
         reports.append(report)
-        if distance(fit, last.values) < MOVED and not crowded_terms(fit.regression):
+        if distance(fit, last.values) < MOVED and not truncated_terms(fit.state):
             break
     return validated(fit, reports[-1].with_all(reports))
 
@@ -111,7 +111,7 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
         fit: The fit.
         rows: The rows.
     """
-    reports, fit = list[FitReport](), started(fit)
+    reports, fit = list[FitReport](), with_best_start(fit)
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     for round_ in range(ROUNDS):
         fit, before = with_lattices(fit, len(rows), SUBSET_FEATURES), fit.values
@@ -122,30 +122,39 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
     return fit, reports
 
 
-def crowded_terms(regression: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
-    """Return the names of terms whose lattice omits too many modes at the hyperparameters.
+def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] | None = None) -> list[str]:
+    """Return the names of terms whose lattice omits too many modes.
 
     Args:
-        regression: The regression.
-        approximations: The approximations of the terms by name. If None, those of the regression.
+        state: The model state.
+        approximations: The approximations of the terms by name. If None, those of the state.
     """
-    spec, found = spec_of(regression), list[str]()
-    for data in spec.term_data(regression.hyperparameters, regression.num_observations):
-        one = (approximations or spec.approximations)[data.term.name]
-        if isinstance(one, EquispacedFourier) and one.refusal(data) is not None:
-            found.append(data.term.name)
-    return found
+    spec, names = spec_of(state), list[str]()
+    for data in spec.term_data(state.hyperparameters, state.num_observations):
+        approximation = (approximations or spec.approximations)[data.term.name]
+        if isinstance(approximation, EquispacedFourier) and approximation.refusal(data) is not None:
+            names.append(data.term.name)
+    return names
 
 
 def is_planned(spec: ModelSpec, name: str) -> bool:
-    """Return whether the approximation of a term was planned, not given by the user."""
+    """Return whether the approximation of a term was planned, not given by the user.
+
+    Args:
+        spec: The specification of the model.
+        name: The name of the term.
+    """
     given = spec.options.approximations
     return given == AUTO or (isinstance(given, Mapping) and name not in given)
 
 
-def started(fit: TermFit) -> TermFit:
-    """Return the fit at the most likely end of short searches from several lengthscales."""
-    names = [] if fit.plan.is_continued else open_scales(fit)
+def with_best_start(fit: TermFit) -> TermFit:
+    """Return the fit at the best end of short searches from several lengthscales.
+
+    Args:
+        fit: The fit at its starting values.
+    """
+    names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return fit
     rows = fit.subset(SCREENED_ROWS)
@@ -164,6 +173,9 @@ def lacks_modes(fit: TermFit) -> bool:
 
     Under a Gaussian likelihood the omitted variance is part of the noise. Under another likelihood, few modes at a
     short lengthscale represent a smooth function, which may be spuriously likely.
+
+    Args:
+        fit: The fit.
     """
     if fit.spec.is_gaussian:
         return False
@@ -181,18 +193,18 @@ def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermF
     """
     spec = fit.spec
     few = {
-        name: replace(one, max_features=min(one.max_features, most or one.max_features))
-        if isinstance(one, EquispacedFourier)
-        else one
-        for name, one in spec.approximations.items()
+        name: replace(approximation, max_features=min(approximation.max_features, most or approximation.max_features))
+        if isinstance(approximation, EquispacedFourier)
+        else approximation
+        for name, approximation in spec.approximations.items()
     }
-    drawn = replace(spec, approximations=few).redrawn(fit.values, num_rows)
-    found = fit.through(replace(drawn, approximations=spec.approximations))
-    return found if has_lattices_of(found, fit) else found.at(_with_noise_of(found, fit))
+    renewed = replace(spec, approximations=few).with_new_basis(fit.values, num_rows)
+    changed = fit.with_spec(replace(renewed, approximations=spec.approximations))
+    return changed if has_lattices_of(changed, fit) else changed.at(_with_noise_of(changed, fit))
 
 
 def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
-    """Return values whose noise compensates for a change of the variance that the modes omit.
+    """Return values whose noise compensates for a change of the omitted variance.
 
     The likelihood depends on the sum of both. With few modes, most of the noise is omitted variance.
     """
@@ -206,34 +218,54 @@ def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
 
 
 def has_lattices_of(fit: TermFit, other: TermFit) -> bool:
-    """Return whether two fits have the same modes."""
+    """Return whether two fits have the same modes.
+
+    Args:
+        fit: The fit.
+        other: Another fit of the same terms.
+    """
     return all(a is b for a, b in zip(fit.spec.priors, other.spec.priors, strict=True))
 
 
 def distance(fit: TermFit, before: ParameterValues) -> float:
-    """Return the largest change of the logarithm of a lengthscale."""
+    """Return the largest change of the logarithm of a lengthscale.
+
+    Args:
+        fit: The fit.
+        before: Earlier hyperparameters.
+    """
     names = [name for name in fit.values.raw if name.endswith("lengthscale")]
     changes = [float((fit.values.raw[name] - before.raw[name]).detach().abs().max()) for name in names]
     return max(changes, default=0.0)
 
 
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows; return the fit at the hyperparameters found, and the report."""
+    """Take scoring steps on rows; return the fit at the values found, and the report.
+
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
+        stage: The name of the stage in the report.
+        steps: The most steps. If None, those of the plan.
+    """
     if not can_score(fit, rows):
         assert isinstance(rows, Block)
         return optimize(fit, rows, steps)
-    jacobian, kept = fit.regression.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
+    jacobian, kept = fit.state.scaling.targets.log_jacobian(rows.count), list[tuple[bytes, Searched]]()
 
     def infer(values: ParameterValues) -> Searched:
-        """Return the inference. It reuses the factors, or starts at the mode, of the last solved one."""
+        """Return the inference.
+
+        It reuses the factors, or starts at the mode, of the last solved one.
+        """
         key = values.flat().detach().numpy().tobytes()
         solved = [pair for pair in kept if pair[1].is_solved][-1:]
         start = solved[0][1].warm_start() if solved else ()
-        found = cast(Searched, fit.regression.replace(hyperparameters=values).infer(rows, start))
+        inference = cast(Searched, fit.state.replace(hyperparameters=values).infer(rows, start))
         if solved and solved[0][0] == key:
-            found = found.with_factors_of(solved[0][1])
-        kept[:] = [*solved, (key, found)]
-        return found
+            inference = inference.with_factors_of(solved[0][1])
+        kept[:] = [*solved, (key, inference)]
+        return inference
 
     plan = fit.plan if steps is None else replace(fit.plan, given_iterations=min(steps, fit.plan.max_iterations))
     values, report = FisherScoring(infer, rows, jacobian, fit.values, plan, stage).run()
@@ -244,6 +276,10 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
     """Return whether the information of all free hyperparameters is known.
 
     It is not known for parameters of likelihoods that are not Gaussian.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
     """
     if fit.spec.is_gaussian:
         return True
@@ -252,7 +288,7 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
 
 
 class Searched(Inference, Protocol):
-    """The role: inference with a known Fisher information."""
+    """Interface: inference with a known Fisher information."""
 
     @abstractmethod
     def score(self) -> Tensor:
@@ -275,7 +311,7 @@ class Searched(Inference, Protocol):
         """Whether the posterior of the weights is known."""
 
     def with_factors_of(self, other: Any) -> Self:
-        """Return the inference with the factors of another at the same hyperparameters and rows."""
+        """Return the inference with factors of another one at equal values and rows."""
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
         """Return the Fisher information (p, p).
@@ -288,7 +324,7 @@ class Searched(Inference, Protocol):
 
 
 class FisherScoring(Scoring[Searched]):
-    """A search whose information is the Fisher information from statistics of the rows."""
+    """A search by the Fisher information, from sufficient statistics of the rows."""
 
     done: ClassVar[float] = 0.01
 
@@ -298,11 +334,13 @@ class FisherScoring(Scoring[Searched]):
         for j in range(len(point)):
             ends = [self._quantities(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]
             columns.append([(a - b) / (2 * STEP) for a, b in zip(*ends, strict=True)])
-        in_mean, in_variance, in_scale = (torch.stack(each, dim=-1) for each in zip(*columns, strict=True))
+        in_mean, in_variance, in_scale = (
+            torch.stack(derivatives, dim=-1) for derivatives in zip(*columns, strict=True)
+        )
         return inference.information(in_mean, in_variance, in_scale)
 
     def _quantities(self, point: Floats) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the mean (k,), log v, 0-d, and log s^2 (F,) of the solver at a point (p,)."""
+        """Return the mean (k,), log v, 0-d, and log s^2 (F,) at a point (p,)."""
         with torch.no_grad():
             solver = self._infer(self._at(point))
             return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(LEAST_DEVIATION).log()

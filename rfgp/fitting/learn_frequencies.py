@@ -1,7 +1,8 @@
 """Learning frequencies together with a nearest-neighbor process.
 
 Frequencies that are learned alone explain structure that neighbors would explain better. With neighbors they overfit
-few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their predictive density:
+few rows. So a tenth of the rows is held out, at most 2,000, and scores these candidates by their log predictive
+density:
 
 1. Fixed frequencies and neighbors, fitted by their likelihood.
 2. Learned frequencies alone (`rfgp.fitting.frequencies`), with neighbors switched off.
@@ -24,25 +25,19 @@ from torch.distributions import Normal
 
 from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
+from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
-from rfgp.fitting.draws import fit_draws
 from rfgp.fitting.finish import if_finite
-from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies, mean_and_error
+from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbors import (
-    ITERATIONS_PER_ROUND,
-    LEAST_ROUND_GAIN,
-    NeighborFit,
-    finalize,
-    fit_neighbors,
-    neighbors_of,
-    search_all,
-)
-from rfgp.inference.distributions import normal_log_density
+from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, LEAST_ROUND_GAIN, NeighborFit, neighbors_of
+from rfgp.fitting.neighbors import finalize, fit_neighbors, search_all
+from rfgp.fitting.outcome import mean_and_standard_error
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.base_spec import NOISE_BOUNDS
-from rfgp.regression.spec import some_terms, values_of_terms, with_draws_of, with_learned
+from rfgp.regression.spec import some_terms, values_of_terms, with_basis_of, with_learned
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
@@ -52,57 +47,62 @@ PATIENCE = 2
 
 
 class Candidate(NamedTuple):
-    """A regression of the training rows, and its predictions of held-out rows."""
+    """A state of the training rows, and its predictions of held-out rows."""
 
-    regression: GPState
+    state: GPState
     name: str
     errors: Tensor  # (b, k), each over its standard deviation
-    density: Tensor  # (b,)
+    log_prob: Tensor  # (b,)
 
     @classmethod
-    def of(cls, regression: GPState, name: str, held_out: Block) -> "Candidate":
-        """Return the candidate of a regression at its rows."""
-        mean, noise = mean_and_noise(regression.hyperparameters.detached())
+    def of(cls, state: GPState, name: str, held_out: Block) -> "Candidate":
+        """Return the candidate of a state at its rows."""
+        mean, noise = mean_and_noise(state.hyperparameters.detached())
         with torch.no_grad():
-            latent = regression.process.at(held_out.inputs)
+            latent = state.process.at(held_out.inputs)
             means = latent.mean() + mean
             variance = (latent.variance() + held_out.observation_noise(noise))[:, None]
-            density = normal_log_density(held_out.targets, means, variance).sum(1)
-            return cls(regression, name, (held_out.targets - means) / variance.sqrt(), density)
+            log_prob = normal_log_prob(held_out.targets, means, variance).sum(1)
+            return cls(state, name, (held_out.targets - means) / variance.sqrt(), log_prob)
 
     @property
     def half(self) -> int:
         """The number of validation rows. The others are test rows."""
-        return (len(self.density) + 1) // 2
+        return (len(self.log_prob) + 1) // 2
 
     @property
     def score(self) -> float:
-        """The mean density of the validation rows."""
-        score = float(self.density[: self.half].mean())
+        """The mean log density of the validation rows."""
+        score = float(self.log_prob[: self.half].mean())
         return score if math.isfinite(score) else -math.inf
 
 
-def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit features and their frequencies with neighbors; return the regression and the report."""
-    fit = NeighborFit.of(regression, plan)
+def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit features, their frequencies and neighbors; return the state and the report.
+
+    Args:
+        state: The model state with rows, at its starting values.
+        plan: The options of the fit.
+    """
+    fit = NeighborFit.of(state, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
-        found, report = fit_neighbors(regression, plan)
-        return found, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
+        fitted, report = fit_neighbors(state, plan)
+        return fitted, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
     out = min(HELD_OUT[1], math.ceil(HELD_OUT[0] * len(fit.rows)))
     parts = (torch.arange(len(fit.rows) - out), torch.arange(len(fit.rows) - out, len(fit.rows)))
     training, held_out = (fit.rows.take(part) for part in parts)
-    part = regression.replace(rows=training, num_observations=len(training))
+    part = state.replace(rows=training, num_observations=len(training))
     candidates, reports = _candidates(part, plan, held_out)
     best, gain, error = best_of(candidates)
     first = candidates[0]
     message = f"{best.name}: nothing learned was ahead on held-out rows by more than a standard error"
     if best is not first:
         message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
-    changed = {"rows": regression.rows, "num_observations": regression.num_observations}
-    found, report = finalize(best.regression.replace(**changed), plan, reports, message)
+    changed = {"rows": state.rows, "num_observations": state.num_observations}
+    fitted, report = finalize(best.state.replace(**changed), plan, reports, message)
     errors = best.errors[best.half :]
-    return found, replace(
+    return fitted, replace(
         report,
         frequencies="rejected" if best is first else "learned",
         mean_squared_zscore=if_finite(float(errors.square().mean())),
@@ -110,29 +110,32 @@ def fit_learned_with_neighbors(regression: GPState, plan: Plan) -> tuple[GPState
 
 
 def best_of(candidates: Sequence[Candidate]) -> tuple[Candidate, float, float]:
-    """Return the best candidate by validation rows, or the first if the test rows reject it.
+    """Return the candidate with the best validation score, unless test rows reject it.
 
     They reject it if its gain over the first candidate is at most the standard error.
+
+    Args:
+        candidates: The candidates. The first one, with fixed frequencies, is the fallback.
 
     Returns:
         The candidate, the gain in nats a test row, and its standard error.
     """
-    first, best = candidates[0], max(candidates, key=lambda each: each.score)
-    gain, error = mean_and_error((best.density - first.density)[best.half :])
+    first, best = candidates[0], max(candidates, key=lambda candidate: candidate.score)
+    gain, error = mean_and_standard_error((best.log_prob - first.log_prob)[best.half :])
     return (best if gain > error else first), gain, error
 
 
-def _candidates(regression: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
+def _candidates(state: GPState, plan: Plan, held_out: Block) -> tuple[list[Candidate], list[FitReport]]:
     """Return the candidates, fixed frequencies first, and the reports of all searches."""
-    few = _with_fewer(regression)
-    found, fixed, reports = search_all(NeighborFit.of(few, plan))
-    few = found.regression.replace(hyperparameters=fixed)
+    few = _with_fewer(state)
+    fit, fixed, reports = search_all(NeighborFit.of(few, plan))
+    few = fit.state.replace(hyperparameters=fixed)
     candidates = [Candidate.of(few, "fixed frequencies and neighbors", held_out)]
-    alone, report = fit_draws(TermFit.of(_without_neighbors(regression), plan))
-    alone = _with_neighbors(regression, alone)
+    alone, report = fit_basis_functions(TermFit.of(_without_neighbors(state), plan))
+    alone = _with_neighbors(state, alone)
     reports.append(report)
     candidates.append(Candidate.of(alone, "learned frequencies alone", held_out))
-    best = max(candidates, key=lambda each: each.score).regression
+    best = max(candidates, key=lambda candidate: candidate.score).state
     start = _half_noise_to_neighbors(alone) if best is alone else best
     joint, more = _learn_jointly(start, plan, held_out)
     return [*candidates, *joint], [*reports, *more]
@@ -142,15 +145,17 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
     """Return candidates from joint searches over frequencies and hyperparameters."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.with_others({path: draw.clone() for path, draw in omega.items()}, hyperpriors)
+    values = start.hyperparameters.with_others(
+        {path: frequencies.clone() for path, frequencies in omega.items()}, hyperpriors
+    )
     steps, reports, best = list[Candidate](), list[FitReport](), 0
     for number in range(-(-plan.steps // ITERATIONS_PER_ROUND)):
         values, report = fit.search(values, f", frequencies too, neighbors {number + 1}")
         reports.append(report)
         learned = with_learned(spec_of(start), {path: values.raw[path] for path in omega})
         hyperparameters = start.hyperparameters.replaced({name: values.raw[name] for name in start.hyperparameters.raw})
-        found = start.replace(spec=learned, hyperparameters=hyperparameters)
-        steps.append(Candidate.of(found, "everything by one likelihood", held_out))
+        learned_state = start.replace(spec=learned, hyperparameters=hyperparameters)
+        steps.append(Candidate.of(learned_state, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
         if number - best >= PATIENCE or report.stages[0].gain < LEAST_ROUND_GAIN:
             break
@@ -160,55 +165,53 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
 # --- models of some of the terms -------------------------------------------------------------------
 
 
-def _with_fewer(regression: GPState) -> GPState:
-    """Return a regression with at most n / (10 d) learned frequencies."""
-    spec, values, count = spec_of(regression), regression.hyperparameters, regression.num_observations
+def _with_fewer(state: GPState) -> GPState:
+    """Return a state with at most n / (10 d) learned frequencies."""
+    spec, values, count = spec_of(state), state.hyperparameters, state.num_observations
     changed = dict(spec.approximations)
     for data in spec.term_data(values, count):
-        name, one = data.term.name, changed[data.term.name]
-        if isinstance(one, RandomFeatures) and one.learn_frequencies:
-            columns = sum(len(places) for factor, places, _ in data.term.parts() if factor.measure is not None)
+        name, approximation = data.term.name, changed[data.term.name]
+        if isinstance(approximation, RandomFeatures) and approximation.learn_frequencies:
+            columns = sum(len(indices) for factor, indices, _ in data.term.parts() if factor.measure is not None)
             few = max(FEWEST, int(A_ROW * count / max(columns, 1)))
-            changed[name] = replace(one, num_frequencies=min(few, one.num_frequencies))
+            changed[name] = replace(approximation, num_frequencies=min(few, approximation.num_frequencies))
     if changed == spec.approximations:
-        return regression
-    return regression.replace(spec=spec.with_approximations(changed, values, count))
+        return state
+    return state.replace(spec=spec.with_approximations(changed, values, count))
 
 
-def _without_neighbors(regression: GPState) -> GPState:
-    """Return a regression of the terms without neighbors, with a larger least noise."""
-    spec, near = spec_of(regression), neighbors_of(regression.prior()).names
+def _without_neighbors(state: GPState) -> GPState:
+    """Return a state of the terms without neighbors, with a larger least noise."""
+    spec, near = spec_of(state), neighbors_of(state.prior()).names
     alone = some_terms(spec, [term.name for term in spec.terms if term.name not in near])
-    values = values_of_terms(alone, regression.hyperparameters)
+    values = values_of_terms(alone, state.hyperparameters)
     noise, (_, most) = values.space.quantities["noise"], values.space.quantities["noise"].bounds
     noise = replace(noise, bounds=(most * (NOISE_BOUNDS[0] / NOISE_BOUNDS[1]), most))
     space = replace(values.space, quantities={**values.space.quantities, "noise": noise})
     raw = {**values.raw, "noise": values.raw["noise"].clamp_min(float(noise.bounds[0].log()))}
-    return regression.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
+    return state.replace(spec=alone, hyperparameters=ParameterValues(space, raw))
 
 
-def _with_neighbors(regression: GPState, alone: GPState) -> GPState:
-    """Return a regression with the features of `alone`, and neighbors of the least variance."""
-    values, spec = regression.hyperparameters, spec_of(regression)
-    near = neighbors_of(regression.prior()).names
+def _with_neighbors(state: GPState, alone: GPState) -> GPState:
+    """Return a state with the features of `alone`, and neighbors of least variance."""
+    values, spec = state.hyperparameters, spec_of(state)
+    near = neighbors_of(state.prior()).names
     scales = [term.outputscale for term in spec.terms if term.name in near and term.outputscale is not None]
     least = {name: values.space.quantities[name].bounds[0].log() for name in scales}
     raw = {name: tensor for name, tensor in alone.hyperparameters.raw.items() if name in values.raw}
-    return regression.replace(
-        spec=with_draws_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least})
-    )
+    return state.replace(spec=with_basis_of(spec, spec_of(alone)), hyperparameters=values.replaced({**raw, **least}))
 
 
 def _half_noise_to_neighbors(alone: GPState) -> GPState:
-    """Return a regression with half of the noise moved to neighbors."""
+    """Return a state with half of the noise moved to neighbors."""
     values, half = alone.hyperparameters, math.log(0.5)
     near, terms = neighbors_of(alone.prior()).names, spec_of(alone).terms
     of_features = [prefix for term in terms if term.name not in near for prefix in term.prefixes]
     longest = next(values.raw[name] for prefix in of_features if (name := f"{prefix}lengthscale") in values.raw)
-    own = [term for term in terms if term.name in near]
-    share = half - math.log(len(own))
-    changed = {term.outputscale: values.raw["noise"] + share for term in own if term.outputscale is not None}
-    for name in (f"{prefix}lengthscale" for term in own for prefix in term.prefixes):
+    neighbor_terms = [term for term in terms if term.name in near]
+    share = half - math.log(len(neighbor_terms))
+    changed = {term.outputscale: values.raw["noise"] + share for term in neighbor_terms if term.outputscale is not None}
+    for name in (f"{prefix}lengthscale" for term in neighbor_terms for prefix in term.prefixes):
         if name in values.raw and values.raw[name].shape == longest.shape:
             changed[name] = longest + half
     return alone.replace(hyperparameters=values.shifted(noise=half).replaced(changed))

@@ -13,10 +13,10 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.descent import Descent, descend
 from rfgp.errors import InvalidArgumentError
-from rfgp.fitting.checkpoint import Journal
+from rfgp.fitting.checkpoint import CheckpointLog
 from rfgp.fitting.closed_form import ClosedForm
 from rfgp.fitting.coordinates import Coordinates, Limits
-from rfgp.fitting.mean_variances import MeanVariances, Shift
+from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 from rfgp.fitting.progress import Reporter
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, Stage
@@ -32,7 +32,7 @@ LEAST_GAIN = 1e-5
 _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
 _START = "warm_start."
-"""The prefix of the tensors of a warm start in a journal."""
+"""The prefix of the tensors of a warm start in a checkpoint log."""
 _ROUNDING = 1e-6
 """The least gain, in nats per observation, of a restart after a failed line search."""
 
@@ -45,11 +45,14 @@ class Evaluation(NamedTuple):
     warm_start: WarmStart = ()  # the start of the next search for a posterior
 
 
-class Density(Protocol):
-    """The role: the log marginal likelihood of some rows as a function of the hyperparameters."""
+class LogLikelihood(Protocol):
+    """Interface: the log marginal likelihood of rows as a function of hyperparameters."""
 
     def __call__(self, values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
-        """Evaluate the likelihood. A search for the posterior starts at the warm start (...) of values close by."""
+        """Evaluate the likelihood.
+
+        A search for the posterior starts at the warm start (...) of values close by.
+        """
 
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -64,12 +67,12 @@ class Plan:
         fixed: Names of hyperparameters that keep their values.
         given_iterations: The most iterations and steps. If None, 500 iterations and 300 steps.
         reporter: The reporter that is called after each iteration.
-        journal: The journal of computed results.
+        checkpoint_log: The checkpoint log of computed results.
         most_rows: The most rows of a search with neighbors. No posterior is then computed. If None, the default number
             of rows, and the posterior.
         is_continued: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
-        has_rivals: Whether fixed frequencies are a candidate of their own. If so, a fit with learned frequencies does
-            not search with fixed ones.
+        fixed_also_compared: Whether fixed frequencies are a candidate of their own. If so, a fit with learned
+            frequencies does not search with fixed ones.
         needed_gain: The gain over fixed frequencies, in nats a row, that makes learned ones useful. Learning stops
             early if its learning curve cannot reach this gain.
         needed_score: The standardized log density of a test row that makes learned frequencies useful, likewise.
@@ -83,10 +86,10 @@ class Plan:
     fixed: tuple[str, ...] = ()
     given_iterations: int | None = None
     reporter: Reporter = field(default_factory=Reporter)
-    journal: Journal = field(default_factory=Journal)
+    checkpoint_log: CheckpointLog = field(default_factory=CheckpointLog)
     most_rows: int | None = None
     is_continued: bool = False
-    has_rivals: bool = False
+    fixed_also_compared: bool = False
     needed_gain: float = -math.inf
     needed_score: float = -math.inf
     least_gain: float = 0.0
@@ -107,10 +110,10 @@ class Plan:
 
 @dataclass(frozen=True, eq=False)
 class Objective:
-    """The log marginal likelihood and log hyperpriors as a function of hyperparameters.
+    """The log posterior of hyperparameters, given rows.
 
     Attributes:
-        density: The likelihood.
+        log_likelihood: The log marginal likelihood as a function of the hyperparameters.
         rows: The number of rows.
         count: The number of observations, repetitions included.
         jacobian: The log Jacobian that converts the likelihood to the user's units.
@@ -119,7 +122,7 @@ class Objective:
             None, it moves output scales.
     """
 
-    density: Density
+    log_likelihood: LogLikelihood
     rows: int
     count: float
     jacobian: float
@@ -127,40 +130,43 @@ class Objective:
     variances: MeanVariances | None = None
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows, density: Density | None = None) -> "Objective":
-        """Return the objective of rows under a regression's prior, or with another density."""
-        jacobian = regression.scaling.targets.log_jacobian(rows.count)
-        closed_form = ClosedForm.of(regression, rows) if density is None else None
-        density, variances = density or plain_density(regression, rows), MeanVariances.of(regression, rows)
-        return cls(density, len(rows), rows.count, jacobian, closed_form, variances)
+    def of(cls, state: GPState, rows: Rows, log_likelihood: LogLikelihood | None = None) -> "Objective":
+        """Return the objective of rows under a state's prior, or with another likelihood."""
+        jacobian = state.scaling.targets.log_jacobian(rows.count)
+        closed_form = ClosedForm.of(state, rows) if log_likelihood is None else None
+        log_likelihood, variances = (
+            log_likelihood or marginal_likelihood(state, rows),
+            MeanVariances.of(state, rows),
+        )
+        return cls(log_likelihood, len(rows), rows.count, jacobian, closed_form, variances)
 
     def likelihood(self, values: ParameterValues) -> float:
         """Return the log marginal likelihood in the user's units."""
         with torch.no_grad():
-            return self.density(values)[0].item() + self.jacobian
+            return self.log_likelihood(values)[0].item() + self.jacobian
 
     def log_posterior(self, values: ParameterValues) -> float:
-        """Return the sum of the log likelihood, in standardized units, and the log hyperpriors."""
+        """Return the log likelihood, in standardized units, plus the log hyperpriors."""
         with torch.no_grad():
-            found = None if self.closed_form is None else self.closed_form.value(values)
-            if found is None:
-                likelihood, reached, _ = self.density(values)
-                found = likelihood + reached.log_hyperprior()
-            return found.item()
+            log_posterior = None if self.closed_form is None else self.closed_form.value(values)
+            if log_posterior is None:
+                likelihood, reached, _ = self.log_likelihood(values)
+                log_posterior = likelihood + reached.log_hyperprior()
+            return log_posterior.item()
 
     def evaluated(self, values: ParameterValues, free: Iterable[str], warm_start: WarmStart = ()) -> dict[str, Tensor]:
         """Return the negative objective per observation, 0-d, and its gradient (p,).
 
         The Jacobian is omitted, so that no search depends on the unit of the targets. The warm start (...) is included,
-        so that a fit resumed from a journal takes the same steps.
+        so that a fit resumed from a checkpoint takes the same steps.
         """
         names = list(free)
-        found = None if self.closed_form is None else self.closed_form(values, names)
-        if found is not None:
+        in_closed_form = None if self.closed_form is None else self.closed_form(values, names)
+        if in_closed_form is not None:
             raw = {f"raw.{name}": tensor.detach() for name, tensor in values.raw.items()}
-            return {"value": -found[0] / self.count, "gradient": -found[1] / self.count, **raw}
+            return {"value": -in_closed_form[0] / self.count, "gradient": -in_closed_form[1] / self.count, **raw}
         with torch.enable_grad():
-            likelihood, reached, following = self.density(values.leaves(names), warm_start)
+            likelihood, reached, following = self.log_likelihood(values.leaves(names), warm_start)
             value = -(likelihood + reached.log_hyperprior()) / self.count
             gradients = torch.autograd.grad(value, [reached.raw[name] for name in names])
         gradient = torch.cat([g.reshape(-1) for g in gradients]).double().cpu()
@@ -169,14 +175,19 @@ class Objective:
         return {"value": value.detach().double(), "gradient": gradient, **raw, **starts}
 
 
-def plain_density(regression: GPState, rows: Rows) -> Density:
-    """Return the log marginal likelihood of rows as a function of the hyperparameters."""
+def marginal_likelihood(state: GPState, rows: Rows) -> LogLikelihood:
+    """Return the log marginal likelihood of rows as a function of the hyperparameters.
 
-    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
-        found = regression.replace(hyperparameters=values).infer(rows, warm_start)
-        return Evaluation(found.log_marginal_likelihood(), values, found.warm_start())
+    Args:
+        state: The model state.
+        rows: The rows.
+    """
 
-    return density
+    def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+        inference = state.replace(hyperparameters=values).infer(rows, warm_start)
+        return Evaluation(inference.log_marginal_likelihood(), values, inference.warm_start())
+
+    return log_likelihood
 
 
 def maximize(
@@ -204,10 +215,10 @@ def maximize(
     Examples:
         >>> import rfgp
         >>> x = np.linspace(0, 3, 20)[:, None]
-        >>> regression = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).regression
-        >>> objective = Objective.of(regression, regression.rows)
-        >>> values, report = maximize(objective, regression.hyperparameters, Plan(fixed=("mean",)))
-        >>> report.converged, report.log_marginal_likelihood > objective.likelihood(regression.hyperparameters)
+        >>> state = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).state
+        >>> objective = Objective.of(state, state.rows)
+        >>> values, report = maximize(objective, state.hyperparameters, Plan(fixed=("mean",)))
+        >>> report.converged, report.log_marginal_likelihood > objective.likelihood(state.hyperparameters)
         (True, True)
     """
     plan.reporter.begin(stage, objective.rows, plan.max_iterations)
@@ -218,7 +229,7 @@ def maximize(
 
 
 class _Last(NamedTuple):
-    """The last evaluation of a search: the point (p,), the tensors of the objective, and the gradient (p,) there."""
+    """The last evaluation of a search: point (p,), tensors and gradient (p,)."""
 
     point: NDArray[np.float64]
     tensors: dict[str, Tensor]
@@ -230,8 +241,9 @@ class _Search:
 
     def __init__(self, objective: Objective, values: ParameterValues, plan: Plan, stage: str, free: list[str]) -> None:
         self._objective, self._start, self._plan, self._stage, self._free = objective, values, plan, stage, free
-        shift = None if objective.variances is None else Shift(objective.variances, values, free)
-        self._coordinates = Coordinates.of(values.space, free, shift)
+        variances = objective.variances
+        reparametrization = None if variances is None else VarianceReparametrization(variances, values, free)
+        self._coordinates = Coordinates.of(values.space, free, reparametrization)
         self._trace: list[float] = []
         self._descent_start = 0  # the index in the trace of the first value of the last descent
         self._last: _Last | None = None
@@ -245,7 +257,7 @@ class _Search:
         value, _ = self._evaluate(search.point)
         reached = self._reached()
         with torch.no_grad():
-            likelihood = self._total(value) - float(reached.log_hyperprior())
+            likelihood = self._log_posterior(value) - float(reached.log_hyperprior())
         pairs = zip(entries, search.point, bounds, strict=True)
         at_bounds = tuple(dict.fromkeys(name for (name, _), point, limits in pairs if point in limits))
         gain = (self._trace[-1] - self._trace[0]) / self._objective.count
@@ -255,7 +267,7 @@ class _Search:
         return reached, FitReport(search.converged, *figures, search.message, at_bounds, trace, (done,))
 
     def _again(self, search: Descent, bounds: list[Limits], tolerance: float) -> Descent:
-        """Search again from shorter lengthscales of faded columns; return the better end."""
+        """Search again from shorter saturated lengthscales; return the better end."""
         value, slope = self._evaluate(search.point)
         end = self._coordinates.raw(search.point)
         restarted = self._coordinates.restart(end, slope / self._coordinates.slope(end) * self._objective.count)
@@ -290,7 +302,7 @@ class _Search:
             values = self._start.moved(self._free, raw)
             known = {} if self._last is None else self._last.tensors
             start = tuple(known[name] for name in sorted(known) if name.startswith(_START))
-            tensors = self._plan.journal.memoize(
+            tensors = self._plan.checkpoint_log.memoize(
                 self._stage, lambda: self._objective.evaluated(values, self._free, start)
             )
             gradient = self._coordinates.gradient(raw, tensors["gradient"].numpy())
@@ -302,10 +314,10 @@ class _Search:
                     f"The log posterior at the starting values must be finite, got {-value:g}. Choose starting values "
                     "that the priors allow."
                 )
-            self._trace.append(self._total(value))
+            self._trace.append(self._log_posterior(value))
         return value, self._last.gradient
 
-    def _total(self, value: float) -> float:
+    def _log_posterior(self, value: float) -> float:
         return self._objective.jacobian - value * self._objective.count
 
     def _reached(self) -> ParameterValues:
@@ -315,7 +327,7 @@ class _Search:
         return self._start.replaced(raw)
 
     def _after_iteration(self, value: float) -> None:
-        self._trace.append(self._total(value))
+        self._trace.append(self._log_posterior(value))
         self._plan.reporter.iteration(len(self._trace) - 1, self._trace[-1])
         since = self._trace[self._descent_start :]
         if len(since) > _LAST and since[-1] - since[-1 - _LAST] < self._plan.least_gain:

@@ -1,4 +1,4 @@
-"""Mean prior variances of terms on nodes, as functions of the parameters of their graph kernels."""
+"""Mean prior variances of terms on nodes, as functions of their parameters."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,9 @@ _LEAST = 1e-300
 
 @dataclass(frozen=True, eq=False)
 class MeanVariances:
-    """The mean prior variances of terms on nodes under a likelihood that is not Gaussian, at an output scale of 1.
+    """The mean prior variances of terms on nodes, at an output scale of 1.
+
+    They are used under a non-Gaussian likelihood.
 
     They depend on the parameters of a graph kernel: on cora the one of a diffusion kernel falls from 0.6 at a
     lengthscale of 1 to 0.004 at 8.
@@ -39,9 +41,12 @@ class MeanVariances:
     parameters: Mapping[str, tuple[str, ...]]
 
     @classmethod
-    def of(cls, regression: GPState, rows: Rows) -> "MeanVariances | None":
-        """Return the mean variances over rows. None if no output scale has bounds of the mean variance."""
-        spec = regression.spec
+    def of(cls, state: GPState, rows: Rows) -> "MeanVariances | None":
+        """Return the mean variances over rows.
+
+        None if no output scale has bounds of the mean variance.
+        """
+        spec = state.spec
         if spec.is_gaussian or not isinstance(spec, ModelSpec):
             return None
         parameters = parameters_of_nodes(spec.terms)
@@ -57,8 +62,8 @@ class MeanVariances:
 
 
 @dataclass(frozen=True, eq=False)
-class Shift:
-    """The map of a search from raw output scales of terms on nodes to logarithms of mean prior variances.
+class VarianceReparametrization:
+    """The map from raw output scales of terms on nodes to log mean prior variances.
 
     A search moves the variance of the latent function, so that its size and its bounds do not depend on the lengthscale
     of a graph kernel. Priors of Gaussian fields are stated in the marginal standard deviation for the same reason.
@@ -77,31 +82,30 @@ class Shift:
     free: Sequence[str]
 
     def at(self, x: Floats) -> Floats:
-        """Return the logarithms of mean variances at raw numbers x (p,), (p,), at the entries of output scales.
+        """Return the log mean variances (p,) at raw values x (p,).
 
         They do not depend on the output scales. All other entries are 0.
         """
-        out, places = np.zeros_like(x), self._places
+        out, slices = np.zeros_like(x), self._slices
         for path, log in self.variances.logs(self.start.moved(self.free, x)).items():
-            if path in places:
-                out[places[path]] = log
+            if path in slices:
+                out[slices[path]] = log
         return out
 
     def gradient(self, x: Floats, gradient: Floats) -> Floats:
-        """Return the gradient (p,) in the coordinates of a search, given that in raw numbers x (p,)."""
-        out, places = gradient.copy(), self._places
-        moving = {name for path, names in self.variances.parameters.items() if path in places for name in names}
-        for place in (places[name] for name in self.free if name in moving):
-            for entry in np.arange(x.size)[place]:
-                step = np.zeros_like(x)
-                step[entry] = _STEP
-                slope = (self.at(x + step) - self.at(x - step)) / (2 * _STEP)
-                out[entry] -= slope @ gradient
+        """Return the gradient (p,) in the coordinates, given that in raw values x (p,)."""
+        out, slices = gradient.copy(), self._slices
+        moving = {name for path, names in self.variances.parameters.items() if path in slices for name in names}
+        for index in (i for name in self.free if name in moving for i in np.arange(x.size)[slices[name]]):
+            step = np.zeros_like(x)
+            step[index] = _STEP
+            slope = (self.at(x + step) - self.at(x - step)) / (2 * _STEP)
+            out[index] -= slope @ gradient
         return out
 
     @property
-    def _places(self) -> dict[str, slice]:
-        """The entries of each free name in a vector."""
+    def _slices(self) -> dict[str, slice]:
+        """The slice of each free name in a vector."""
         sizes = [self.start.raw[name].numel() for name in self.free]
         ends = np.cumsum(sizes).tolist()
         return {name: slice(end - size, end) for name, size, end in zip(self.free, sizes, ends, strict=True)}

@@ -1,4 +1,4 @@
-"""Fitting under a likelihood that is not Gaussian: on growing subsets, then on all rows.
+"""Fitting under a non-Gaussian likelihood: on growing subsets, then on all rows.
 
 Up to 10,000 rows, hyperparameters are fitted with few random features, at a fraction of the cost. The posterior is then
 computed once, with all features. Variational inference maximizes the bound. Without random features, its search starts
@@ -12,16 +12,16 @@ from dataclasses import replace
 import torch
 
 from rfgp.approximations import Approximation, RandomFeatures
-from rfgp.fitting.context import TermFit, redrawn, spec_of
-from rfgp.fitting.draws import with_draws
+from rfgp.fitting.basis import learn_basis
+from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.lattices import fit_lattices_by_laplace
 from rfgp.fitting.maximize import Objective, Plan, maximize
-from rfgp.fitting.subsets import approach, grow
+from rfgp.fitting.subsets import fit_coarsely, grow
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.observing import approximation_of, left_out_observations
-from rfgp.regression.spec import with_draws_of
+from rfgp.regression.spec import with_basis_of
 from rfgp.regression.state import restarted
 from rfgp.rows import is_read_in_blocks
 from rfgp.solvers import Inference
@@ -49,37 +49,41 @@ LATTICE_ROWS = 2000
 Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
 
 
-def fit_observed(regression: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
-    """Fit a regression; return it with its posterior, and the report.
+def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
+    """Fit a non-Gaussian model; return its state with the posterior, and the report.
 
     Args:
-        regression: The regression. Its likelihood is not Gaussian.
+        state: The state. Its likelihood is not Gaussian.
         plan: The options of the fit.
-        strategy: Fits a cheaper regression, to start the search of a bound.
+        strategy: Fits a cheaper model, to start the search of a bound.
     """
-    rows, few = regression.needed_rows("a fit"), with_few(regression)
+    rows, few = state.needed_rows("a fit"), with_few(state)
     fit = TermFit.of(few, plan)
     with torch.no_grad():
-        if approximation_of(regression.spec, rows) != "variational":
-            found, reports, message = _by_laplace(fit)
+        if approximation_of(state.spec, rows) != "variational":
+            fitted, reports, message = _by_laplace(fit)
             inference = None
         else:
-            found, reports, inference = _by_bound(fit, strategy)
+            fitted, reports, inference = _by_bound(fit, strategy)
             message = reports[-1].message if reports else "every hyperparameter is fixed"
-        found = regression.replace(spec=found.spec, hyperparameters=found.hyperparameters)
-        if few is not regression:
-            message, found = f"{message}, with fewer frequencies", found.replace(spec=regression.spec)
-        return _finished(fit, found, reports, message, inference if few is regression else None)
+        fitted = state.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
+        if few is not state:
+            message, fitted = f"{message}, with fewer frequencies", fitted.replace(spec=state.spec)
+        return _finished(fit, fitted, reports, message, inference if few is state else None)
 
 
-def with_few(regression: GPState) -> GPState:
-    """Return the regression with fewer random features, if rows are not too many."""
-    spec, count = spec_of(regression), len(regression.needed_rows("a fit"))
+def with_few(state: GPState) -> GPState:
+    """Return the state with fewer random features, if rows are not too many.
+
+    Args:
+        state: The model state.
+    """
+    spec, count = spec_of(state), len(state.needed_rows("a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
-    changed = {name: _fewer(one, few) for name, one in spec.approximations.items()}
+    changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
-        return regression
-    return regression.replace(spec=spec.with_approximations(changed, regression.hyperparameters, count))
+        return state
+    return state.replace(spec=spec.with_approximations(changed, state.hyperparameters, count))
 
 
 def _fewer(approximation: Approximation, few: int) -> Approximation:
@@ -89,73 +93,73 @@ def _fewer(approximation: Approximation, few: int) -> Approximation:
 
 
 def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
-    """Return the regression with the most likely hyperparameters, the reports, and a message."""
+    """Return the state at the optimal hyperparameters, the reports, and a message."""
     if not fit.free:
-        return fit.regression, [], "every hyperparameter is fixed"
+        return fit.state, [], "every hyperparameter is fixed"
     if fit.spec.options.likelihood.num_latents > 1:
-        fit, report = approach(fit, CLASS_ROWS)
-        return fit.regression, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
+        fit, report = fit_coarsely(fit, CLASS_ROWS)
+        return fit.state, [report], f"on {report.stages[-1].rows:,} rows ({report.message})"
     if has_lattices(fit.prior) and len(fit.pool) > LATTICE_ROWS:
         fit, reports, message = fit_lattices_by_laplace(fit)
     else:
-        fit, reports, message = with_draws(*grow(fit))
-    return fit.regression, reports, message
+        fit, reports, message = learn_basis(*grow(fit))
+    return fit.state, reports, message
 
 
 def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
-    """Return the regression with the highest bound, the reports, and the inference."""
+    """Return the state with the highest bound, the reports, and the inference."""
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
-    has_features = any(isinstance(one, RandomFeatures) for one in spec.approximations.values())
+    has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
-        fit, report = approach(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
-        return fit.regression, [report], fit.regression.infer(rows)
-    cheaper = _cheaper(fit.regression)
+        fit, report = fit_coarsely(fit, len(rows), COMPARED_ROWS, CLASS_GAIN if likelihood.num_latents > 1 else None)
+        return fit.state, [report], fit.state.infer(rows)
+    cheaper = _cheaper(fit.state)
     held = set(fit.values.space.names) - set(fit.free)
     fixed = tuple(name for name in cheaper.hyperparameters.space.names if name in held)
     reached, first = strategy(cheaper, replace(fit.plan, fixed=fixed))
-    initial = fit.at(_started(fit.values, reached, fit.free, spec.noise_prefix))
+    initial = fit.at(_with_values_found(fit.values, reached, fit.free, spec.noise_prefix))
     is_same = reached.spec.options.likelihood is likelihood
-    initial = initial.through(
-        with_draws_of(spec, spec_of(reached)) if is_same else spec_of(redrawn(initial.regression))
+    initial = initial.with_spec(
+        with_basis_of(spec, spec_of(reached)) if is_same else spec_of(with_new_basis(initial.state))
     )
-    values, report = maximize(Objective.of(initial.regression, rows), initial.values, fit.plan, stage="bound")
-    fit, reports, _ = with_draws(initial.at(values), [first, report], "")
-    return fit.regression, reports, fit.regression.infer(rows)
+    values, report = maximize(Objective.of(initial.state, rows), initial.values, fit.plan, stage="bound")
+    fit, reports, _ = learn_basis(initial.at(values), [first, report], "")
+    return fit.state, reports, fit.state.infer(rows)
 
 
-def _cheaper(regression: GPState) -> GPState:
-    """Return the regression by Laplace's approximation, or with a Gaussian likelihood."""
-    spec = spec_of(regression)
+def _cheaper(state: GPState) -> GPState:
+    """Return the state by Laplace's approximation, or with a Gaussian likelihood."""
+    spec = spec_of(state)
     if "laplace" in spec.options.likelihood.approximations:
-        return regression.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
+        return state.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
     options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
-    return restarted(regression, replace(spec, options=options, noise_process=None))
+    return restarted(state, replace(spec, options=options, noise_process=None))
 
 
-def _started(values: ParameterValues, found: GPState, free: list[str], prefix: str) -> ParameterValues:
+def _with_values_found(values: ParameterValues, cheaper: GPState, free: list[str], prefix: str) -> ParameterValues:
     """Return values with the free ones found, also for the kernel of a noise process."""
-    reached = found.hyperparameters
-    own = {name: reached.value(name) for name in reached.space.names if name in free}
-    scales = {term.outputscale for term in spec_of(found).terms}
+    reached = cheaper.hyperparameters
+    of_terms = {name: reached.value(name) for name in reached.space.names if name in free}
+    scales = {term.outputscale for term in spec_of(cheaper).terms}
     kernel = set(reached.space.quantities) - {"noise", *scales}
     of_noise = {f"{prefix}{name}": reached.value(name) for name in kernel if f"{prefix}{name}" in free}
-    return values.with_values(**own, **of_noise)
+    return values.with_values(**of_terms, **of_noise)
 
 
 def _finished(
-    fit: TermFit, found: GPState, reports: list[FitReport], message: str, inference: Inference | None
+    fit: TermFit, state: GPState, reports: list[FitReport], message: str, inference: Inference | None
 ) -> tuple[GPState, FitReport]:
-    """Return the regression with its posterior given all rows, and the report."""
+    """Return the state with its posterior given all rows, and the report."""
     rows = fit.rows
-    inference = found.infer(rows) if inference is None else inference
-    total = float(inference.log_marginal_likelihood()) + found.scaling.targets.log_jacobian(rows.count)
-    found = found.replace(given=inference.posterior())
+    inference = state.infer(rows) if inference is None else inference
+    total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
+    state = state.replace(given=inference.posterior())
     left_out = None
     if not is_read_in_blocks(rows):
-        left_out = float(left_out_observations(found, rows, inference).log_prob.mean())
+        left_out = float(left_out_observations(state, rows, inference).log_prob.mean())
     converged = not reports or reports[-1].converged
     used = inference.effective_dof_fraction
     message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
-    return found, report.with_all(reports)
+    return state, report.with_all(reports)

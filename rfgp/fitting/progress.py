@@ -44,12 +44,12 @@ class Progress:
     unit: str = "iterations"
 
     def __str__(self) -> str:
-        most, density = "", ""
+        most, score = "", ""
         if self.unit == "iterations":
-            most, density = "at most ", f", log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row"
+            most, score = "at most ", f", log density {self.log_marginal_likelihood / max(self.rows, 1):.4f} a row"
         return (
             f"{self.stage}, {counted(self.rows, 'row')}: {self.iteration} of {most}"
-            f"{counted(self.iterations, self.unit.removesuffix('s'))}{density}"
+            f"{counted(self.iterations, self.unit.removesuffix('s'))}{score}"
             f"{seconds_in_words(self.seconds, self.seconds_left, most)}"
         )
 
@@ -103,7 +103,12 @@ class Reporter:
         self._stage_start = time.monotonic()
 
     def iteration(self, done: int, value: float) -> None:
-        """Report an iteration, the number `done` of this stage, and its log marginal likelihood."""
+        """Report an iteration and its log marginal likelihood.
+
+        Args:
+            done: The number of completed iterations of this stage.
+            value: The log marginal likelihood, in nats and the user's units.
+        """
         self._total, self._value = self._total + 1, value
         if self._callback is not None:
             self._callback(self._total, value)

@@ -6,8 +6,8 @@ from dataclasses import replace
 import torch
 from scipy.optimize import minimize_scalar
 
-from rfgp.fitting.context import TermFit, left_out_densities
-from rfgp.fitting.maximize import Bounds, Density, Evaluation, plain_density
+from rfgp.fitting.context import TermFit, left_out_log_prob
+from rfgp.fitting.maximize import Bounds, Evaluation, LogLikelihood, marginal_likelihood
 from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
 from rfgp.regression.spec import block_scales, variance_paths
@@ -28,20 +28,26 @@ _LOG_RATIO, _LOG_RATIO_OF_SUM, _LOG_RATIO_OF_TERM = (-27.0, 9.0), (-18.0, 9.0), 
 of the first term), while the common factor is solved for."""
 _RATIOS = -8.0, 2.0, 41
 """The log10 of the least and the largest noise, relative to the largest eigenvalue, and the number of noises."""
-_REACH, _SHRINKAGE = 1.5, 0.3
+_LARGEST_CHANGE, _SHRINKAGE = 1.5, 0.3
 """The largest change of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
 
-def density_of(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, solved for the common factor if possible.
+def scale_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
+    """Return the likelihood of rows, maximized over a common factor of all variances.
+
+    If the optimal factor has no closed form, it is not maximized.
 
     A search then varies the ratios to the variance of the first term, which stays at its starting value.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
     """
     if not fit.solves(rows):
-        return plain_density(fit.regression, rows)
+        return marginal_likelihood(fit.state, rows)
     first, start = fit.scales[0], fit.values
 
-    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+    def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         initial = values.replaced({first: start.raw[first]})
         with torch.no_grad():
             c, solution = best_common_scale(fit.linear(initial.detached(), rows), rows.count)
@@ -49,35 +55,44 @@ def density_of(fit: TermFit, rows: Block) -> Density:
         reached = initial.shifted(**dict.fromkeys((*fit.scales, "noise"), c.log())).leaves(wanted)
         return Evaluation(LowRankSolver(fit.linear(reached, rows), solution).log_marginal_likelihood(), reached)
 
-    return density
+    return log_likelihood
 
 
 def can_profile(fit: TermFit, rows: Block) -> bool:
-    """Return whether dense algebra can solve for the noise and the common factor of all terms."""
+    """Return whether dense algebra can solve for noise and a common factor of terms.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
+    """
     names = variance_paths(fit.spec)
     is_open = {*names, "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
     return bool(names) and is_open and fit.spec.is_gaussian and rows.is_uniform
 
 
-def profiled_density(fit: TermFit, rows: Block) -> Density:
-    """Return the log density of rows, solved for noise and factor by dense algebra.
+def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
+    """Return the likelihood of rows, maximized over noise and a common factor.
 
-    Let K be the covariance with eigenvalues l, c the factor and r c the noise. At the optimal c = q(r) / (N k), with
-    q(r) = y^T (K + r)^-1 y, -2 log density is N k log q(r) + k sum log(l + r) plus a constant. If the two cannot be
-    solved for, the density is that at the given values.
+    Let K be the covariance with eigenvalues l, c the factor and r c the noise. With q(r) = y^T (K + r)^-1 y, the
+    optimal factor is c = q(r) / (N k). Then -2 log likelihood is N k log q(r) + k sum log(l + r) plus a constant. If
+    the two cannot be solved for, it is the likelihood at the given values.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
     """
     if not can_profile(fit, rows):
-        return plain_density(fit.regression, rows)
+        return marginal_likelihood(fit.state, rows)
     names = variance_paths(fit.spec)
 
-    def density(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
+    def log_likelihood(values: ParameterValues, warm_start: WarmStart = ()) -> Evaluation:
         with torch.no_grad():
             mean, _ = mean_and_noise(values)
-            own, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
+            eigenvalues, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
             squares = (vectors.mT @ (rows.targets.double() - mean)).square()
             size, k = squares.shape
-            ratios = own.max() * torch.logspace(*_RATIOS, dtype=own.dtype)
-            spectra = own.clamp_min(0) + ratios[:, None]
+            ratios = eigenvalues.max() * torch.logspace(*_RATIOS, dtype=eigenvalues.dtype)
+            spectra = eigenvalues.clamp_min(0) + ratios[:, None]
             common = (squares.sum(1) / spectra).sum(1) / (size * k)
             totals = size * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1)
             best = totals.argmin()
@@ -85,11 +100,19 @@ def profiled_density(fit: TermFit, rows: Block) -> Density:
             reached = reached.replaced({"noise": (common[best] * ratios[best]).log()})
         return Evaluation(-0.5 * totals[best], reached.clamped((*names, "noise"))[0])
 
-    return density
+    return log_likelihood
 
 
-def noise_alone(fit: TermFit, rows: Block) -> float:
-    """Return the log density, with hyperpriors, of rows under the mean and the best noise alone."""
+def noise_only_log_likelihood(fit: TermFit, rows: Block) -> float:
+    """Return the log posterior of the mean and the best noise, without any term.
+
+    Args:
+        fit: The fit.
+        rows: The rows.
+
+    Returns:
+        The log posterior in standardized units, in nats.
+    """
     with torch.no_grad():
         mean, _ = mean_and_noise(fit.values)
         variances = (rows.targets.double() - mean).square().mean(0).clamp_min(1e-300)
@@ -98,7 +121,14 @@ def noise_alone(fit: TermFit, rows: Block) -> float:
 
 
 def ratio_bounds(fit: TermFit) -> Bounds:
-    """Return bounds of raw values while the variance of the first term is fixed."""
+    """Return bounds of raw values while the variance of the first term is fixed.
+
+    Args:
+        fit: The fit.
+
+    Returns:
+        The lower and upper bounds of raw values, by the path of a variance or "noise".
+    """
     first, *others = fit.scales
     scale = float(fit.values.raw[first])
     ratios = dict.fromkeys(others, _LOG_RATIO_OF_TERM) | {"noise": _LOG_RATIO_OF_SUM if others else _LOG_RATIO}
@@ -122,9 +152,11 @@ def solve_scales(fit: TermFit, model: LinearModel, statistics: Statistics) -> Pa
             best = best_scales(statistics, count, ratio, limits[0], limits[1])
             return values.replaced({names[0]: best.variance.log(), "noise": best.noise.log()})
         ratios, common = best_ratios(statistics, model.weights, count, model.variances / model.noise)
-        found = {name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)}
-        found["noise"] = common.clamp(*limits[-1])
-        return values.replaced({name: value.log() for name, value in found.items()})
+        best_variances = {
+            name: (common * ratio).clamp(*ends) for name, ratio, ends in zip(names, ratios, limits, strict=False)
+        }
+        best_variances["noise"] = common.clamp(*limits[-1])
+        return values.replaced({name: value.log() for name, value in best_variances.items()})
 
 
 def calibrate_noise(
@@ -133,7 +165,7 @@ def calibrate_noise(
     """Return hyperparameters with the noise that predicts held-out rows best.
 
     Learned frequencies fit some of the noise of the training rows, so their likelihood underestimates the noise. The
-    leave-one-out density of held-out rows does not. A Gaussian prior keeps the log noise near its estimate.
+    leave-one-out log density of held-out rows does not. A Gaussian prior keeps the log noise near its estimate.
 
     Args:
         model: The model at these hyperparameters. No row has a noise of its own.
@@ -146,11 +178,11 @@ def calibrate_noise(
     def loss(log_noise: float) -> float:
         changed = replace(model, noise=torch.full_like(model.noise, math.exp(log_noise)))
         solver = LowRankSolver(changed, solve(statistics, changed.scale, changed.noise))
-        densities = left_out_densities(solver.leave_one_out(held_out), held_out, changed.noise)
-        return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(densities.sum())
+        log_prob = left_out_log_prob(solver.leave_one_out(held_out), held_out, changed.noise)
+        return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(log_prob.sum())
 
     with torch.no_grad():
-        bounds = (start - _REACH, start + _REACH)
+        bounds = (start - _LARGEST_CHANGE, start + _LARGEST_CHANGE)
         best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01})
         low, high = (float(bound) for bound in values.space.quantities["noise"].bounds)
         noise = min(max(float(best.x), math.log(low)), math.log(high))

@@ -42,39 +42,43 @@ class Effects:
 
     Attributes:
         name: The path of the hyperparameter.
-        places: The index of the column of each entry.
+        columns: The index of the column of each entry.
         prior: The prior.
     """
 
     name: str
-    places: tuple[int, ...]
+    columns: tuple[int, ...]
     prior: SparsePrior
 
     def absent(self, values: ParameterValues) -> ParameterValues:
         """Return values at which no column has an effect."""
-        value = self.prior.value(ABSENT * self.prior.tau(len(self.places)))
+        value = self.prior.value(ABSENT * self.prior.tau(len(self.columns)))
         return values.replaced({self.name: torch.full_like(values.raw[self.name], math.log(value))})
 
-    def with_effect(self, values: ParameterValues, place: int, effect: float) -> ParameterValues:
-        """Return values at which a column has an effect, or a larger one if it has that already."""
-        raw, number = values.raw[self.name].clone(), self.places.index(place)
+    def with_effect(self, values: ParameterValues, column: int, effect: float) -> ParameterValues:
+        """Return values at which a column has at least a given effect."""
+        raw, number = values.raw[self.name].clone(), self.columns.index(column)
         value = torch.full_like(raw[number], math.log(self.prior.value(effect)))
         raw[number] = torch.where(self.prior.effect(raw[number].exp()) < effect, value, raw[number])
         return values.replaced({self.name: raw})
 
 
 def sparse_effects(fit: TermFit) -> list[Effects]:
-    """Return the free hyperparameters with sparse priors, under a Gaussian likelihood."""
+    """Return the free hyperparameters with sparse priors, under a Gaussian likelihood.
+
+    Args:
+        fit: The fit. It has none if it continues an earlier search.
+    """
     if not fit.spec.is_gaussian or fit.plan.is_continued:
         return []
-    priors, free, found = fit.values.space.hyperpriors, fit.free, list[Effects]()
+    priors, free, effects = fit.values.space.hyperpriors, fit.free, list[Effects]()
     for term in fit.spec.terms:
-        for _, places, prefix in term.parts():
+        for _, columns, prefix in term.parts():
             for name in (f"{prefix}lengthscale", f"{prefix}variance"):
                 prior = priors.get(name)
-                if isinstance(prior, SparsePrior) and name in free and fit.values.raw[name].shape == (len(places),):
-                    found.append(Effects(name, tuple(places), prior))
-    return found
+                if isinstance(prior, SparsePrior) and name in free and fit.values.raw[name].shape == (len(columns),):
+                    effects.append(Effects(name, tuple(columns), prior))
+    return effects
 
 
 def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
@@ -87,25 +91,25 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         tolerance: The least gain of an iteration of the last search, in nats a row. If None, the default.
     """
     effects, present, misses = sparse_effects(fit), list[int](), 0
-    values, objective = fit.values, Objective.of(fit.regression, rows)
-    for one in effects:
-        values = one.absent(values)
+    values, objective = fit.values, Objective.of(fit.state, rows)
+    for term_effects in effects:
+        values = term_effects.absent(values)
     best, score = fit.at(values), -math.inf
     errors = rows.targets.double() - rows.targets.double().mean(0)
     while misses < MOST_MISSES and len(present) < MOST_COLUMNS:
-        ranked = [place for place in ranked_columns(rows.inputs, errors, effects) if place not in present]
+        ranked = [column for column in ranked_columns(rows.inputs, errors, effects) if column not in present]
         if not ranked:
             break
         base = best.at(_with_noise(best, errors)) if not present else best
         starts = _starts(base, effects, ranked[:TRIED_COLUMNS])
-        place, start = max(starts, key=lambda pair: objective.log_posterior(pair[1].values))
-        found, _ = optimize(start, rows, most=STEP_ITERATIONS, again=True)
-        present.append(place)
-        reached = objective.log_posterior(found.values)
+        column, start = max(starts, key=lambda pair: objective.log_posterior(pair[1].values))
+        end, _ = optimize(start, rows, most=STEP_ITERATIONS, again=True)
+        present.append(column)
+        reached = objective.log_posterior(end.values)
         if reached > score + _LEAST_GAIN:
-            best, score, misses = found, reached, 0
+            best, score, misses = end, reached, 0
             with torch.no_grad():
-                errors = rows.targets - best.regression.infer(rows).leave_one_out()[0]
+                errors = rows.targets - best.state.infer(rows).leave_one_out()[0]
         else:
             misses += 1
     return optimize(best, rows, tolerance=tolerance)
@@ -119,25 +123,25 @@ def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -
         errors: The errors that the polynomials explain, (n, k).
         effects: The hyperparameters whose columns are ranked.
     """
-    places = sorted({place for one in effects for place in one.places})
-    x, n = inputs[:, places].detach().double(), len(errors)
+    columns = sorted({column for term_effects in effects for column in term_effects.columns})
+    x, n = inputs[:, columns].detach().double(), len(errors)
     x = (x - x.mean(0)) / x.std(0).clamp_min(1e-300)
     powers = torch.stack([x**degree for degree in range(_DEGREE + 1)], dim=2).movedim(1, 0)  # (D, n, 4)
     basis, _ = torch.linalg.qr(powers)
     shares = (basis.mT @ errors.double()).square().sum(2)[:, 1:].cumsum(1) / errors.square().sum()
     penalties = 0.5 * math.log(n) * torch.arange(1, _DEGREE + 1)
     gains = (-0.5 * n * torch.log1p(-shares.clamp(max=1 - 1e-12)) - penalties).amax(1)
-    return [places[number] for number in gains.nan_to_num(-math.inf).argsort(descending=True).tolist()]
+    return [columns[number] for number in gains.nan_to_num(-math.inf).argsort(descending=True).tolist()]
 
 
-def _starts(fit: TermFit, effects: Sequence[Effects], places: Sequence[int]) -> list[tuple[int, TermFit]]:
+def _starts(fit: TermFit, effects: Sequence[Effects], columns: Sequence[int]) -> list[tuple[int, TermFit]]:
     """Return the fit with each of some columns at each effect of each prior."""
     return [
-        (place, fit.at(one.with_effect(fit.values, place, effect)))
-        for place in places
-        for one in effects
-        if place in one.places
-        for effect in one.prior.effects
+        (column, fit.at(term_effects.with_effect(fit.values, column, effect)))
+        for column in columns
+        for term_effects in effects
+        if column in term_effects.columns
+        for effect in term_effects.prior.effects
     ]
 
 

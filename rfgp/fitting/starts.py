@@ -9,9 +9,14 @@ from torch import Tensor
 
 from rfgp.columns import Kind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
-from rfgp.fitting.maximize import Density, plain_density
-from rfgp.fitting.scales import can_profile, density_of, noise_alone, profiled_density
+from rfgp.fitting.context import TermFit, searched, spec_of, with_new_basis
+from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
+from rfgp.fitting.scales import (
+    can_profile,
+    noise_only_log_likelihood,
+    noise_profile_likelihood,
+    scale_profile_likelihood,
+)
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
@@ -45,14 +50,22 @@ _ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 
 
-def open_scales(fit: TermFit) -> list[str]:
-    """Return the paths of free lengthscales and graph-kernel parameters without a given start."""
+def free_lengthscales(fit: TermFit) -> list[str]:
+    """Return the paths of free lengthscales and graph parameters without a start.
+
+    Args:
+        fit: The fit.
+    """
     free, given = fit.free, fit.spec.options.starts
-    return [name for name in all_scales(fit) if name in free and name not in given]
+    return [name for name in all_lengthscales(fit) if name in free and name not in given]
 
 
-def all_scales(fit: TermFit) -> list[str]:
-    """Return the paths of all lengthscales and graph-kernel parameters."""
+def all_lengthscales(fit: TermFit) -> list[str]:
+    """Return the paths of all lengthscales and graph-kernel parameters.
+
+    Args:
+        fit: The fit.
+    """
     names = []
     for factor, _, prefix in (part for term in fit.spec.terms for part in term.parts()):
         if factor.nodes is not None:
@@ -63,167 +76,224 @@ def all_scales(fit: TermFit) -> list[str]:
 
 
 def scaled(values: ParameterValues, names: Sequence[str], factor: float) -> ParameterValues:
-    """Return values with those of some names multiplied by a factor."""
+    """Return values with those of some names multiplied by a factor.
+
+    Args:
+        values: The hyperparameters.
+        names: The paths of those to multiply.
+        factor: The factor.
+    """
     return values.shifted(**dict.fromkeys(names, math.log(factor)))
 
 
 def has_prior(values: ParameterValues) -> bool:
-    """Return whether the hyperpriors have a finite density at a starting value."""
+    """Return whether the hyperpriors have a finite density at a starting value.
+
+    Args:
+        values: The starting values.
+    """
     try:
         return bool(torch.isfinite(values.log_hyperprior()))
     except InvalidArgumentError:
         return False
 
 
-Densities = Callable[[TermFit, Block], Density]
-"""Returns the log density of rows, at the draws of a fit."""
+LikelihoodOf = Callable[[TermFit, Block], LogLikelihood]
+"""Returns the log likelihood of some rows with the basis of a fit."""
 
 
 def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
-    """Return factors of the open lengthscales, ranked by the likelihood of rows.
+    """Return factors of the free lengthscales, ranked by the likelihood of rows.
 
     Among equals, the longer lengthscale is first: those shorter than all distances are equal up to rounding. The only
-    factor is 1 if no lengthscale is open, if the hyperparameters are those of an earlier search, or if inducing points
-    with a residual explain no more than noise does.
+    factor is 1 if no lengthscale is free, or if the hyperparameters are those of an earlier search. The same holds if
+    inducing points with a residual explain no more than noise does.
+
+    Args:
+        fit: The fit at its starting values.
+        rows: The rows.
     """
-    names = [] if fit.plan.is_continued else open_scales(fit)
+    names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return [1.0]
-    density = density_of(fit, rows)
+    log_likelihood = scale_profile_likelihood(fit, rows)
 
     def compute() -> dict[str, Tensor]:
-        totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
+        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    likelihoods = fit.plan.journal.memoize("starts", compute)["values"].tolist()
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_alone(fit, rows) + LEAST_ADVANTAGE:
+    likelihoods = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + LEAST_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [factor for _, factor in reversed(ranked)]
 
 
-def _total(density: Density, values: ParameterValues) -> float:
+def _log_posterior(log_likelihood: LogLikelihood, values: ParameterValues) -> float:
     if not has_prior(values):
         return -math.inf
-    total, reached, _ = density(values)
+    total, reached, _ = log_likelihood(values)
     return float(total + reached.log_hyperprior())
 
 
-def started_by_matrices(fit: TermFit) -> TermFit:
+def with_dense_start(fit: TermFit) -> TermFit:
     """Return the fit at the start of a search with dense algebra.
 
     The lengthscales are the usual ones, unless others gain more than twice as much over noise alone. Each is compared
     at its best noise and variance, because at very short lengthscales a kernel explains noise as well as noise does. In
     a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
     nothing, the best ones are taken.
+
+    Args:
+        fit: The fit at its starting values.
     """
-    names, some = [] if fit.plan.is_continued else open_scales(fit), fit.subset(MATRIX_ROWS)
+    names, some = [] if fit.plan.is_continued else free_lengthscales(fit), fit.subset(MATRIX_ROWS)
     if not names or not can_profile(fit, some):
         return fit
-    density = profiled_density(fit, some)
+    log_likelihood = noise_profile_likelihood(fit, some)
 
     def compute() -> dict[str, Tensor]:
-        totals = [_total(density, scaled(fit.values, names, factor)) for factor in STARTS]
+        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, factor)) for factor in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    totals, alone = fit.plan.journal.memoize("starts", compute)["values"].tolist(), noise_alone(fit, some)
+    totals, alone = (
+        fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist(),
+        noise_only_log_likelihood(fit, some),
+    )
     gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
-    initial = fit.at(started(fit, best if is_clear else 1.0, profiled_density))
-    value, reached, _ = density(initial.values)
-    usual = _total(plain_density(initial.regression, some), initial.values)
+    initial = fit.at(start_from_factor(fit, best if is_clear else 1.0, noise_profile_likelihood))
+    value, reached, _ = log_likelihood(initial.values)
+    usual = _log_posterior(marginal_likelihood(initial.state, some), initial.values)
     is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
     return initial.at(reached) if is_lost else initial
 
 
-def started(fit: TermFit, factor: float, density_of: Densities = density_of) -> ParameterValues:
-    """Return values with scaled open lengthscales, screened for each term of a sum.
+def start_from_factor(
+    fit: TermFit, factor: float, likelihood_of: LikelihoodOf = scale_profile_likelihood
+) -> ParameterValues:
+    """Return values with scaled free lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
-        factor: The factor of all open lengthscales.
-        density_of: The likelihood.
+        factor: The factor of all free lengthscales.
+        likelihood_of: The likelihood.
     """
-    values = scaled(fit.values, open_scales(fit), factor) if factor != 1 else fit.values
-    return screened(fit.at(values), density_of) if len(fit.spec.terms) > 1 else values
+    values = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
+    return screened(fit.at(values), likelihood_of) if len(fit.spec.terms) > 1 else values
 
 
-def screened(fit: TermFit, density_of: Densities = density_of) -> ParameterValues:
-    """Return values with the most likely of a few lengthscales, for one term after the other.
+def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihood) -> ParameterValues:
+    """Return values with the best of a few lengthscales, one term after the other.
 
     Terms on the same columns keep their lengthscales, which differ from the start.
+
+    Args:
+        fit: The fit at its starting values.
+        likelihood_of: Returns the likelihood of some rows that is compared.
     """
-    rows = searched(fit.subset(MATRIX_ROWS if density_of is profiled_density else SCREENED_ROWS))
+    rows = searched(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
     values = fit.values
     for name in [] if fit.plan.is_continued else _screened_names(fit):
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        fits = [replace(fit, regression=redrawn(fit.at(end).regression)) for end in ends]
-        found = [_total(density_of(one, rows), end) for one, end in zip(fits, ends, strict=True)]
-        values = ends[found.index(max(found)) if max(found) > found[0] + LEAST_ADVANTAGE else 0]
+        fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
+        log_posteriors = [
+            _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)
+        ]
+        values = ends[
+            log_posteriors.index(max(log_posteriors))
+            if max(log_posteriors) > log_posteriors[0] + LEAST_ADVANTAGE
+            else 0
+        ]
     return values
 
 
-def narrowed(fit: TermFit, names: Sequence[str]) -> ParameterValues:
+def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterValues:
     """Return values with shorter lengthscales if those are far more likely.
 
     The noise and the common factor of all terms are solved for, so that short lengthscales do not explain noise.
+
+    Args:
+        fit: The fit.
+        names: The paths of the lengthscales.
     """
     rows, values = searched(fit.subset(SCREENED_ROWS)), fit.values
     if not names or not can_profile(fit, rows):
         return values
-    density = profiled_density(fit, rows)
+    log_likelihood = noise_profile_likelihood(fit, rows)
     for name in names:
         ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
-        found = [_total(density, end) for end in ends]
-        values = ends[found.index(max(found)) if max(found) > found[0] + NEIGHBOR_ADVANTAGE else 0]
+        log_posteriors = [_log_posterior(log_likelihood, end) for end in ends]
+        values = ends[
+            log_posteriors.index(max(log_posteriors))
+            if max(log_posteriors) > log_posteriors[0] + NEIGHBOR_ADVANTAGE
+            else 0
+        ]
     return values
 
 
 def _screened_names(fit: TermFit) -> list[str]:
-    """Return the open lengthscales, except those of several terms on the same columns."""
+    """Return the free lengthscales, except those of several terms on the same columns."""
     terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
     repeated = [term.places for term in terms if earlier[term.name]]
     kept = [f"{prefix}lengthscale" for term in terms if term.places in repeated for prefix in term.prefixes]
-    return [name for name in open_scales(fit) if name not in kept]
+    return [name for name in free_lengthscales(fit) if name not in kept]
 
 
 # --- fields ----------------------------------------------------------------------------------------
 
 
 def is_one_field(spec: ModelSpec) -> bool:
-    """Return whether a model is one kernel on nodes, roads or a mesh, without a noise process."""
+    """Return whether a model is one kernel on nodes, roads or a mesh.
+
+    Args:
+        spec: The specification of the model. One with a noise process is no single field.
+    """
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
 
 
 def first_rows(rows: Block, order: Tensor, count: int) -> Block:
-    """Return the first rows of a random order (n,), in their own order, or all."""
+    """Return the first rows of a random order (n,), in their own order, or all.
+
+    Args:
+        rows: The rows.
+        order: A random order of the rows, (n,).
+        count: The most rows to return.
+    """
     return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 
 
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
-    """Return the likeliest start of a field for each factor of its parameters, best first; at least one."""
-    names = open_scales(fit)
+    """Return the likeliest start of a field for each factor of its parameters.
+
+    Args:
+        fit: The fit.
+
+    Returns:
+        At least one start, the best first.
+    """
+    names = free_lengthscales(fit)
     if not names:
         return [fit.values]
     return [values for _, values in _ranked_starts(fit, names, FIELD_FACTORS, "starts")] or [fit.values]
 
 
-def likelier_starts(fit: TermFit, found: ParameterValues) -> list[ParameterValues]:
-    """Return starts that are likelier than the end of a search from given parameters of a kernel, the best first.
+def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
+    """Return starts that are likelier than the end of a search, the best first.
 
     A search for classes from a short lengthscale can end where the latent functions are constant. Under a Gaussian
     likelihood there are none.
 
     Args:
         fit: The fit at its start.
-        found: The hyperparameters at the end of the search.
+        searched_values: The hyperparameters at the end of the search.
     """
-    names = [name for name in all_scales(fit) if name in fit.free]
-    if fit.spec.is_gaussian or fit.plan.is_continued or names == open_scales(fit):
+    names = [name for name in all_lengthscales(fit) if name in fit.free]
+    if fit.spec.is_gaussian or fit.plan.is_continued or names == free_lengthscales(fit):
         return []
-    reached = float(_likelihood(fit.regression, found, _compared(fit)))
+    reached = float(_likelihood(fit.state, searched_values, _compared(fit)))
     ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
     return [values for likelihood, values in ranked if likelihood > reached]
 
@@ -236,46 +306,46 @@ def _compared(fit: TermFit) -> Block:
 def _ranked_starts(
     fit: TermFit, names: list[str], factors: Sequence[float], stage: str
 ) -> list[tuple[float, ParameterValues]]:
-    """Return the likeliest start for each factor of some parameters, with its likelihood, the best first.
+    """Return the likeliest start for each factor, with its likelihood, the best first.
 
     Args:
         fit: The fit.
         names: The paths of the parameters.
         factors: The factors.
-        stage: The name of the comparison in the journal.
+        stage: The name of the comparison in the checkpoint log.
     """
-    regression, rows, is_open = fit.regression, _compared(fit), "noise" in fit.free
+    state, rows, is_open = fit.state, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
     if is_open and "noise" not in fit.spec.options.starts:
-        noises = NOISES_BY_CG if uses_cg(regression.prior(), rows) else NOISES
-    starts = [list(_starts(regression, names, factor, noises, rows)) for factor in factors]
+        noises = NOISES_BY_CG if uses_cg(state.prior(), rows) else NOISES
+    starts = [list(_starts(state, names, factor, noises, rows)) for factor in factors]
 
     def compute() -> dict[str, Tensor]:
-        totals = [_likelihood(regression, values, rows) for same_factor in starts for values in same_factor]
+        totals = [_likelihood(state, values, rows) for same_factor in starts for values in same_factor]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = fit.plan.journal.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
+    likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [(float(best[i]), starts[i][int(which[i])]) for i in usable]
 
 
 def _starts(
-    regression: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
+    state: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
 ) -> Iterator[ParameterValues]:
     """Yield starts with some parameters multiplied by a factor, one for each noise."""
-    initial = scaled(regression.hyperparameters, names, factor)
+    initial = scaled(state.hyperparameters, names, factor)
     for noise in noises:
-        own = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
-        values = initial.replaced(own)
-        yield spec_of(regression).normalized(values, rows)
+        changed = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
+        values = initial.replaced(changed)
+        yield spec_of(state).normalized(values, rows)
 
 
-def _likelihood(regression: GPState, values: ParameterValues, rows: Block) -> Tensor:
-    """Return the likelihood of rows with hyperpriors, or -inf if it cannot be evaluated."""
+def _likelihood(state: GPState, values: ParameterValues, rows: Block) -> Tensor:
+    """Return the log posterior on rows, or -inf if it cannot be evaluated."""
     try:
         with torch.no_grad():
-            likelihood = regression.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
+            likelihood = state.replace(hyperparameters=values).infer(rows).log_marginal_likelihood()
             return likelihood + values.log_hyperprior()
     except (SolverError, NotPositiveDefiniteError):
         return torch.full((), -torch.inf, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Fitting on growing subsets of the rows until the optimum converges, then on all rows.
+"""Fitting on growing subsets until the optimum converges, then on all rows.
 
 1. Starts: Several lengthscales are compared by their likelihood on the first subset (`rfgp.fitting.starts`). The best
    two that are far apart are both optimized there. With fewer rows than twice the random features and a cheap kernel,
@@ -19,11 +19,11 @@ import torch
 
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
-from rfgp.fitting.context import TermFit, redrawn, searched
+from rfgp.fitting.context import TermFit, searched, with_new_basis
 from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
-from rfgp.fitting.scales import density_of, ratio_bounds
+from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
-from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, started, started_by_matrices
+from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, start_from_factor, with_dense_start
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
@@ -44,7 +44,7 @@ more than a nat in 4 of the 8 cases with a best start that short. A second start
 MOST_EXACT = 4000
 """The number of rows above which starts use the exact kernel only if there are more features than rows."""
 ROUNDS = 3
-"""The most times that draws are made again on one subset."""
+"""The most times that a basis is renewed on one subset."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 _COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
@@ -64,39 +64,58 @@ SearchEnd = tuple[TermFit, FitReport]
 
 
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on growing subsets; return the fit, the reports, and a message."""
+    """Optimize on growing subsets; return the fit, the reports, and a message.
+
+    Args:
+        fit: The fit at its starting values.
+    """
     fit, reports = begin(fit)
-    fit, reports = drawn_again(fit, reports)
+    fit, reports = with_renewed_basis(fit, reports)
     first = reports[-1].stages[-1].rows
     fit, reports, words = enlarge(fit, reports)
     if reports[-1].stages[-1].rows > first:
-        fit, reports = drawn_again(fit, reports)
+        fit, reports = with_renewed_basis(fit, reports)
     return fit, reports, words
 
 
 def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
-    """Optimize on the smallest subset, from several starts; return the fit and the reports."""
+    """Optimize on the smallest subset from several starts.
+
+    Args:
+        fit: The fit at its starting values.
+
+    Returns:
+        The fit at the best end, and the reports.
+    """
     rows = searched(fit.subset(sizes(fit)[0]))
     if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
         return fit, [report]
-    exact = None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else exact_twin(fit)
+    exact = (
+        None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else with_exact_kernel(fit)
+    )
     if exact is None:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
         return fit, [report.with_all([report for _, report in ends])]
-    ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, is_twin=True)
-    density = density_of(fit, rows)
-    best, _ = max(ends, key=lambda end: round(float(density(end[0].values)[0]), ROUNDED))
+    ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, replaces_features=True)
+    log_likelihood = scale_profile_likelihood(fit, rows)
+    best, _ = max(ends, key=lambda end: round(float(log_likelihood(end[0].values)[0]), ROUNDED))
     initial = ends[-1][1].with_all([report for _, report in ends])
     fit, report = optimize(fit.at(best.values), rows, tolerance=_LAST_GAIN / rows.count)
     return fit, [initial, report]
 
 
-def exact_twin(fit: TermFit) -> TermFit | None:
-    """Return the fit with the exact kernel instead of random features, or None."""
+def with_exact_kernel(fit: TermFit) -> TermFit | None:
+    """Return the fit with the exact kernel instead of random features, or None.
+
+    Args:
+        fit: The fit. There is none if it has no random features, or the exact kernel costs too much.
+    """
     spec = fit.spec
-    features = [name for name, one in spec.approximations.items() if isinstance(one, RandomFeatures)]
+    features = [
+        name for name, approximation in spec.approximations.items() if isinstance(approximation, RandomFeatures)
+    ]
     measures = [
         factor.measure for term in spec.terms if term.name in features for factor in term.term.factors if factor.measure
     ]
@@ -105,10 +124,10 @@ def exact_twin(fit: TermFit) -> TermFit | None:
     if any(block.residual is not None for block in fit.prior.weights) or not fit.prior.has_weights_only:
         return None
     chosen = {**spec.approximations, **dict.fromkeys(features, Exact())}
-    return fit.through(spec.with_approximations(chosen, fit.values, len(fit.pool)))
+    return fit.with_spec(spec.with_approximations(chosen, fit.values, len(fit.pool)))
 
 
-def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
+def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance: float | None = None) -> SearchEnd:
     """Optimize on some rows from the best start, to a coarse tolerance.
 
     Args:
@@ -119,12 +138,17 @@ def approach(fit: TermFit, most: int, compared: int | None = None, tolerance: fl
     """
     rows = searched(fit.subset(most))
     some = rows if compared is None else searched(fit.subset(compared))
-    initial = fit.at(started(fit, ranked_factors(fit, some)[0]))
+    initial = fit.at(start_from_factor(fit, ranked_factors(fit, some)[0]))
     return optimize(initial, rows, tolerance=tolerance or _COARSE_GAIN / rows.count)
 
 
 def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on the larger subsets; return the fit, all reports, and a message."""
+    """Optimize on the larger subsets; return the fit, all reports, and a message.
+
+    Args:
+        fit: The fit at the end of the search on the smallest subset.
+        reports: The reports so far.
+    """
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, searched(fit.subset(size)))
         reports = [*reports, report]
@@ -140,19 +164,23 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
 
 
 def sizes(fit: TermFit) -> list[int]:
-    """Return the sizes of the subsets, the largest last."""
-    n, size, found = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.num_features), list[int]()
+    """Return the sizes of the subsets, the largest last.
+
+    Args:
+        fit: The fit.
+    """
+    n, size, subset_sizes = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.num_features), list[int]()
     while size * 2 < n:
-        found.append(size)
+        subset_sizes.append(size)
         size *= GROWTH
-    return [*found, n]
+    return [*subset_sizes, n]
 
 
 # --- starts ----------------------------------------------------------------------------------------
 
 
 def _ends_of_starts(
-    fit: TermFit, rows: Block, tolerance: float | None = None, *, is_twin: bool = False
+    fit: TermFit, rows: Block, tolerance: float | None = None, *, replaces_features: bool = False
 ) -> list[SearchEnd]:
     """Optimize from the best start and, unless rows are few, from another one.
 
@@ -161,8 +189,8 @@ def _ends_of_starts(
     """
     if sparse_effects(fit):
         return [search_sparsely(fit, rows, optimize, tolerance)]
-    if not fit.prior.has_weights_only and not is_twin:
-        return [optimize(started_by_matrices(fit), rows, tolerance=tolerance)]
+    if not fit.prior.has_weights_only and not replaces_features:
+        return [optimize(with_dense_start(fit), rows, tolerance=tolerance)]
     order = ranked_factors(fit, rows)
     if order[0] <= SHORT:
         others = [1.0]
@@ -170,7 +198,7 @@ def _ends_of_starts(
         others = []
     else:
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
-    starts = enumerate(started(fit, factor) for factor in (order[0], *others))
+    starts = enumerate(start_from_factor(fit, factor) for factor in (order[0], *others))
     return [optimize(fit.at(start), rows, restart=number, tolerance=tolerance) for number, start in starts]
 
 
@@ -193,7 +221,7 @@ def optimize(
         most: The most iterations. If None, those of the plan.
         restart: The number of the start, 0 for the first.
         tolerance: The least gain of an iteration, in nats a row. If None, a default for the model and rows.
-        again: Whether the draws were made again.
+        again: Whether the basis was renewed.
 
     Returns:
         The fit at the values found, and the report.
@@ -201,19 +229,19 @@ def optimize(
     plan, values, reports = fit.plan, fit.values, list[FitReport]()
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
     stage += ", exact kernel" * bool(fit.prior.kernels)
-    ending = ", second start" * bool(restart) + ", drawn again" * again
+    ending = ", second start" * bool(restart) + ", new basis" * again
     if most is not None:
         plan = replace(plan, given_iterations=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
     if fit.solves(rows):
-        objective, held = Objective.of(fit.regression, rows, density_of(fit, rows)), fit.scales[:1]
+        objective, held = Objective.of(fit.state, rows, scale_profile_likelihood(fit, rows)), fit.scales[:1]
         options: dict[str, Any] = {"held": held, "bounds": ratio_bounds(fit), "tolerance": tolerance}
         values, report = maximize(objective, values, plan, stage=stage + ending, **options)
         inside, was_outside = values.clamped((*fit.scales, "noise"))
         if not was_outside:
             return fit.at(values), report
         values, reports, stage = inside, [report], f"{stage} within bounds"
-    objective = Objective.of(fit.regression, rows)
+    objective = Objective.of(fit.state, rows)
     values, report = maximize(objective, values, plan, stage=stage + ending, tolerance=tolerance)
     return fit.at(values), report.with_all([*reports, report])
 
@@ -224,13 +252,17 @@ def _tolerance(fit: TermFit, rows: Block) -> float:
     return LEAST_GAIN / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
 
 
-# --- draws -----------------------------------------------------------------------------------------
+# --- bases -----------------------------------------------------------------------------------------
 
 
-def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
-    """Make draws again and search again, while the likelihood grows.
+def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport]]:
+    """Renew the basis and search again, while the likelihood grows.
 
     Features that share a budget are divided again even if the likelihood does not grow.
+
+    Args:
+        fit: The fit at the hyperparameters found.
+        reports: The reports so far.
 
     Returns:
         The most likely fit, and the reports of all searches, its own report last.
@@ -239,15 +271,15 @@ def drawn_again(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[F
     for number in range(ROUNDS if rows is not None else 0):
         assert rows is not None
         divided = _divided(fit, rows) if number == 0 else fit
-        other = replace(divided, regression=redrawn(divided.regression))
+        other = replace(divided, state=with_new_basis(divided.state))
         if other.spec is fit.spec:
             break
-        found, last = optimize(other, rows, again=True)
+        end, last = optimize(other, rows, again=True)
         gain = last.log_marginal_likelihood - reports[-1].log_marginal_likelihood
         if not gain > 0 and divided is fit:
             reports = [*reports[:-1], last, reports[-1]]
             break
-        fit, reports = found, [*reports, last]
+        fit, reports = end, [*reports, last]
         if gain < LEAST_SUBSET_GAIN * len(rows):
             break
     return fit, reports
@@ -259,9 +291,9 @@ def _divided(fit: TermFit, rows: Block) -> TermFit:
     names = sharing(spec.options.approximations, spec.approximations)
     if spec.options.budget is None or len(names) < 2 or not spec.is_gaussian:
         return fit
-    pilot = fit.regression.replace(rows=rows, num_observations=len(rows))
+    pilot = fit.state.replace(rows=rows, num_observations=len(rows))
     with torch.no_grad():
         freedom = degrees_of_freedom(pilot, rows.inputs[:SCREENED_ROWS])
     shares = {name: max(freedom[name], 1e-3) for name in names}
-    drawn = spec.with_approximations(spec.approximations, fit.values, fit.regression.num_observations, shares)
-    return fit.through(drawn)
+    changed = spec.with_approximations(spec.approximations, fit.values, fit.state.num_observations, shares)
+    return fit.with_spec(changed)

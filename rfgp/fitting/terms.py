@@ -1,4 +1,4 @@
-"""Fitting a model of terms, by the search that suits its terms, rows and likelihood."""
+"""Fitting a model of terms, by a search for its terms, rows and likelihood."""
 
 from dataclasses import replace
 from typing import cast
@@ -8,9 +8,9 @@ import torch
 from rfgp import random
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
+from rfgp.fitting.basis import fit_basis_functions, learn_basis
 from rfgp.fitting.chains import fit_chain
-from rfgp.fitting.context import TermFit, redrawn, spec_of
-from rfgp.fitting.draws import fit_draws, with_draws
+from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
 from rfgp.fitting.learn_frequencies import fit_learned_with_neighbors
@@ -18,7 +18,7 @@ from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
-from rfgp.fitting.subsets import LEAST_ROWS, drawn_again, optimize
+from rfgp.fitting.subsets import LEAST_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
@@ -41,44 +41,44 @@ OPTIMIZED, MOST_OPTIMIZED = 3, 1500
 FIRST_ROWS_BY_CG = 10_000
 """The number of rows of the first search by conjugate gradients."""
 MOST_CHANGES = 2
-"""The most times that features of nodes are drawn again at the hyperparameters found."""
+"""The most times that bases of terms on nodes are renewed at the hyperparameters found."""
 
 
-def fit_terms(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression of terms; return it and the report.
+def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model of terms; return its state and the report.
 
     Args:
-        regression: The regression with rows, at its starting values.
+        state: The state with rows, at its starting values.
         plan: The options of the fit.
 
     Examples:
         >>> import numpy as np, rfgp
         >>> from rfgp.fitting import Plan
         >>> x = np.linspace(0, 3, 20)[:, None]
-        >>> regression = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).regression
-        >>> fitted, report = fit_terms(regression, Plan())
-        >>> report.converged, fitted.hyperparameters is regression.hyperparameters
+        >>> state = rfgp.ExactGP().condition(x, np.sin(x[:, 0])).state
+        >>> fitted, report = fit_terms(state, Plan())
+        >>> report.converged, fitted.hyperparameters is state.hyperparameters
         (True, False)
     """
     keep_freed_memory()
-    rows, prior = regression.needed_rows("a fit"), regression.prior()
-    if is_one_field(spec_of(regression)):
-        return _fit_field(regression, plan)
-    if prior.neighbors is not None and regression.spec.is_gaussian and not (prior.precisions or prior.walks):
-        is_learned = bool(learned_frequencies(TermFit.of(regression, plan)))
-        return (fit_learned_with_neighbors if is_learned else fit_neighbors)(regression, plan)
-    if regression.spec.is_gaussian and onepass.serves(prior, rows):
+    rows, prior = state.needed_rows("a fit"), state.prior()
+    if is_one_field(spec_of(state)):
+        return _fit_field(state, plan)
+    if prior.neighbors is not None and state.spec.is_gaussian and not (prior.precisions or prior.walks):
+        is_learned = bool(learned_frequencies(TermFit.of(state, plan)))
+        return (fit_learned_with_neighbors if is_learned else fit_neighbors)(state, plan)
+    if state.spec.is_gaussian and onepass.supports(prior, rows):
         with in_one_thread(len(rows) <= SMALL):
-            return fit_lattices(TermFit.of(regression, plan), fit_terms)
+            return fit_lattices(TermFit.of(state, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
-        if regression.spec.is_gaussian and chain.serves(prior):
-            return fit_chain(TermFit.of(regression, plan))
+        if state.spec.is_gaussian and chain.supports(prior):
+            return fit_chain(TermFit.of(state, plan))
         if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
-            return _fit_sparse(TermFit.of(regression, plan))
-        if not regression.spec.is_gaussian:
-            return fit_observed(regression, plan, fit_terms)
+            return _fit_sparse(TermFit.of(state, plan))
+        if not state.spec.is_gaussian:
+            return fit_observed(state, plan, fit_terms)
         with torch.no_grad():
-            return fit_draws(TermFit.of(regression, plan))
+            return fit_basis_functions(TermFit.of(state, plan))
 
 
 # --- sparse terms ----------------------------------------------------------------------------------
@@ -87,54 +87,54 @@ def fit_terms(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit terms with sparse matrices: on a subset of the rows, then on all."""
     fit = fit.at(screened(fit))
-    fit = replace(fit, regression=redrawn(fit.regression))
+    fit = replace(fit, state=with_new_basis(fit.state))
     if uses_cg(fit.prior, fit.rows):
         if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
             fit = optimize(fit, fit.subset(LEAST_ROWS))[0]
-        return fit_by_scoring(fit.regression, fit.plan, has_subset=not fit.prior.has_grids)
+        return fit_by_scoring(fit.state, fit.plan, has_subset=not fit.prior.has_grids)
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
-    fit, reports, _ = with_draws(*drawn_again(fit, [report]), "")
+    fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
     if is_small:
-        return fit.regression, reports[-1].with_all(reports)
+        return fit.state, reports[-1].with_all(reports)
     if fit.prior.moves and len(fit.rows) >= 4 * MIDDLE_ROWS:
         fit, report = optimize(fit, fit.subset(MIDDLE_ROWS))
         reports = [*reports, report]
     last = replace(fit.plan, least_gain=max(fit.plan.least_gain, LAST_GAIN))
-    values, report = maximize(Objective.of(fit.regression, fit.rows), fit.values, last)
-    return fit.at(values).regression, report.with_all([*reports, report])
+    values, report = maximize(Objective.of(fit.state, fit.rows), fit.values, last)
+    return fit.at(values).state, report.with_all([*reports, report])
 
 
 # --- one field -------------------------------------------------------------------------------------
 
 
-def _fit_field(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh."""
-    with in_one_thread(len(regression.needed_rows("a fit")) <= SMALL):
-        fit = TermFit.of(regression, plan)
-        regression, report = _searched(regression, starts_of_field(fit), plan, is_continued=False)
-        if others := likelier_starts(fit, regression.hyperparameters):
-            regression, more = _searched(fit.regression, others, plan, is_continued=False)
+    with in_one_thread(len(state.needed_rows("a fit")) <= SMALL):
+        fit = TermFit.of(state, plan)
+        state, report = _searched(state, starts_of_field(fit), plan, is_continued=False)
+        if others := likelier_starts(fit, state.hyperparameters):
+            state, more = _searched(fit.state, others, plan, is_continued=False)
             report = more.with_all([report, more])
         for _ in range(MOST_CHANGES):
-            ((before,), again) = spec_of(regression).priors, redrawn(regression)
-            regression = again
-            if spec_of(again).priors[0].has_draws_of(before):
+            ((before,), again) = spec_of(state).priors, with_new_basis(state)
+            state = again
+            if spec_of(again).priors[0].has_basis_of(before):
                 break
-            regression, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
+            state, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
             report = more.with_all([report, more])
-        return regression, report
+        return state, report
 
 
 def _searched(
-    regression: GPState, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
+    state: GPState, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
 ) -> tuple[GPState, FitReport]:
     """Search on all rows from several starts; return the best result."""
-    rows, best = regression.needed_rows("a fit"), None
-    if uses_cg(regression.prior(), rows):
-        return fit_by_scoring(regression.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
-    objective, reports = Objective.of(regression, rows), []
-    tolerance = CLASS_GAIN if regression.spec.options.likelihood.num_latents > 1 else TOLERANCE
+    rows, best = state.needed_rows("a fit"), None
+    if uses_cg(state.prior(), rows):
+        return fit_by_scoring(state.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
+    objective, reports = Objective.of(state, rows), []
+    tolerance = CLASS_GAIN if state.spec.options.likelihood.num_latents > 1 else TOLERANCE
     for number, start in enumerate(starts[: OPTIMIZED if len(rows) <= MOST_OPTIMIZED else 1]):
         stage = f"all rows, start {number + 1}" if number else "all rows"
         values, report = maximize(objective, start, plan, stage=stage, tolerance=tolerance)
@@ -142,39 +142,39 @@ def _searched(
         score = report.log_marginal_likelihood + float(values.log_hyperprior().detach())
         best = (score, values, report) if best is None or score > best[0] else best
     assert best is not None
-    return regression.replace(hyperparameters=best[1]), best[2].with_all(reports)
+    return state.replace(hyperparameters=best[1]), best[2].with_all(reports)
 
 
 # --- conjugate gradients ---------------------------------------------------------------------------
 
 
-def fit_by_scoring(regression: GPState, plan: Plan, *, has_subset: bool = True) -> tuple[GPState, FitReport]:
-    """Take scoring steps with conjugate gradients; return the regression and report.
+def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tuple[GPState, FitReport]:
+    """Take scoring steps with conjugate gradients; return the state and report.
 
     Args:
-        regression: The regression at its starting values.
+        state: The state at its starting values.
         plan: The options of the fit.
         has_subset: Whether to take the first steps on a subset, so that those on all rows start near the optimum.
     """
-    rows = gathered(regression.needed_rows("a fit"))
-    if not regression.spec.is_gaussian:
+    rows = gathered(state.needed_rows("a fit"))
+    if not state.spec.is_gaussian:
         raise InvalidArgumentError(
-            f"Hyperparameters of sparse features under {regression.spec.options.likelihood!r} must be learned from "
+            f"Hyperparameters of sparse features under {state.spec.options.likelihood!r} must be learned from "
             f"at most {MOST_DENSE:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
-    values, reports = regression.hyperparameters, []
+    values, reports = state.hyperparameters, []
     first = [(_subset(rows), f"subset of {FIRST_ROWS_BY_CG}")]
     stages = first if has_subset and len(rows) >= 2 * FIRST_ROWS_BY_CG else []
     for some, stage in (*stages, (rows, "all rows")):
-        jacobian = regression.scaling.targets.log_jacobian(some.count)
+        jacobian = state.scaling.targets.log_jacobian(some.count)
 
         def infer(values: ParameterValues, some: Block = some) -> IterativeSolver:
-            return cast(IterativeSolver, regression.replace(hyperparameters=values).infer(some))
+            return cast(IterativeSolver, state.replace(hyperparameters=values).infer(some))
 
         values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()
         reports.append(report)
-    return regression.replace(hyperparameters=values), report.with_all(reports)
+    return state.replace(hyperparameters=values), report.with_all(reports)
 
 
 def _subset(rows: Block) -> Block:

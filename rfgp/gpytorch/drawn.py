@@ -27,7 +27,7 @@ from rfgp.rows import Chunk
 
 OTHERS = ("noise", "mean")
 """The hyperparameters of a model that its kernel does not have."""
-INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP serves the others."
+INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP supports the others."
 """Remedies for approximations that are not covariance functions."""
 
 
@@ -109,7 +109,7 @@ class DrawnTerms:
 
     # --- draws ------------------------------------------------------------------------------------
 
-    def redrawn(self, approximation: Any, values: Mapping[str, Any]) -> "DrawnTerms":
+    def with_new_basis(self, approximation: Any, values: Mapping[str, Any]) -> "DrawnTerms":
         """Return the terms with other approximations, drawn at some hyperparameters.
 
         Args:
@@ -243,7 +243,7 @@ class DrawnTerms:
         if state == own:
             return self
         spec = replace(self.spec, options=self.spec.options.changed(seed=random.resolve_seed(state["seed"])))
-        return replace(self, spec=spec).redrawn({}, state["values"])
+        return replace(self, spec=spec).with_new_basis({}, state["values"])
 
     def __deepcopy__(self, memo: Any) -> "DrawnTerms":
         return self

@@ -217,7 +217,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
         """
         found: Self = deepcopy(self)
-        found._drawn = self._drawn.redrawn(approximation, _means(self))
+        found._drawn = self._drawn.with_new_basis(approximation, _means(self))
         found._register_draws(next(self.parameters()).detach())
         for path in self._drawn.draws_shared_with(found._drawn):
             found.write(path, self.read(path))

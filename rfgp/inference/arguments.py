@@ -13,13 +13,23 @@ from rfgp.torch_context import default_settings
 
 
 def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
-    """Return a result (...) like a template, or as a numpy array."""
+    """Return a result (...) like a template, or as a numpy array.
+
+    Args:
+        value: The result, of any shape (...).
+        template: A tensor with the dtype and device of the result.
+        as_numpy: Whether the caller passed numpy arrays.
+    """
     value = (value.detach() if as_numpy else value).to(template)
     return value.cpu().numpy() if as_numpy else value
 
 
 def read_real(name: str, values: Any) -> Tensor:
     """Return the caller's numbers as a tensor (...).
+
+    Args:
+        name: The name of the argument, for messages.
+        values: The caller's numbers, of any shape (...).
 
     Raises:
         InvalidArgumentError: If they are not numbers.
@@ -59,7 +69,12 @@ def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
 
 
 def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | None) -> tuple[int, torch.Generator]:
-    """Return the number of draws and their generator, the given one or one with the seed.
+    """Return the number of draws, and the given generator or one with the seed.
+
+    Args:
+        num_samples: The number of draws.
+        seed: The seed. If None, the generator is used.
+        generator: The generator. If None, it is made from the seed.
 
     Raises:
         InvalidArgumentError: If the number is negative, or both a seed and a generator are given.

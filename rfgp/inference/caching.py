@@ -45,8 +45,8 @@ class ResultCache:
         modes = (True,) if torch.is_grad_enabled() else (False, True)
         for mode in modes:
             if (name, mode) in self._results:
-                found: T = self._results[name, mode]
-                return found
+                result: T = self._results[name, mode]
+                return result
         return self.put(name, compute())
 
     def put(self, name: str, result: T) -> T:

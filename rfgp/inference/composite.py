@@ -44,21 +44,21 @@ class IndependentFunctions(Posterior):
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
         """Return the means (n, C)."""
-        return torch.cat([f.mean(own) for f, own in zip(self.functions, projected, strict=True)], dim=1)
+        return torch.cat([f.mean(reads) for f, reads in zip(self.functions, projected, strict=True)], dim=1)
 
     def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return the marginal variances (n, C)."""
         pairs = zip(self.functions, projected, strict=True)
-        return torch.stack([function.variance(inputs, own) for function, own in pairs], dim=1)
+        return torch.stack([function.variance(inputs, reads) for function, reads in pairs], dim=1)
 
     def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return the covariances between points, (n, n, C)."""
         pairs = zip(self.functions, projected, strict=True)
-        return torch.stack([function.covariance(inputs, own) for function, own in pairs], dim=2)
+        return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
-        roots = [function.root(inputs, own) for function, own in zip(self.functions, projected, strict=True)]
+        """Return R (C n, r) with R R^T the covariance of all values, by functions."""
+        roots = [function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True)]
         return block_diagonal(roots)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -160,34 +160,50 @@ class HeteroscedasticPosterior(Posterior):
 def block_diagonal(
     blocks: Iterable[Tensor],  # (n, r) each
 ) -> Tensor:  # (C n, C r)
-    """Return the block-diagonal matrix of some blocks."""
+    """Return the block-diagonal matrix of some blocks.
+
+    Args:
+        blocks: The blocks, (a_i, b_i) each.
+    """
     out: Tensor = torch.block_diag(*blocks)
     return out
 
 
 def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
-    """Return values by name, such as tensors (...), with a prefix and a dot before the names."""
+    """Return values by name, with a prefix and a dot before the names.
+
+    Args:
+        prefix: The prefix.
+        values: The values by name, such as tensors (...).
+    """
     return {f"{prefix}.{name}": value for name, value in values.items()}
 
 
 def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Return values (...) by name of several posteriors, with the number as a prefix."""
-    found: dict[str, T] = {}
-    for number, own in enumerate(values):
-        found |= prefixed(str(number), own)
-    return found
+    """Return values (...) by name of several posteriors, with the number as a prefix.
+
+    Args:
+        values: The tensors (...) by name of each posterior.
+    """
+    tensors: dict[str, T] = {}
+    for number, part in enumerate(values):
+        tensors |= prefixed(str(number), part)
+    return tensors
 
 
 def tensors_by_prefix(tensors: Mapping[str, Tensor]) -> dict[str, dict[str, Tensor]]:
-    """Return tensors (...) grouped by the part of their names before the last dot, or "".
+    """Return tensors grouped by the part of their names before the last dot, or "".
+
+    Args:
+        tensors: The tensors (...) by name.
 
     Examples:
         >>> from rfgp.inference.composite import tensors_by_prefix
         >>> tensors_by_prefix({"weights": 1, "noise.weights": 2})
         {'': {'weights': 1}, 'noise': {'weights': 2}}
     """
-    found: dict[str, dict[str, Tensor]] = {}
+    by_prefix: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
-        prefix, _, own = name.rpartition(".")
-        found.setdefault(prefix, {})[own] = tensor
-    return found
+        prefix, _, last = name.rpartition(".")
+        by_prefix.setdefault(prefix, {})[last] = tensor
+    return by_prefix

@@ -23,12 +23,13 @@ class ConditionedGP:
     Attributes:
         posterior: The posterior.
         names: The names of the terms of the sum. If None, all terms.
-        place: The index of the column in which the function is differentiated. If None, it is not differentiated.
+        derivative_column: The index of the column in which the function is differentiated. If None, it is not
+            differentiated.
     """
 
     posterior: Posterior
     names: tuple[str, ...] | None = None
-    place: int | None = None
+    derivative_column: int | None = None
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -43,10 +44,10 @@ class ConditionedGP:
         """
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
-        found = LatentDistribution(self.posterior, inputs)
-        if self.place is not None:
-            return found
-        return with_new_levels(found, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
+        latent = LatentDistribution(self.posterior, inputs)
+        if self.derivative_column is not None:
+            return latent
+        return with_new_levels(latent, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
 
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
@@ -57,13 +58,13 @@ class ConditionedGP:
         names = self._checked(terms)
         return replace(self, posterior=self.posterior.of(names), names=tuple(names))
 
-    def differentiated(self, place: int) -> "ConditionedGP":
-        """Return the process of the derivative of the function in the column with index `place`.
+    def differentiated(self, column: int) -> "ConditionedGP":
+        """Return the process of the derivative of the function in a column.
 
         Raises:
             InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
         """
-        return replace(self, posterior=self.posterior.differentiated(place), place=place)
+        return replace(self, posterior=self.posterior.differentiated(column), derivative_column=column)
 
     def without(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of all other terms.
@@ -94,7 +95,7 @@ class ConditionedGP:
         blocks = blocks_with_new_levels(self.posterior.prior, both)
         known = self.posterior.cross_covariance(inputs, *names)
         new = (block.new_covariance(inputs, inputs) for block in blocks)
-        return sum((each[..., None] if known.ndim > 2 else each for each in new), start=known)
+        return sum((covariance[..., None] if known.ndim > 2 else covariance for covariance in new), start=known)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions from the posterior.
@@ -118,8 +119,8 @@ class ConditionedGP:
     def _checked(self, terms: Sequence[str]) -> list[str]:
         unknown = [name for name in terms if name not in self.terms]
         if unknown or not terms:
-            found = ", ".join(map(repr, unknown)) if unknown else "none"
+            given = ", ".join(map(repr, unknown)) if unknown else "none"
             raise InvalidArgumentError(
-                f"Terms must be among {', '.join(map(repr, self.terms))}, got {found}. Name at least one of them."
+                f"Terms must be among {', '.join(map(repr, self.terms))}, got {given}. Name at least one of them."
             )
         return list(terms)

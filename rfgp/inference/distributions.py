@@ -20,7 +20,7 @@ ENTRIES = 2**22
 
 
 class InputBlocks(Protocol):
-    """The role: standardized inputs that are read in blocks."""
+    """Interface: standardized inputs that are read in blocks."""
 
     def blocks(self, size: int) -> Iterator[Tensor]:
         """Yield the inputs in blocks (b, d) of about `size` rows."""
@@ -28,7 +28,7 @@ class InputBlocks(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Distribution(ABC):
-    """The joint Gaussian distribution of latent values at n points, standardized, float64.
+    """The joint Gaussian distribution of standardized latent values at n points.
 
     The k outputs of a function share one covariance. C functions that do not share it have variances (n, C),
     covariances (n, n, C) and a root (C n, r), function by function.
@@ -172,7 +172,10 @@ class LatentDistribution(Distribution):
         return isinstance(self.inputs, Tensor) and len(self.inputs) <= self._chunk_size
 
     def _over_chunks(self, read: Callable[[Tensor, Any], T]) -> Iterator[T]:
-        """Yield read(inputs, projection) of each chunk. One projection is in memory at a time."""
+        """Yield read(inputs, projection) of each chunk.
+
+        One projection is in memory at a time.
+        """
         if self._is_one_chunk:
             yield read(*self._joint())
             return
@@ -213,32 +216,32 @@ class LinearFunctionals(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each functional, (m, C, C)."""
-        each = torch.stack(torch.split(self.root(), len(self.weights)), dim=1)  # (m, C, r)
-        return each @ each.mT
+        roots = torch.stack(torch.split(self.root(), len(self.weights)), dim=1)  # (m, C, r)
+        return roots @ roots.mT
 
     def _mean(self) -> Tensor:
         return self.weights @ (self.latent.mean() + self.shift)
 
     def _variance(self) -> Tensor:
-        found = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
-        return found if found.ndim == 1 else found.mT
+        variance = (self.weights @ self._by_function() * self.weights).sum(-1).clamp_min(0)
+        return variance if variance.ndim == 1 else variance.mT
 
     def _covariance(self) -> Tensor:
-        found = self.weights @ self._by_function() @ self.weights.mT
-        return found if found.ndim == 2 else found.movedim(0, -1)
+        covariance = self.weights @ self._by_function() @ self.weights.mT
+        return covariance if covariance.ndim == 2 else covariance.movedim(0, -1)
 
     def _root(self) -> Tensor:
-        return torch.cat([self.weights @ each for each in torch.split(self.latent.root(), self.weights.shape[1])])
+        return torch.cat([self.weights @ root for root in torch.split(self.latent.root(), self.weights.shape[1])])
 
     def _by_function(self) -> Tensor:
         """Return the covariance of the values, (n, n), or (C, n, n) of C functions."""
-        found = self.latent.covariance()
-        return found if found.ndim == 2 else found.movedim(-1, 0)
+        covariance = self.latent.covariance()
+        return covariance if covariance.ndim == 2 else covariance.movedim(-1, 0)
 
 
 @dataclass(frozen=True, eq=False)
 class MarginalDistribution(Distribution):
-    """The marginal distributions of values at n points, without their joint distribution.
+    """The marginal distributions of values at n points, without joint distribution.
 
     Attributes:
         means: The means (n, 1), or (n, C) of C functions.
@@ -284,13 +287,16 @@ class MarginalDistribution(Distribution):
 
 
 class _Joined:
-    """Concatenates tensors (b, ...). It keeps few parts, because many small parts fragment the memory."""
+    """Concatenates tensors (b, ...).
+
+    It keeps few parts, because many small parts fragment the memory.
+    """
 
     def __init__(self) -> None:
         self._parts: list[Tensor] = []
 
     def add(self, part: Tensor) -> None:
-        """Add a tensor (b, ...), and concatenate the last parts if they have similar lengths."""
+        """Add a tensor (b, ...), and concatenate the last parts of similar lengths."""
         self._parts.append(part)
         while len(self._parts) > 1 and 2 * len(self._parts[-1]) > len(self._parts[-2]):
             self._parts[-2:] = [torch.cat(self._parts[-2:])]
@@ -301,15 +307,22 @@ class _Joined:
 
 
 def joined(parts: Iterable[Tensor]) -> Tensor:
-    """Return the concatenation (n, ...) of tensors (b, ...), with few parts in memory at a time."""
-    found = _Joined()
+    """Return the concatenation (n, ...) of tensors (b, ...).
+
+    Args:
+        parts: The tensors. Few of them are in memory at a time.
+    """
+    result = _Joined()
     for part in parts:
-        found.add(part)
-    return found.tensor()
+        result.add(part)
+    return result.tensor()
 
 
 def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
     """Return the inputs (n, ...) of a joint distribution.
+
+    Args:
+        inputs: The inputs (n, ...), or blocks of them.
 
     Raises:
         InvalidArgumentError: If they are read in blocks.
@@ -323,7 +336,7 @@ def in_memory(inputs: Tensor | InputBlocks) -> Tensor:
 
 
 def _chunks(inputs: Tensor | InputBlocks, size: int) -> Iterable[Tensor]:
-    """Return inputs (n, ...) in chunks of at most `size` points, of similar lengths if n is known."""
+    """Return inputs (n, ...) in chunks of at most `size` points of similar lengths."""
     if isinstance(inputs, Tensor):
         return torch.tensor_split(inputs, max(1, -(-len(inputs) // size)))
     return inputs.blocks(size)
@@ -347,11 +360,16 @@ def sample_functions_jointly(
     return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
 
 
-def normal_log_density(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     """Return the log density of each value (...) under Gaussian distributions.
 
+    Args:
+        y: The values, (...).
+        mean: The means, (...).
+        variance: The variances, (...).
+
     Examples:
-        >>> round(float(normal_log_density(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
+        >>> round(float(normal_log_prob(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
         -0.9189
     """
     return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())

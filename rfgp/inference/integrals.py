@@ -36,7 +36,7 @@ class BoxRule:
     Two corners (2, D) define a box. They agree in all other columns.
 
     Attributes:
-        places: The indices of the columns.
+        columns: The indices of the columns.
         counts: The number of nodes in each of them, at most `PANEL` or a multiple of it.
         unit: The volume, in the user's units, of a box with standardized volume 1.
 
@@ -48,7 +48,7 @@ class BoxRule:
         2.6667
     """
 
-    places: tuple[int, ...]
+    columns: tuple[int, ...]
     counts: tuple[int, ...]
     unit: float = 1.0
 
@@ -61,8 +61,8 @@ class BoxRule:
         """Return the nodes (m, Q, D) of boxes with corners (m, 2, D)."""
         axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[0]) for count in self.counts), indexing="ij")
         shares = torch.zeros(self.size, corners.shape[2], dtype=torch.float64)
-        for place, axis in zip(self.places, axes, strict=True):
-            shares[:, place] = axis.flatten()
+        for column, axis in zip(self.columns, axes, strict=True):
+            shares[:, column] = axis.flatten()
         low, high = corners[:, :1], corners[:, 1:]
         return low + shares.to(corners) * (high - low)
 
@@ -70,17 +70,17 @@ class BoxRule:
         """Return the weights (m, Q) of the nodes of boxes with corners (m, 2, D), float64."""
         axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[1]) for count in self.counts), indexing="ij")
         shares = math.prod(axes[1:], start=axes[0]).flatten().to(corners.device)
-        sides = (corners[:, 1] - corners[:, 0]).double()[:, list(self.places)]
+        sides = (corners[:, 1] - corners[:, 0]).double()[:, list(self.columns)]
         return self.unit * sides.prod(1)[:, None] * shares
 
     def matrix(self, corners: Tensor) -> Tensor:
-        """Return the weights (m, m Q), float64, of all nodes of boxes with corners (m, 2, D)."""
+        """Return the weights (m, m Q) of all nodes of boxes with corners (m, 2, D)."""
         weights = self.weights(corners)
-        own = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
-        return (own[:, :, None] * weights).flatten(1)
+        identity = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
+        return (identity[:, :, None] * weights).flatten(1)
 
     def functionals(self, at: Callable[[Tensor], Distribution], corners: Tensor, shift: Tensor) -> LinearFunctionals:
-        """Return the joint distribution of the integrals over boxes from that of all their nodes.
+        """Return the joint distribution of integrals over boxes from that of all nodes.
 
         Args:
             at: Returns the distribution of the latent values at points (n, D).
@@ -92,7 +92,11 @@ class BoxRule:
 
 @lru_cache(maxsize=64)
 def gauss_legendre(count: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return the nodes and weights (count,) on [0, 1], in panels of at most `PANEL` nodes."""
+    """Return the Gauss-Legendre nodes and weights (count,) on [0, 1].
+
+    Args:
+        count: The number of nodes. Panels have at most `PANEL` of them.
+    """
     panels = max(1, count // PANEL)
     points, weights = np.polynomial.legendre.leggauss(count // panels)
     starts = np.arange(panels)[:, None]
@@ -139,16 +143,16 @@ class BoxIntegrals(Distribution):
         root = self._feature_root
         if root is not None:
             return root.square().sum(1)
-        found = torch.cat([self._functionals(box).variance() for box in torch.split(self.corners, 1)])
+        variance = torch.cat([self._functionals(box).variance() for box in torch.split(self.corners, 1)])
         left_out = self._left_out(self.corners)
-        return (found - (left_out[:, None] if found.ndim > 1 else left_out)).clamp_min(0)
+        return (variance - (left_out[:, None] if variance.ndim > 1 else left_out)).clamp_min(0)
 
     def _covariance(self) -> Tensor:
         root = self._feature_root
         if root is not None:
             return root @ root.mT
-        found, left_out = self._jointly().covariance(), self._left_out(self.corners).diag()
-        return found - (left_out[..., None] if found.ndim > 2 else left_out)
+        covariance, left_out = self._jointly().covariance(), self._left_out(self.corners).diag()
+        return covariance - (left_out[..., None] if covariance.ndim > 2 else left_out)
 
     def _root(self) -> Tensor:
         root = self._feature_root
@@ -156,7 +160,7 @@ class BoxIntegrals(Distribution):
 
     @property
     def _feature_root(self) -> Tensor | None:
-        """A matrix R (m, r) with R R^T the covariance, from integrals of features, or None."""
+        """R (m, r) with R R^T the covariance, from integrals of features, or None."""
         return self._kept("features", lambda: self.posterior.root_of_sums(*self._nodes(self.corners)))
 
     def _nodes(self, corners: Tensor) -> tuple[Tensor, Tensor]:
@@ -191,6 +195,10 @@ class BoxIntegrals(Distribution):
 
 def check_joint(num_boxes: int, rule: BoxRule) -> None:
     """Raise if a joint distribution of boxes has too many nodes.
+
+    Args:
+        num_boxes: The number of boxes.
+        rule: The quadrature.
 
     Raises:
         InvalidArgumentError: If the boxes have more than `MOST_JOINT` nodes in total.
@@ -228,8 +236,8 @@ class IntegratedLevels:
 
     def _between(self, a: Tensor, b: Tensor) -> Tensor:
         left, right = self.rule.matrix(a), self.rule.matrix(b)
-        found = self.block.new_covariance(*(self.rule.nodes(corners).flatten(0, 1) for corners in (a, b)))
-        return left @ found.to(left) @ right.mT
+        covariance = self.block.new_covariance(*(self.rule.nodes(corners).flatten(0, 1) for corners in (a, b)))
+        return left @ covariance.to(left) @ right.mT
 
 
 NEW_NODES = 2**11
@@ -254,10 +262,10 @@ class IntegratedGP(ConditionedGP):
         if not isinstance(posterior, MixturePosterior):
             return self._of(posterior, self.shift, corners)
         members = [
-            self._of(member, self.shift + own, corners)
-            for member, own in zip(posterior.members, posterior.shifts, strict=True)
+            self._of(member, self.shift + member_shift, corners)
+            for member, member_shift in zip(posterior.members, posterior.shifts, strict=True)
         ]
-        none = [torch.zeros_like(own) for own in posterior.shifts]  # the integrals include them
+        none = [torch.zeros_like(member_shift) for member_shift in posterior.shifts]  # the integrals include them
         return MixtureDistribution(members, posterior.weights, none, posterior.noises)
 
     def of(self, *terms: str) -> "IntegratedGP":
@@ -298,7 +306,7 @@ GOALS = ((LEAST_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (LEAST_ERROR, 2**12
 """Errors, as shares of the prior variance, with the most nodes for each. The first attainable one is taken."""
 
 
-def rule_for(priors: Sequence[Prior], corners: Tensor, places: tuple[int, ...], unit: float) -> BoxRule:
+def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...], unit: float) -> BoxRule:
     """Return the quadrature for boxes.
 
     The number of nodes in a column is increased until the prior variance of the integral of each term over the widest
@@ -307,36 +315,38 @@ def rule_for(priors: Sequence[Prior], corners: Tensor, places: tuple[int, ...], 
     Args:
         priors: The priors of the members of a mixture, or one prior.
         corners: The corners of the boxes, (m, 2, D), standardized.
-        places: The indices of the columns in which boxes extend.
+        columns: The indices of the columns in which boxes extend.
         unit: The volume, in the user's units, of a box with standardized volume 1.
 
     Raises:
         InvalidArgumentError: If a box needs too many nodes.
     """
-    if not places or not len(corners):
-        return BoxRule(places, (1,) * len(places), unit)
-    errors = [list(_errors(priors, _slice(corners.detach().double(), places, place), place)) for place in places]
+    if not columns or not len(corners):
+        return BoxRule(columns, (1,) * len(columns), unit)
+    errors = [list(_errors(priors, _slice(corners.detach().double(), columns, column), column)) for column in columns]
     for goal, most in GOALS:
-        reached = [next((i for i, error in enumerate(one) if error <= goal), None) for one in errors]
+        reached = [
+            next((i for i, error in enumerate(column_errors) if error <= goal), None) for column_errors in errors
+        ]
         counts = tuple(COUNTS[i + 1] for i in reached if i is not None)
-        if len(counts) == len(places) and math.prod(counts) <= most:
-            return BoxRule(places, counts, unit)
+        if len(counts) == len(columns) and math.prod(counts) <= most:
+            return BoxRule(columns, counts, unit)
     raise InvalidArgumentError(
         f"A box must extend over few lengthscales, got one that needs more than {GOALS[-1][1]:,} nodes. Divide it "
         "and add up the parts: gp.integrate(lows, highs).linear(np.ones(len(lows)))."
     )
 
 
-def _slice(corners: Tensor, places: tuple[int, ...], place: int) -> Tensor:
+def _slice(corners: Tensor, columns: tuple[int, ...], column: int) -> Tensor:
     """Return the line (1, 2, D) along a column through the box that is widest in it."""
-    widest = corners[int((corners[:, 1, place] - corners[:, 0, place]).argmax())]
+    widest = corners[int((corners[:, 1, column] - corners[:, 0, column]).argmax())]
     line = widest.clone()
-    line[:, list(places)] = widest.mean(0)[list(places)]
-    line[:, place] = widest[:, place]
+    line[:, list(columns)] = widest.mean(0)[list(columns)]
+    line[:, column] = widest[:, column]
     return line[None]
 
 
-def _errors(priors: Sequence[Prior], line: Tensor, place: int) -> Iterator[float]:
+def _errors(priors: Sequence[Prior], line: Tensor, column: int) -> Iterator[float]:
     """Yield the largest relative change of a term's variance for each number of nodes.
 
     It ends once an error is at most `LEAST_ERROR`.
@@ -344,17 +354,18 @@ def _errors(priors: Sequence[Prior], line: Tensor, place: int) -> Iterator[float
     parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
     before: Tensor | None = None
     for count in COUNTS:
-        rule = BoxRule((place,), (count,))
+        rule = BoxRule((column,), (count,))
         nodes, weights = rule.nodes(line)[0], rule.weights(line)[0]
         with torch.no_grad():
-            found = torch.stack([_variance_of(part, nodes, weights) for part in parts])  # (T, 2)
+            variances = torch.stack([_variance_of(part, nodes, weights) for part in parts])  # (T, 2)
         if before is not None:
-            scale = torch.maximum(found[:, 0], NEGLIGIBLE * found[:, 1]).clamp_min(torch.finfo(found.dtype).tiny)
-            error = float(((found[:, 0] - before[:, 0]).abs() / scale).max())
+            smallest = torch.finfo(variances.dtype).tiny
+            scale = torch.maximum(variances[:, 0], NEGLIGIBLE * variances[:, 1]).clamp_min(smallest)
+            error = float(((variances[:, 0] - before[:, 0]).abs() / scale).max())
             yield error
             if error <= LEAST_ERROR:
                 return
-        before = found
+        before = variances
 
 
 NEGLIGIBLE = 1e-6

@@ -12,7 +12,7 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_density
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_prob
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
@@ -57,12 +57,12 @@ class MixtureInference(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of each row given all others."""
-        means, variances = zip(*(each.leave_one_out() for each in self._each()), strict=True)
+        means, variances = zip(*(inference.leave_one_out() for inference in self._each()), strict=True)
         return mixture_moments(self._weights, means, variances)
 
     def posterior(self) -> "MixturePosterior":
         """Return the posteriors of all members."""
-        return MixturePosterior.from_members(self._members, [each.posterior() for each in self._each()])
+        return MixturePosterior.from_members(self._members, [inference.posterior() for inference in self._each()])
 
     @property
     def _weights(self) -> tuple[float, ...]:
@@ -154,7 +154,7 @@ class MixturePosterior(Posterior):
 
 @dataclass(frozen=True, eq=False)
 class MixtureDistribution(Distribution):
-    """The Gaussian distribution with the mean and covariance of a mixture, for one output.
+    """The Gaussian distribution with the mean and covariance of a mixture.
 
     Attributes:
         members: The distribution of each member, at the same points.
@@ -211,9 +211,17 @@ def mixture_moments(
     means: Sequence[Tensor],  # (n, 1) each
     variances: Sequence[Tensor],  # (n,) each
 ) -> tuple[Tensor, Tensor]:  # (n, 1), (n,)
-    """Return the mean and the marginal variances of a mixture."""
+    """Return the mean and the marginal variances of a mixture.
+
+    Args:
+        weights: The weights of the members, (m,).
+        means: The means of the members, (n, 1) each.
+        variances: The variances of the members, (n,) each.
+    """
     mean = _weighted_sum(weights, means)
-    squares = [variance + (own - mean).square()[:, 0] for own, variance in zip(means, variances, strict=True)]
+    squares = [
+        variance + (member_mean - mean).square()[:, 0] for member_mean, variance in zip(means, variances, strict=True)
+    ]
     return mean, _weighted_sum(weights, squares)
 
 
@@ -222,7 +230,13 @@ def mixture_covariance(
     means: Sequence[Tensor],  # (n, 1) each
     covariances: Sequence[Tensor],  # (n, n) each
 ) -> Tensor:  # (n, n)
-    """Return the covariance of a mixture."""
+    """Return the covariance of a mixture.
+
+    Args:
+        weights: The weights of the members, (m,).
+        means: The means of the members, (n, 1) each.
+        covariances: The covariances of the members, (n, n) each.
+    """
     differences = torch.cat(list(means), dim=1) - _weighted_sum(weights, means)
     between = differences * differences.new_tensor(weights) @ differences.mT
     return _weighted_sum(weights, covariances) + between
@@ -241,7 +255,7 @@ Part = tuple[float, Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False, repr=False)
 class MixturePrediction(Prediction):
-    """The joint distribution at n points of a mixture of Gaussian processes with one output.
+    """The joint distribution at n points of a mixture of Gaussian processes.
 
     Moments, densities, probabilities, quantiles and draws are those of the mixture. Its tails are longer than those of
     the Gaussian distribution with the same moments. `exp()` and divergences use that Gaussian distribution. `latent` is
@@ -264,16 +278,16 @@ class MixturePrediction(Prediction):
 
     @default_settings()
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
+        """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
-        found = torch.stack([_mixture_quantile(parts, one.expand_as(mean)) for one in p.reshape(-1)])
-        return self._out(found.reshape(*p.shape, *mean.shape))
+        quantiles = torch.stack([_mixture_quantile(parts, level.expand_as(mean)) for level in p.reshape(-1)])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution."""
         parts = list(self.parts())
-        return self._out(_mixture_log_density(parts, check_values(y, self.mean_tensor())))
+        return self._out(_mixture_log_prob(parts, check_values(y, self.mean_tensor())))
 
     @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -290,13 +304,14 @@ class MixturePrediction(Prediction):
 
     @default_settings()
     def linear(self, weights: Any) -> "MixturePrediction":
-        """Return the joint distribution of linear functionals of the values, (m, n) or (n,)."""
-        found, members = super().linear(weights), [member.linear(weights) for member in self._members(self.template)]
+        """Return the joint distribution of linear functionals, (m, n) or (n,)."""
+        functionals = super().linear(weights)
+        members = [member.linear(weights) for member in self._members(self.template)]
         shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
         latent = MixtureDistribution(
             [member.latent for member in members], self._mixture.weights, shifts, [member.noise for member in members]
         )
-        return replace(self, latent=latent, location=found.location, noise=found.noise)
+        return replace(self, latent=latent, location=functionals.location, noise=functionals.noise)
 
     @property
     def terms(self) -> NoReturn:
@@ -340,9 +355,9 @@ class MixturePrediction(Prediction):
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
 
 
-def _mixture_log_density(parts: Iterable[Part], y: Tensor) -> Tensor:
+def _mixture_log_prob(parts: Iterable[Part], y: Tensor) -> Tensor:
     """Return the log densities of values (n,)."""
-    return torch.logsumexp(torch.stack([math.log(w) + normal_log_density(y, m, v) for w, m, v in parts]), dim=0)
+    return torch.logsumexp(torch.stack([math.log(w) + normal_log_prob(y, m, v) for w, m, v in parts]), dim=0)
 
 
 def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
@@ -357,7 +372,7 @@ def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
 
 
 def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
-    """Return the quantiles (n,) at probabilities (n,), by bisection between those of the members.
+    """Return the quantiles (n,) at probabilities (n,), by bisection.
 
     Bisection has no gradient, so a Newton step follows it if a gradient is required.
     """
@@ -370,4 +385,4 @@ def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
             low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
     if not any(mean.requires_grad for _, mean, _ in parts):
         return high
-    return high - (_mixture_cdf(parts, high) - p) / _mixture_log_density(parts, high).exp().detach()
+    return high - (_mixture_cdf(parts, high) - p) / _mixture_log_prob(parts, high).exp().detach()

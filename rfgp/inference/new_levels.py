@@ -18,7 +18,7 @@ CHUNK = 2**14
 
 
 class LevelEffects(Protocol):
-    """The role: the effects of new levels."""
+    """Interface: the effects of new levels."""
 
     def new_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n,) at n inputs."""
@@ -39,14 +39,24 @@ def with_new_levels(known: Distribution, effects: Sequence[LevelEffects], inputs
 
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
-    """Return the blocks of a prior that may have new levels, with some names or, if None, all."""
+    """Return the blocks of a prior that may have new levels.
+
+    Args:
+        prior: The prior.
+        names: The names of the blocks. If None, all of them.
+    """
     products = [block for block in prior.walks if isinstance(block, SparseProductBlock)]
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 
 
 def prior_kernel(prior: Prior, inputs: Tensor) -> Tensor:
-    """Return the prior covariance (n, n) at n inputs, including new levels, float64."""
+    """Return the prior covariance (n, n) at n inputs, including new levels, float64.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs, (n, D) or (n,).
+    """
     new = (block.new_covariance(inputs, inputs) for block in prior.weights)
     return sum(new, start=prior.kernel(inputs, inputs))
 
@@ -82,8 +92,8 @@ class WithNewLevels(Distribution):
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        found, new = self.known.function_covariance(), self._new_variance()
-        return found + torch.diag_embed(new[:, None].expand(found.shape[:2]))
+        covariance, new = self.known.function_covariance(), self._new_variance()
+        return covariance + torch.diag_embed(new[:, None].expand(covariance.shape[:2]))
 
     def _mean(self) -> Tensor:
         return self.known.mean()
@@ -100,10 +110,11 @@ class WithNewLevels(Distribution):
         known, new = self.known.root(), self._new_covariance()
         if not bool(new.any()):
             return known
-        own = covariance_root(new)
-        if len(known) == len(own):
-            return torch.cat([known, own], dim=1)
-        copies = torch.kron(torch.eye(len(known) // len(own), dtype=own.dtype), own)  # one of each function
+        new_root = covariance_root(new)
+        if len(known) == len(new_root):
+            return torch.cat([known, new_root], dim=1)
+        functions = torch.eye(len(known) // len(new_root), dtype=new_root.dtype)
+        copies = torch.kron(functions, new_root)
         return torch.cat([known, copies], dim=1)
 
     def _new_variance(self) -> Tensor:

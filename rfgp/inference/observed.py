@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
-from rfgp.inference.distributions import normal_log_density, sample_functions_jointly
+from rfgp.inference.distributions import normal_log_prob, sample_functions_jointly
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
 from rfgp.inference.refusals import NO_EXPOSURE
@@ -23,7 +23,7 @@ from rfgp.torch_context import default_settings
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LeaveOneOut:
-    """The distribution of each of n observations given all others, in the user's units.
+    """The distribution of each of n observations given all others, in user units.
 
     Attributes:
         mean: The means, (n,) or (n, k), as an array or tensor.
@@ -44,8 +44,8 @@ class LeaveOneOut:
     log_prob: Any
 
     def __repr__(self) -> str:
-        density = float(self.log_prob.mean())
-        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {density:.4g})"
+        log_prob = float(self.log_prob.mean())
+        return f"LeaveOneOut({counted(len(self.mean), 'observation')}, mean log density {log_prob:.4g})"
 
     @classmethod
     def of(
@@ -60,8 +60,8 @@ class LeaveOneOut:
         scale = to_units.scale.double()
         mean, y = (to_units.location.double() + scale * value for value in (mean, y))
         variance = (scale**2 * variance[:, None]).expand_as(mean)
-        density = normal_log_density(y, mean, variance)
-        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, density))
+        log_prob = normal_log_prob(y, mean, variance)
+        out = (value if scale.ndim else value[:, 0] for value in (mean, variance, log_prob))
         out = (value.to(to_units.scale.dtype) for value in out)
         return cls(*(value.cpu().numpy() if as_numpy else value for value in out))
 
@@ -142,9 +142,9 @@ class ObservedClasses(Prediction):
 
         A quantile is the smallest label with a cdf of at least the probability.
         """
-        found = self._probabilities()
-        p = check_probabilities("probability", probability, found)
-        cumulative = found.cumsum(1).clamp_max(1.0)
+        probabilities = self._probabilities()
+        p = check_probabilities("probability", probability, probabilities)
+        cumulative = probabilities.cumsum(1).clamp_max(1.0)
         cumulative[:, -1] = 1.0
         return self._out((cumulative < p[..., None, None]).sum(-1))
 
@@ -173,7 +173,12 @@ def averaged_softmax(
     mean: Tensor,  # (n, C)
     covariance: Tensor,  # (n, C, C)
 ) -> Tensor:  # (n, C)
-    """Return the means of softmaxes of f ~ N(mean, covariance) at each point."""
+    """Return the means of softmaxes of f ~ N(mean, covariance) at each point.
+
+    Args:
+        mean: The means of f, (n, C).
+        covariance: The covariances of f at each point, (n, C, C).
+    """
     num_classes = mean.shape[1]
     standard = torch.from_numpy(qmc.MultivariateNormalQMC(np.zeros(num_classes), seed=0).random(_SOBOL_DRAWS))
     values, vectors = torch.linalg.eigh(covariance)
@@ -238,8 +243,8 @@ class ObservedPrediction(Prediction):
         values = check_values(y, self._moments()[0]) / self._unit
         if (wrong := self.likelihood.check(values)) is not None:
             raise InvalidArgumentError(f"y must be possible observations: {wrong}.")
-        found = self._predictive.log_prob(values)
-        return self._out(found - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
+        log_prob = self._predictive.log_prob(values)
+        return self._out(log_prob - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities that observations are at most y, one number or (n,)."""
@@ -255,8 +260,9 @@ class ObservedPrediction(Prediction):
         """
         mean, predictive = self._moments()[0], self._predictive
         p = check_probabilities("probability", probability, mean)
-        found = [self._unit * quantile_of(predictive, self.likelihood, one.expand_as(mean)) for one in p.reshape(-1)]
-        return self._out(torch.stack(found).reshape(*p.shape, *mean.shape))
+        levels = (level.expand_as(mean) for level in p.reshape(-1))
+        quantiles = torch.stack([self._unit * quantile_of(predictive, self.likelihood, level) for level in levels])
+        return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     @default_settings()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -292,7 +298,13 @@ def quantile_of(
     likelihood: Likelihood,
     p: Tensor,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the smallest values with a cdf of at least p, by bisection."""
+    """Return the smallest values with a cdf of at least p, by bisection.
+
+    Args:
+        predictive: The predictive distribution at n points.
+        likelihood: The likelihood.
+        p: The probabilities, (n,).
+    """
     center, step = predictive.bracket()
     is_bounded = math.isfinite(likelihood.lowest)
     low = torch.full_like(center, likelihood.lowest) if is_bounded else center - step
@@ -325,6 +337,10 @@ def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tens
 def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
     """Return the log exposures (n,) of points.
 
+    Args:
+        prediction: The prediction at n points.
+        exposure: The exposures, (n,) or one number.
+
     Raises:
         InvalidArgumentError: If they are not positive, not one for each point, or the likelihood has no exposures.
     """
@@ -337,6 +353,9 @@ def log_exposure(prediction: Prediction, exposure: Any) -> Tensor:
 
 def check_exposure(exposure: Any) -> Any:
     """Return exposures, (n,) or one number.
+
+    Args:
+        exposure: The exposures, (n,) or one number.
 
     Raises:
         InvalidArgumentError: If they are not positive and finite numbers.

@@ -12,7 +12,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import refusals
 from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
-from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_density, sample_functions_jointly
+from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_prob, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
 from rfgp.linalg import covariance_root
 from rfgp.torch_context import default_settings, unlisted
@@ -164,8 +164,8 @@ class Prediction:
         w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
         if w.ndim != 2 or w.shape[1] != len(mean) or not bool(torch.isfinite(w).all()):
-            found = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with NaN or infinity'}"
-            raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {found}.")
+            shape = f"shape {tuple(w.shape)}{'' if bool(torch.isfinite(w).all()) else ' with NaN or infinity'}"
+            raise InvalidArgumentError(f"weights must be finite, (n,) or (m, n) with n = {len(mean)}, got {shape}.")
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         latent = LinearFunctionals(self.latent, w, shift)
@@ -218,7 +218,7 @@ class Prediction:
             InvalidArgumentError: If y has another shape than the mean.
         """
         variance, mean = self.variance_tensor(), self.mean_tensor()
-        return self._out(normal_log_density(check_values(y, mean), mean, variance))
+        return self._out(normal_log_prob(check_values(y, mean), mean, variance))
 
     @default_settings()
     def mean_tensor(self) -> Tensor:
@@ -258,7 +258,7 @@ class Prediction:
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
-        """Return standardized values (..., k) in the user's units. One output drops the last axis."""
+        """Return standardized values (..., k) in user units; one output drops the axis."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
 
@@ -324,11 +324,11 @@ class LogNormal:
         return self._as_log(mean[:, None] * mean * self.log.covariance_tensor().expm1())
 
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of the marginal distributions: (n,), or (q, n) for q probabilities."""
+        """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
         return self._as_log(_quantile(self.log, probability).exp())
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the lower and upper ends of central intervals with a level, each (n,) or (n, k)."""
+        """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
         return _interval(self, level)
 
     def cdf(self, y: Any) -> Any:
@@ -340,8 +340,8 @@ class LogNormal:
         variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
         values = check_values(y, mean)
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
-        density = normal_log_density(log, mean, variance) - log
-        return self._as_log(torch.where(values > 0, density, -torch.inf))
+        log_prob = normal_log_prob(log, mean, variance) - log
+        return self._as_log(torch.where(values > 0, log_prob, -torch.inf))
 
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution like `Prediction.sample`: (s, n) or (s, n, k)."""
@@ -371,7 +371,7 @@ def _noise(prediction: Prediction) -> Tensor:
 
 
 def _noise_draws(noise: Tensor, count: tuple[int, int], n: int, generator: torch.Generator) -> Tensor:
-    """Return draws (s, k, n) of noise with a variance, () or (n,), or a covariance (n, n)."""
+    """Return draws (s, k, n) of noise with a variance, (n,) or (), or (n, n)."""
     noise = noise.double().cpu()
     if noise.ndim < 2:
         return noise.sqrt() * torch.randn(*count, n, generator=generator, dtype=torch.float64)
@@ -393,7 +393,7 @@ def _quantile(prediction: Prediction, probability: Any) -> Tensor:
 
 
 def _interval(prediction: Prediction | LogNormal, level: float) -> tuple[Any, Any]:
-    """Return the ends of central intervals with probability `level`, each (n,) or (n, k)."""
+    """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
     p = float(check_probabilities("level", level, torch.empty(0, dtype=torch.float64)).reshape(()))
     low, high = prediction.quantile([(1 - p) / 2, (1 + p) / 2])
     return low, high

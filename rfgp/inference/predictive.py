@@ -43,8 +43,8 @@ class LatentPredictive:
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return means and variances, (n,) each."""
         likelihood = self.likelihood
-        if (found := likelihood.moments(*self.latent_moments)) is not None:
-            return found
+        if (moments := likelihood.moments(*self.latent_moments)) is not None:
+            return moments
         integrands = (likelihood.variance, lambda f: likelihood.mean(f).square(), likelihood.mean)
         within, squares, mean = (self._expectation(function) for function in integrands)
         return mean, within + (squares - mean.square()).clamp_min(0)
@@ -52,15 +52,15 @@ class LatentPredictive:
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities of observations, (n,) -> (n,)."""
         parts = chunks(y, *self.latent_moments)
-        return torch.cat([log_predictive_density(self.likelihood, *part) for part in parts])
+        return torch.cat([log_predictive_prob(self.likelihood, *part) for part in parts])
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of at most y, (n,) -> (n,)."""
-        found = [
+        parts = [
             expectation(lambda f, y: self.likelihood.cdf(y[:, None].expand_as(f), f), mean, variance, y)
             for y, mean, variance in chunks(y, *self.latent_moments)
         ]
-        return torch.cat(found).clamp(0, 1)
+        return torch.cat(parts).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw observations from the joint distribution, (count, n)."""
@@ -106,7 +106,7 @@ class HeteroscedasticPredictive:
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the log densities of observations, (n,) -> (n,)."""
-        return torch.cat([_scale_mixture_log_density(*part) for part in self._given_noise(y)])
+        return torch.cat([_scale_mixture_log_prob(*part) for part in self._given_noise(y)])
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities of at most y, (n,) -> (n,)."""
@@ -139,9 +139,9 @@ class HeteroscedasticPredictive:
     def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield y - E f (b, 1) and the variances (b, q) of observations, in chunks."""
         mean, variance = self._function_moments
-        for residual, own, m, v in chunks(y - mean, variance, *self._noise_moments):
+        for residual, latent_variance, m, v in chunks(y - mean, variance, *self._noise_moments):
             noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
-            yield residual[:, None], own[:, None] + noise
+            yield residual[:, None], latent_variance[:, None] + noise
 
 
 Predictive = LatentPredictive | HeteroscedasticPredictive
@@ -149,7 +149,12 @@ Predictive = LatentPredictive | HeteroscedasticPredictive
 
 
 def latent_moments(latent: Distribution, location: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and variance (n,) of the first function of a distribution."""
+    """Return the mean and variance (n,) of the first function of a distribution.
+
+    Args:
+        latent: The distribution of the functions at n points.
+        location: The mean of the first function, 0-d.
+    """
     variance = latent.variance().clamp_min(0).double().cpu()  # first: its pass over the points finds the mean too
     return (location + latent.mean()[:, 0]).double().cpu(), variance
 
@@ -160,7 +165,14 @@ def draw_values(
     count: int,
     generator: torch.Generator,
 ) -> Tensor:  # (count, n)
-    """Draw values around their means from the joint distribution."""
+    """Draw values around their means from the joint distribution.
+
+    Args:
+        mean: The means, (n,).
+        latent: The joint distribution at n points.
+        count: The number of draws s.
+        generator: The generator.
+    """
     root = latent.root().cpu()
     return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
 
@@ -171,7 +183,15 @@ def expectation(
     variance: Tensor,  # (n,)
     argument: Tensor | None = None,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return the mean of function(f (n, q), argument (n,)) for f ~ N(mean, variance), by the trapezoidal rule.
+    """Return E[function(f, argument)] for f ~ N(mean, variance), by quadrature.
+
+    It uses the trapezoidal rule with q nodes.
+
+    Args:
+        function: A function of f (n, q) and its argument (n,).
+        mean: The means, (n,).
+        variance: The variances, (n,).
+        argument: The second argument of the function at each point, (n,). If None, the means.
 
     Examples:
         >>> round(float(expectation(lambda f, _: f**2, torch.zeros(1), torch.full((1,), 2.0))), 3)
@@ -181,7 +201,7 @@ def expectation(
     return function(f, mean if argument is None else argument) @ WEIGHTS
 
 
-def log_predictive_density(
+def log_predictive_prob(
     likelihood: Likelihood,
     y: Tensor,  # (n,)
     mean: Tensor,  # (n,)
@@ -190,10 +210,16 @@ def log_predictive_density(
     """Return the log of the integral of p(y | f) N(f; mean, variance).
 
     Newton's method finds the peak of concave log densities. Other likelihoods implement `Likelihood.mixture`.
+
+    Args:
+        likelihood: The likelihood.
+        y: The observations, (n,).
+        mean: The means of f, (n,).
+        variance: The variances of f, (n,).
     """
     variance = variance.clamp_min(1e-300)
-    if (found := likelihood.mixture(y, mean, variance)) is not None:
-        return found
+    if (log_prob := likelihood.mixture(y, mean, variance)) is not None:
+        return log_prob
     f = mean.clone()
     for _ in range(_MAX_NEWTON_STEPS):
         slopes = likelihood.slopes(y, f)
@@ -206,9 +232,9 @@ def log_predictive_density(
     values = f[:, None] + width[:, None] * nodes
     prior = -0.5 * (values - mean[:, None]).square() / variance[:, None]
     log_ratio = likelihood.log_prob(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()
-    found = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
-    found = found - 0.5 * math.log(2 * math.pi)
-    return torch.where(found.isnan(), -torch.inf, found)  # e^f overflows
+    log_prob = torch.logsumexp(log_ratio + weights.log(), dim=1) + (width / variance.sqrt()).log()
+    log_prob = log_prob - 0.5 * math.log(2 * math.pi)
+    return torch.where(log_prob.isnan(), -torch.inf, log_prob)  # e^f overflows
 
 
 def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
@@ -216,7 +242,7 @@ def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
     return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
 
 
-def _scale_mixture_log_density(residual: Tensor, variance: Tensor) -> Tensor:
+def _scale_mixture_log_prob(residual: Tensor, variance: Tensor) -> Tensor:
     """Return the log density (n,) of a scale mixture at y - mean (n, 1)."""
     inside = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
     return torch.logsumexp(inside + WEIGHTS.log(), dim=1)

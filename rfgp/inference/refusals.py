@@ -28,6 +28,9 @@ NO_INTEGRAL_OBSERVATIONS = "An integral has no observations. Use its latent dist
 def refuse_slopes(prediction: Any) -> NoReturn:
     """Raise for the observations of a derivative.
 
+    Args:
+        prediction: The prediction of a derivative.
+
     Raises:
         InvalidArgumentError: Always.
     """
@@ -37,6 +40,9 @@ def refuse_slopes(prediction: Any) -> NoReturn:
 def refuse_integrals(prediction: Any) -> NoReturn:
     """Raise for the observations of an integral.
 
+    Args:
+        prediction: The prediction of an integral.
+
     Raises:
         InvalidArgumentError: Always.
     """
@@ -45,6 +51,9 @@ def refuse_integrals(prediction: Any) -> NoReturn:
 
 def refuse_functionals(prediction: Any) -> NoReturn:
     """Raise for observations of functionals if the likelihood is not Gaussian.
+
+    Args:
+        prediction: The prediction of functionals.
 
     Raises:
         InvalidArgumentError: Always.
@@ -67,7 +76,10 @@ def check_closed_form(is_known: bool, refusal: str) -> None:
 
 
 def refuse_terms(prediction: Any) -> NoReturn:
-    """Raise for the observations of some terms under a likelihood that is not Gaussian.
+    """Raise for observations of some terms under a non-Gaussian likelihood.
+
+    Args:
+        prediction: The prediction of some terms.
 
     Raises:
         InvalidArgumentError: Always.

@@ -18,7 +18,7 @@ from rfgp.torch_context import unlisted
 @unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
 @dataclass(frozen=True, eq=False, repr=False)
 class TermPrediction(Prediction):
-    """The joint Gaussian distribution at n points of a sum of terms, in the user's units.
+    """The joint Gaussian distribution at n points of a sum of terms, in user units.
 
     Attributes:
         process: The standardized process of the sum.
@@ -51,7 +51,7 @@ class TermPrediction(Prediction):
         return self._restricted(self._process.of(*terms))
 
     def without(self, *terms: str) -> "TermPrediction":
-        """Return the prediction of the sum of all other terms, without the mean of the model.
+        """Return the prediction of the sum of all other terms, without the mean.
 
         Raises:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
@@ -69,8 +69,8 @@ class TermPrediction(Prediction):
 
     def linear(self, weights: Any) -> Prediction:
         """Return the joint distribution of linear functionals (m,) of the values."""
-        found = super().linear(weights)
-        return replace(found, process=None) if isinstance(found, TermPrediction) else found
+        functionals = super().linear(weights)
+        return replace(functionals, process=None) if isinstance(functionals, TermPrediction) else functionals
 
     def cross_covariance(self, first: Any, second: Any) -> Any:
         """Return the posterior covariance between two sums of terms at the points.
@@ -85,8 +85,8 @@ class TermPrediction(Prediction):
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
-        found = self._process.cross_covariance(in_memory(self.inputs), first, second)
-        scaled = self.scale**2 * (found[..., None] if self.scale.ndim else found)
+        covariance = self._process.cross_covariance(in_memory(self.inputs), first, second)
+        scaled = self.scale**2 * (covariance[..., None] if self.scale.ndim else covariance)
         return in_caller_form(scaled, self.template, self.as_numpy)
 
     @property

@@ -52,7 +52,7 @@ Projector = Callable[[Tensor], sp.csr_array]
 
 
 class LatentField(Protocol):
-    """The role: N latent values u with a sparse precision Q, and how rows read them."""
+    """Interface: N latent values u with a sparse precision Q, and how rows read them."""
 
     @property
     def field(self) -> Any:

@@ -83,7 +83,7 @@ class Stationary(Kernel):
         if not self.ard:
             spread = spread.mean()
         bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
-        return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, fades=True)}
+        return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, saturates=True)}
 
 
 @dataclass(frozen=True, eq=False, repr=False)

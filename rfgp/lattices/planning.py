@@ -42,11 +42,11 @@ class LatticePlan:
     missing: float
 
 
-def reach(spectrum: Spectrum, correlation: float) -> float:
+def distance_at_correlation(spectrum: Spectrum, correlation: float) -> float:
     """Return the distance in lengthscales at which an isotropic kernel reaches a correlation.
 
     Examples:
-        >>> round(reach(Gaussian(), 1e-3), 3)
+        >>> round(distance_at_correlation(Gaussian(), 1e-3), 3)
         3.717
     """
 
@@ -69,8 +69,8 @@ def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance:
     """Return the period (d,) of a product of kernels on a box of an extent (d,)."""
     lengthscales = product.lengthscales(values).detach().numpy()
     measures = [product.measure_of(column) for column in range(product.num_columns)]
-    reaches = [reach(measure, image_correlation(measure, tolerance)) for measure in measures]
-    return np.asarray(extent + np.array(reaches) * lengthscales)
+    distances = [distance_at_correlation(measure, image_correlation(measure, tolerance)) for measure in measures]
+    return np.asarray(extent + np.array(distances) * lengthscales)
 
 
 def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
@@ -147,7 +147,7 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
     return LatticePlan(Modes(lattice, indices[kept]), num_wanted, missing)
 
 
-def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
+def supports(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
     """Return whether a lattice planned for other hyperparameters is sufficient for these."""
     period = 1 / lattice.spacing
     needed = periods(product, values, lattice.high - lattice.low, tolerance)

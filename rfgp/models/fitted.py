@@ -19,34 +19,34 @@ class Fitted:
     """The fitted state of a model. A model replaces it as one object.
 
     Attributes:
-        regression: The regression that computes results.
+        state: The state that computes results.
         live: Its hyperparameters, which users may change.
         report: The report of the fit. If None, there was no fit.
     """
 
-    regression: GPState
+    state: GPState
     live: Hyperparameters
     report: FitReport | None = None
 
     def now(self) -> GPState:
-        """Return the regression at the live hyperparameters. The last result is cached."""
-        recent: GPState = vars(self).get("_recent", self.regression)
+        """Return the state at the live hyperparameters. The last result is cached."""
+        recent: GPState = vars(self).get("_recent", self.state)
         now = recent.at(self.live.values)
         if now is not recent and now.rows is not None:
             object.__setattr__(self, "_recent", now)
         return now
 
     @classmethod
-    def of(cls, regression: GPState, report: FitReport | None = None) -> "Fitted":
-        """Return the fitted state of a regression, with live hyperparameters of its own."""
-        return cls(regression, Hyperparameters(regression.hyperparameters), report)
+    def of(cls, state: GPState, report: FitReport | None = None) -> "Fitted":
+        """Return a fitted state with live hyperparameters of its own."""
+        return cls(state, Hyperparameters(state.hyperparameters), report)
 
 
-def fit_warnings(regression: GPState, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
+def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
     """Yield warnings about a fit: its selection, its convergence and its number of hyperparameters."""
     yield from selection_warnings(report)
     yield from convergence_warnings(report)
-    yield from overfitting_warnings(regression, fixed)
+    yield from overfitting_warnings(state, fixed)
 
 
 def selection_warnings(report: FitReport) -> Iterator[Warning]:
@@ -69,9 +69,9 @@ def convergence_warnings(report: FitReport) -> Iterator[Warning]:
         )
 
 
-def overfitting_warnings(regression: GPState, fixed: tuple[str, ...]) -> Iterator[Warning]:
+def overfitting_warnings(state: GPState, fixed: tuple[str, ...]) -> Iterator[Warning]:
     """Yield a warning if there are as many free hyperparameters without a prior as rows."""
-    values, count = regression.hyperparameters, regression.num_observations
+    values, count = state.hyperparameters, state.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)
     has_ard = any(name.endswith("lengthscale") and values.raw[name].numel() > 1 for name in free)

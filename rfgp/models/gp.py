@@ -147,7 +147,7 @@ class GP(Process[ModelSpec]):
         Options that depend on the data, such as columns, origins and levels, are then resolved.
         """
         spec = self.spec
-        return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.regression.hyperparameters)
+        return spec.options.kernel if self._fitted is None else spec.fitted_kernel(self.state.hyperparameters)
 
     @property
     def selection(self) -> SelectionReport | None:
@@ -163,14 +163,14 @@ class GP(Process[ModelSpec]):
         Raises:
             NotFittedError: there are no data.
         """
-        return term_reports(largest(self.regression))
+        return term_reports(largest(self.state))
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
         """The averaged models, each with its share, in decreasing order. Empty if there is one model."""
         if not self.spec.others:
             return ()
-        parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
+        parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
         return tuple((share, self._with(one)) for share, one in parts)
 
     @default_settings()
@@ -237,7 +237,7 @@ class GP(Process[ModelSpec]):
             >>> gp.with_approximation(rfgp.RandomFeatures(16)).terms["rbf"].approximation.num_frequencies
             16
         """
-        return self._with(approximated(self.regression, read_approximation(approximation)))
+        return self._with(approximated(self.state, read_approximation(approximation)))
 
     @default_settings()
     def exact(self) -> Self:
@@ -254,7 +254,7 @@ class GP(Process[ModelSpec]):
             >>> gp.condition(X, np.sin(X[:, 0])).exact().terms["rbf"].approximation
             Exact()
         """
-        return self._with(each_changed(self.regression, lambda one: approximated(one, Exact())))
+        return self._with(each_changed(self.state, lambda one: approximated(one, Exact())))
 
     @default_settings()
     def evidence_bounds(self) -> EvidenceBounds:
@@ -280,7 +280,7 @@ class GP(Process[ModelSpec]):
             >>> bounds.lower <= exact <= bounds.upper
             True
         """
-        return exact_evidence_bounds(self.regression)
+        return exact_evidence_bounds(self.state)
 
     def save(self, path: str | Path, data: bool | None = None) -> None:
         """Write the model to a file that `rfgp.load` reads.
@@ -326,7 +326,7 @@ class GP(Process[ModelSpec]):
         """Yield warnings about the model, its rows and, after a fit, too few random features."""
         yield from super().diagnosed(report)
         if report is not None:
-            yield from starvation_warnings(self.regression, report)
+            yield from starvation_warnings(self.state, report)
 
     def argument(self, name: str, default: Any) -> Any:
         """Return an argument of the constructor, or the default if it is not known."""
@@ -342,11 +342,11 @@ class GP(Process[ModelSpec]):
         text, others = super().__repr__(), len(self.spec.others)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
-    def _with(self, regression: GPState) -> Self:
-        """Return a model that holds another regression of the same rows."""
-        regression = regression if regression.given is not None else solved_if_read(regression)
+    def _with(self, state: GPState) -> Self:
+        """Return a model that holds another state of the same rows."""
+        state = state if state.given is not None else solved_if_read(state)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
-        found: Self = kind.of(regression.spec, Fitted.of(regression))
+        found: Self = kind.of(state.spec, Fitted.of(state))
         return found
 
 

@@ -204,7 +204,7 @@ class GraphGP(GP):
     @property
     def fitted_kernel(self) -> GraphKernel:
         """The graph kernel at the current hyperparameters, without the output scale."""
-        (data,) = self.spec.term_data(self.regression.hyperparameters, self.num_observations)
+        (data,) = self.spec.term_data(self.state.hyperparameters, self.num_observations)
         kernel: GraphKernel = nodes_of(data)[1]
         return kernel
 
@@ -231,7 +231,7 @@ class GraphGP(GP):
         Raises:
             NotFittedError: there are no data.
         """
-        now = self.regression
+        now = self.state
         rows = gathered(now.needed_rows("a diagnosis"))
         return check_features(self.spec, now.hyperparameters, rows, now.scaling, seed)
 
@@ -242,7 +242,7 @@ class GraphGP(GP):
         if features is None:
             return
         features.check(self.fitted_kernel)
-        if report is None or features.is_exact or self.regression.rows is None:
+        if report is None or features.is_exact or self.state.rows is None:
             return
         check = self.diagnose()
         if check.is_poor:

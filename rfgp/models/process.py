@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import NotFittedError
-from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_journal
+from rfgp.fitting import Callback, Plan, Progress, Reporter, fingerprint, open_checkpoint_log
 from rfgp.hyperparameters import Hyperparameters
 from rfgp.inference.observed import LeaveOneOut
 from rfgp.inference.prediction import Prediction
@@ -34,7 +34,7 @@ from rfgp.torch_context import default_settings, unlisted
 F = TypeVar("F", bound=BaseSpec)
 
 
-@unlisted("codec", "strategy", "of", "spec", "regression", "diagnosed")
+@unlisted("codec", "strategy", "of", "spec", "state", "diagnosed")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 
@@ -70,7 +70,7 @@ class Process(ABC, Generic[F]):
     @property
     def spec(self) -> F:
         """The options of the model and, after the first data, its random draws."""
-        return self._spec if self._fitted is None else cast(F, self._fitted.regression.spec)
+        return self._spec if self._fitted is None else cast(F, self._fitted.state.spec)
 
     @property
     def seed(self) -> int:
@@ -98,12 +98,12 @@ class Process(ABC, Generic[F]):
     @property
     def num_observations(self) -> int:
         """The number n of observations."""
-        return self._needed().regression.num_observations
+        return self._needed().state.num_observations
 
     @property
     @default_settings()
-    def regression(self) -> GPState:
-        """The immutable regression that computes all results, at the current hyperparameters.
+    def state(self) -> GPState:
+        """The immutable model state that computes all results, at the current hyperparameters.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -174,11 +174,11 @@ class Process(ABC, Generic[F]):
         names = (fixed,) if isinstance(fixed, str) else tuple(fixed)
         warn_of_targets(self._spec, y)
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
-        journaled = open_journal(checkpoint, lambda: fingerprint(begun, names, max_iterations))
-        with journaled as journal, Reporter(callback, progress) as reporter:
-            regression, report = self.strategy(begun, Plan(names, max_iterations, reporter, journal))
-        self._fitted = Fitted.of(solved_if_read(regression), report)
-        for warning in (*fit_warnings(regression, report, names), *self.diagnosed(report)):
+        opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
+        with opened as checkpoint_log, Reporter(callback, progress) as reporter:
+            state, report = self.strategy(begun, Plan(names, max_iterations, reporter, checkpoint_log))
+        self._fitted = Fitted.of(solved_if_read(state), report)
+        for warning in (*fit_warnings(state, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)
         return self
 
@@ -205,7 +205,7 @@ class Process(ABC, Generic[F]):
         if fitted is None:
             self._fitted = Fitted.of(solved_if_read(begin(self._spec, data)))
         else:
-            self._fitted = replace(fitted, regression=conditioned(fitted.now(), data))
+            self._fitted = replace(fitted, state=conditioned(fitted.now(), data))
         for warning in self.diagnosed():
             warnings.warn(warning, stacklevel=3)
         return self
@@ -224,7 +224,7 @@ class Process(ABC, Generic[F]):
         """
         fitted = self._needed()
         more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
-        self._fitted = replace(fitted, regression=extended(fitted.now(), more))
+        self._fitted = replace(fitted, state=extended(fitted.now(), more))
         return self
 
     def forget(
@@ -239,7 +239,7 @@ class Process(ABC, Generic[F]):
         """
         fitted = self._needed()
         data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
-        self._fitted = replace(fitted, regression=reduced(fitted.now(), data))
+        self._fitted = replace(fitted, state=reduced(fitted.now(), data))
         return self
 
     # --- results ---------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class Process(ABC, Generic[F]):
         It is differentiable in `hyperparameters`.
         """
         fitted = self._needed()
-        return fitted.regression.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
+        return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
     @default_settings()
     def leave_one_out(self) -> LeaveOneOut:
@@ -262,7 +262,7 @@ class Process(ABC, Generic[F]):
 
         Source: Rasmussen and Williams (2006), Equations 5.10 to 5.12.
         """
-        return self.regression.leave_one_out()
+        return self.state.leave_one_out()
 
     @default_settings()
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
@@ -290,7 +290,7 @@ class Process(ABC, Generic[F]):
             >>> gp.predict([[np.pi / 2]]).mean.round(2)
             array([1.])
         """
-        return self.regression.predict(X, derivative)
+        return self.state.predict(X, derivative)
 
     @default_settings()
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
@@ -323,7 +323,7 @@ class Process(ABC, Generic[F]):
             >>> gp.integrate([[0.0], [0.0]], [[np.pi], [2 * np.pi]]).mean.round(2) + 0.0
             array([2., 0.])
         """
-        return integrated(self.regression, low, high, columns)
+        return integrated(self.state, low, high, columns)
 
     @default_settings()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
@@ -345,7 +345,7 @@ class Process(ABC, Generic[F]):
             InvalidArgumentError: s is not a positive integer, or a term cannot draw functions: an exact kernel on a
                 table, nearest neighbors, or inducing points with a diagonal.
         """
-        return self.regression.sample_functions(num_samples, seed)
+        return self.state.sample_functions(num_samples, seed)
 
     @default_settings()
     def prior_covariance(self, X: Any) -> Tensor:
@@ -359,7 +359,7 @@ class Process(ABC, Generic[F]):
         Returns:
             The covariance (n, n), or (n, n, k) for k outputs, float64.
         """
-        return self.regression.prior_covariance(X)
+        return self.state.prior_covariance(X)
 
     @default_settings()
     def save(self, path: str | Path, data: bool = False) -> None:
@@ -373,7 +373,7 @@ class Process(ABC, Generic[F]):
             NotFittedError: there are no data yet.
             InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
         """
-        saved = Saved(type(self).__name__, self.regression, self.fit_report, self.metadata)
+        saved = Saved(type(self).__name__, self.state, self.fit_report, self.metadata)
         write(Path(path), saved, self.codec, data=data)
 
     def __repr__(self) -> str:
@@ -383,7 +383,7 @@ class Process(ABC, Generic[F]):
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model and its rows, given the report of a fit or None."""
-        now = self.regression
+        now = self.state
         yield from now.spec.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
 
     # --- for models ------------------------------------------------------------------------------

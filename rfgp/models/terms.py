@@ -49,27 +49,27 @@ class TermReport:
     degrees_of_freedom: float | None
 
 
-def term_reports(regression: GPState) -> dict[str, TermReport]:
-    """Return the terms of a regression by name, and those of the noise if it has a kernel of its own."""
-    spec = regression.spec
+def term_reports(state: GPState) -> dict[str, TermReport]:
+    """Return the terms of a model by name, and those of the noise if it has a kernel of its own."""
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     shares, freedom = dict[str, float](), dict[str, float]()
-    if regression.rows is not None:
-        spec, points = with_rows(spec, regression.rows), _some_points(regression.rows, spec.options.seed)
+    if state.rows is not None:
+        spec, points = with_rows(spec, state.rows), _some_points(state.rows, spec.options.seed)
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
-            shares = _shares(regression, points)
-            freedom = degrees_of_freedom(regression, points) if spec.is_gaussian else {}
+            shares = _shares(state, points)
+            freedom = degrees_of_freedom(state, points) if spec.is_gaussian else {}
     found = {}
     for own in (spec, spec.noise_process):
-        for name, term, chosen, cost in () if own is None else _parts(own, regression):
+        for name, term, chosen, cost in () if own is None else _parts(own, state):
             found[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
     return found
 
 
-def _parts(spec: ModelSpec, regression: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
+def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
     """Yield the name of each term, its kernel, its approximation, and the cost of that."""
-    values = regression.hyperparameters
-    data, kernel = spec.term_data(values, regression.num_observations), spec.fitted_kernel(values)
+    values = state.hyperparameters
+    data, kernel = spec.term_data(values, state.num_observations), spec.fitted_kernel(values)
     for one, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
         chosen = spec.approximations[one.term.name]
         yield one.term.name, Sum((term,)), chosen, chosen.cost_of(one, prior)
@@ -82,9 +82,9 @@ def _some_points(rows: Rows, seed: int) -> Tensor:
     return pool.take(order[:MOST_POINTS]).inputs.detach()
 
 
-def _shares(regression: GPState, points: Tensor) -> dict[str, float]:
+def _shares(state: GPState, points: Tensor) -> dict[str, float]:
     """Return the variance of each term's mean over some rows (n, D), as a share of their sum."""
-    process = regression.process
+    process = state.process
     with torch.no_grad():
         sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}
     total = sum(sizes.values()) or 1.0

@@ -12,7 +12,7 @@ from rfgp.regression.selection_report import SelectionReport as SelectionReport
 from rfgp.regression.selection_report import Trial as Trial
 from rfgp.regression.state import GPState as GPState
 from rfgp.regression.state import begin as begin
-from rfgp.regression.state import started as started
+from rfgp.regression.state import initial_state as initial_state
 from rfgp.regression.updating import conditioned as conditioned
 from rfgp.regression.updating import extended as extended
 from rfgp.regression.updating import reduced as reduced

@@ -25,7 +25,7 @@ LEAST_LATENT = 1e-4
 
 
 class Variance(NamedTuple):
-    """A variance among the hyperparameters, with its start and its bounds in variances of the targets."""
+    """A variance among the hyperparameters, in variances of the targets."""
 
     name: str
     start: float
@@ -62,7 +62,10 @@ class Options(Protocol):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """Starting values by name, in the user's units. If a value is None, it comes from the data."""
+        """Starting values by name, in the user's units.
+
+        If a value is None, it comes from the data.
+        """
 
     @property
     def hyperpriors(self) -> Mapping[str, Hyperprior | None] | None:
@@ -96,19 +99,23 @@ def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) 
     Raises:
         InvalidArgumentError: The likelihood is unknown, or does not support the noise or its kernel.
     """
-    found = by_name(likelihood)
-    if found.noise_kernel is not None and not takes_kernel:
-        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {found!r}. Use rfgp.GP.")
-    if isinstance(found, Gaussian):
-        if found.noise is not None:
-            raise InvalidArgumentError(f"likelihood must not have a noise, got {found!r}. Use noise= of the model.")
+    resolved = by_name(likelihood)
+    if resolved.noise_kernel is not None and not takes_kernel:
+        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {resolved!r}. Use rfgp.GP.")
+    if isinstance(resolved, Gaussian):
+        if resolved.noise is not None:
+            raise InvalidArgumentError(f"likelihood must not have a noise, got {resolved!r}. Use noise= of the model.")
     elif noise is not None:
-        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {found!r}. Leave noise= out.")
-    return found
+        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {resolved!r}. Leave noise= out.")
+    return resolved
 
 
 def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:
     """Check that a likelihood supports an approximation of the posterior.
+
+    Args:
+        approximation: The approximation of the posterior, such as "laplace". If None, the default of the likelihood.
+        likelihood: The likelihood.
 
     Raises:
         InvalidArgumentError: It does not. The message names the supported ones.
@@ -120,7 +127,10 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
 
 
 class BaseSpec(ABC):
-    """The options of a model and the random draws for its inputs. A specification is immutable."""
+    """The options of a model and the bases for its inputs.
+
+    A specification is immutable.
+    """
 
     options: Options
     noise_process: "BaseSpec | None" = None
@@ -142,7 +152,7 @@ class BaseSpec(ABC):
 
     @property
     def is_gaussian(self) -> bool:
-        """Whether observations are Gaussian given the latent function, so that inference is exact."""
+        """Whether observations are Gaussian given the latent function."""
         return isinstance(self.options.likelihood, Gaussian)
 
     @abstractmethod
@@ -150,7 +160,7 @@ class BaseSpec(ABC):
         """Return the prior of the standardized function over standardized inputs."""
 
     def members(self, values: ParameterValues) -> "tuple[Member, ...]":
-        """Return the processes whose posteriors are averaged, starting with the one at these hyperparameters."""
+        """Return the processes whose posteriors are averaged, the one at these values first."""
         return (Member(1.0, self, values),)
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
@@ -159,11 +169,11 @@ class BaseSpec(ABC):
         return sum(others, start=first)
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification adapted to the columns of the data, and the data as `inputs` reads them."""
+        """Return the specification adapted to the columns of the data, and the data."""
         return self, data
 
     def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with draws that cover the range of all rows.
+        """Return the specification with bases that cover the range of all rows.
 
         Args:
             values: The hyperparameters.
@@ -176,7 +186,7 @@ class BaseSpec(ABC):
         return self, summary
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification with the random draws for inputs of these columns.
+        """Return the specification with the bases for inputs of these columns.
 
         Args:
             scaling: The maps to standardized units.
@@ -185,13 +195,13 @@ class BaseSpec(ABC):
         return self
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification and starting values, from the user or from standardized rows."""
+        """Return the specification and starting values, from the user or from the rows."""
         return self, values
 
     def diagnosed(
         self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield warnings about the features, given hyperparameters and the report of a fit."""
+        """Yield warnings about the features, given values and the report of a fit."""
         yield from ()
 
     @abstractmethod
@@ -237,5 +247,9 @@ class Member:
 
 
 def mean_and_noise(values: ParameterValues) -> tuple[Tensor, Tensor]:
-    """Return the standardized mean (k,) and noise, 0-d, float64."""
+    """Return the standardized mean (k,) and noise, 0-d, float64.
+
+    Args:
+        values: The hyperparameters.
+    """
     return values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()

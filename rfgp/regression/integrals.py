@@ -15,11 +15,11 @@ from rfgp.regression.base_spec import Inputs
 from rfgp.regression.state import GPState, predicted
 
 
-def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
-    """Return the joint distribution of the integrals of the latent function over m boxes.
+def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Prediction:
+    """Return the joint distribution of integrals of the latent function over m boxes.
 
     Args:
-        regression: The state of the model.
+        state: The state of the model.
         low: The lower corners, (m, d).
         high: The upper corners, (m, d).
         columns: The keys of the columns to integrate over. If None, those in which some corners differ.
@@ -28,24 +28,29 @@ def integrated(regression: GPState, low: Any, high: Any, columns: Any = None) ->
         DataError: The corners do not match the data or each other.
         InvalidArgumentError: There is no such column of numbers, or a box has too many lengthscales.
     """
-    (first, origin), (last, _) = regression.points(low), regression.points(high)
-    maps = regression.scaling.inputs
+    (first, origin), (last, _) = state.points(low), state.points(high)
+    maps = state.scaling.inputs
     if first.shape != last.shape or maps is None:
         raise DataError(
             f"low and high must have one shape, got {tuple(first.shape)} and {tuple(last.shape)}. Give two corners for "
             "each box."
         )
-    places = _places(regression.spec.inputs, first, last, columns)
+    indices = _places(state.spec.inputs, first, last, columns)
     corners = torch.stack([first, last], dim=1)
-    priors = [member.prior for member in regression.spec.members(regression.hyperparameters)]
-    rule = rule_for(priors, corners, places, float(maps.scale.double()[list(places)].prod()))
-    found = predicted(regression, first, origin)
-    shift = (found.location / found.scale).reshape(-1)
-    process = IntegratedGP(regression.posterior, rule=rule, shift=shift)
-    found = dataclasses.replace(
-        found, latent=process.at(corners), location=0 * found.location, of_observations=refusals.refuse_integrals
+    priors = [member.prior for member in state.spec.members(state.hyperparameters)]
+    rule = rule_for(priors, corners, indices, float(maps.scale.double()[list(indices)].prod()))
+    prediction = predicted(state, first, origin)
+    shift = (prediction.location / prediction.scale).reshape(-1)
+    process = IntegratedGP(state.posterior, rule=rule, shift=shift)
+    prediction = dataclasses.replace(
+        prediction,
+        latent=process.at(corners),
+        location=0 * prediction.location,
+        of_observations=refusals.refuse_integrals,
     )
-    return dataclasses.replace(found, process=process, inputs=corners) if isinstance(found, TermPrediction) else found
+    if isinstance(prediction, TermPrediction):
+        prediction = dataclasses.replace(prediction, process=process, inputs=corners)
+    return prediction
 
 
 def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[int, ...]:
@@ -57,24 +62,24 @@ def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[in
     """
     numbers, differ = inputs.numbers, (low != high).any(0).nonzero()[:, 0].tolist()
     if columns is None:
-        places = [place for place in differ if place in numbers] or ([*numbers] if len(numbers) == 1 else [])
+        indices = [index for index in differ if index in numbers] or ([*numbers] if len(numbers) == 1 else [])
     else:
         given = [columns] if isinstance(columns, str | int) else columns
-        places = [*dict.fromkeys(map(inputs.place_of, given))]
-    if not places and not differ:
+        indices = [*dict.fromkeys(map(inputs.place_of, given))]
+    if not indices and not differ:
         raise InvalidArgumentError("low and high must differ in some column, got the same points. Name columns=.")
-    other = next((place for place in differ if place not in places), None)
+    other = next((index for index in differ if index not in indices), None)
     if other is not None:
         row, column = int((low[:, other] != high[:, other]).nonzero()[0]), "a column of levels or places"
         raise DataError(
             "low and high must agree in columns that are not integrated over, got two values in "
             f"{repr(numbers[other]) if other in numbers else column} of row {row}. Give one box for each value."
         )
-    wrong = (low > high)[:, places].nonzero()
+    wrong = (low > high)[:, indices].nonzero()
     if len(wrong):
         row, column = wrong[0].tolist()
         raise InvalidArgumentError(
-            f"low must be at most high, got a larger one in the column {numbers[places[column]]!r} of row {row}. "
+            f"low must be at most high, got a larger one in the column {numbers[indices[column]]!r} of row {row}. "
             "Exchange the two."
         )
-    return tuple(places)
+    return tuple(indices)

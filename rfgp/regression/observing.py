@@ -63,7 +63,11 @@ class Regressed(Protocol):
 
 
 def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
-    """Return the specification with a likelihood for the data, and a summary for the latent function.
+    """Return the specification with the data's likelihood, and a summary of the data.
+
+    Args:
+        spec: The specification.
+        given: The training data as read, not standardized.
 
     Raises:
         DataError: There are several outputs, or a target is not a valid observation.
@@ -94,7 +98,11 @@ def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, Data
 
 
 def check_rows(spec: BaseSpec, rows: Rows) -> None:
-    """Check for a non-Gaussian likelihood that rows have no known noise and that targets are valid observations.
+    """Check that rows are valid observations under a non-Gaussian likelihood.
+
+    Args:
+        spec: The specification.
+        rows: The standardized rows.
 
     Raises:
         DataError: A row is invalid. The message names the first.
@@ -110,6 +118,11 @@ def check_rows(spec: BaseSpec, rows: Rows) -> None:
 
 def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
     """Check that terms and inference support rows that are read in blocks.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+        rows: The rows.
 
     Raises:
         InvalidArgumentError: A term or inference needs all rows in memory. The message names it and a remedy.
@@ -131,38 +144,56 @@ def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
 
 
 def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyperparameter]:
-    """Return the learned parameters of the likelihood."""
+    """Return the learned parameters of the likelihood.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+
+    Returns:
+        Hyperparameters with units and bounds by path. Empty under a Gaussian likelihood.
+    """
     if spec.is_gaussian:
         return {}
-    one = torch.ones_like(summary.center).reshape(-1)[0]
+    unit_value = torch.ones_like(summary.center).reshape(-1)[0]
     unit = summary.scaling.targets.scale.reshape(-1)[0]
     of_noise = {}
-    own = spec.noise_process or spec
+    noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
-        of_noise = dict(own.inputs.quantities(summary.spread, summary.scaling))
-        bounds = (NOISE_BOUNDS[0] * one, NOISE_BOUNDS[1] * one)
-        scales = [v for v in own.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
-        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * one, one, bounds) for v in scales}
-    prefix = spec.noise_prefix if own is spec else ""
+        of_noise = dict(noise_spec.inputs.quantities(summary.spread, summary.scaling))
+        bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
+        scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
+        of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
+    prefix = spec.noise_prefix if noise_spec is spec else ""
     return {f"{prefix}{name}": quantity for name, quantity in of_noise.items()} | {
-        p.name: Hyperparameter(p.start * one, unit**p.power, (p.bounds[0] * one, p.bounds[1] * one))
+        p.name: Hyperparameter(
+            p.start * unit_value, unit**p.power, (p.bounds[0] * unit_value, p.bounds[1] * unit_value)
+        )
         for p in learned_parameters(spec.options.likelihood)
     }
 
 
-def latent_mean_and_likelihood(regression: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
-    """Return the standardized latent mean (1,), the likelihood and its learned parameters, 0-d each.
+def latent_mean_and_likelihood(state: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
+    """Return the latent mean (1,), the likelihood and its learned parameters, 0-d each.
 
     They have gradients if the hyperparameters do.
+
+    Args:
+        state: The state of the model.
     """
-    values, likelihood = regression.hyperparameters, regression.spec.options.likelihood
+    values, likelihood = state.hyperparameters, state.spec.options.likelihood
     learned = {p.name: values.standardized(p.name).double() for p in learned_parameters(likelihood)}
-    unit = float(regression.scaling.targets.scale.reshape(-1)[0])
+    unit = float(state.scaling.targets.scale.reshape(-1)[0])
     return values.standardized("mean").reshape(-1).double(), standardized(likelihood, unit), learned
 
 
 def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
-    """Return the priors of the latent function and, if it is a function, of the logarithm of the noise."""
+    """Return the prior of the latent function, and that of the log noise if it varies.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+    """
     if not spec.options.likelihood.has_noise_process:
         return [spec.prior(values)]
     if spec.noise_process is not None:
@@ -176,6 +207,13 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
 
     Without a choice of the user it is the default of the likelihood. For classes it is variational up to 4,000 rows in
     memory, or 500 rows of several classes without features.
+
+    Args:
+        spec: The specification.
+        rows: The rows.
+
+    Returns:
+        "laplace", "variational", or None if the posterior is exact.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.approximation
     most = MOST_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MOST_OF_CLASSES
@@ -186,22 +224,39 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
     return "variational" if is_variational else likelihood.approximations[0]
 
 
-def observed_inference(regression: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-    """Return the approximate inference from standardized rows, with gradients if required."""
-    spec = regression.spec
+def observed_inference(state: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
+    """Return the approximate inference from rows, with gradients if required.
+
+    Args:
+        state: The state of the model.
+        rows: The standardized rows.
+        warm_start: The start of the search for the posterior, from `Inference.warm_start`.
+    """
+    spec = state.spec
     approximation = approximation_of(spec, rows)
     assert approximation is not None
-    priors = priors_of(spec, regression.hyperparameters)
-    return sites.infer(priors, rows, *latent_mean_and_likelihood(regression), approximation, warm_start)
+    priors = priors_of(spec, state.hyperparameters)
+    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), approximation, warm_start)
 
 
 def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMember]:
-    """Return the processes whose posteriors are averaged, under a Gaussian likelihood."""
+    """Return the processes whose posteriors are averaged, under a Gaussian likelihood.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+    """
     return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in spec.members(values)]
 
 
 def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior with these `tensors` (...) by name, as saved in a file."""
+    """Return the posterior with these `tensors` (...) by name, as saved in a file.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
+        tensors: The tensors of the posterior by name.
+    """
     with torch.no_grad():
         if not spec.is_gaussian:
             return sites.restore(priors_of(spec, values), tensors, spec.options.likelihood.num_latents)
@@ -212,36 +267,40 @@ def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tens
         return MixturePosterior.from_members(members, posteriors)
 
 
-def bound_likelihood(regression: Regressed) -> Likelihood:
-    """Return the likelihood of standardized observations, with all its parameters."""
+def bound_likelihood(state: Regressed) -> Likelihood:
+    """Return the likelihood of standardized observations, with all its parameters.
+
+    Args:
+        state: The state of the model.
+    """
     with torch.no_grad():
-        _, likelihood, learned = latent_mean_and_likelihood(regression)
+        _, likelihood, learned = latent_mean_and_likelihood(state)
         return likelihood.at(learned)
 
 
-def left_out_observations(regression: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
-    """Return approximate leave-one-out predictive distributions of observations, in the user's units.
+def left_out_observations(state: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
+    """Return approximate leave-one-out distributions of observations, in user units.
 
     Args:
-        regression: The state of the model.
+        state: The state of the model.
         rows: The data.
         inference: The inference from these rows. If None, it is computed.
     """
-    units = regression.scaling.targets
+    units = state.scaling.targets
     with torch.no_grad():
-        mean, variance = (inference or regression.infer(rows)).leave_one_out()
+        mean, variance = (inference or state.infer(rows)).leave_one_out()
         location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
         template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
         zero = torch.zeros_like(scale)
         latent = Prediction(_marginals(mean, variance), location, scale, zero, template, as_numpy)
         offset = torch.cat([block.offset() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
-        observed = observations(latent, bound_likelihood(regression), offset)
+        observed = observations(latent, bound_likelihood(state), offset)
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
         return LeaveOneOut(observed.mean, observed.variance, observed.log_prob(location + scale * y))
 
 
 def _marginals(mean: Tensor, variance: Tensor) -> MarginalDistribution:
-    """Return distributions with means (n, 1) and variances (n,), or (n, 2) each for a function and its noise."""
+    """Return distributions with means (n, 1) and variances (n,), or (n, 2) with noise."""
     if variance.ndim != 2:
         return MarginalDistribution(mean, variance)
     function, noise = (MarginalDistribution(mean[:, i : i + 1], variance[:, i]) for i in range(2))

@@ -37,7 +37,11 @@ def warnings_of_parts(
 
 
 def pattern_links(pattern: Pattern) -> sp.csr_array:
-    """Return a matrix (N, N) of ones with the sparsity pattern of a precision."""
+    """Return a matrix (N, N) of ones with the sparsity pattern of a precision.
+
+    Args:
+        pattern: The sparsity pattern, with N rows.
+    """
     size = len(pattern.indptr) - 1
     ones = np.ones(len(pattern.indices), dtype=np.int8)
     return sp.csr_array((ones, pattern.indices, pattern.indptr), shape=(size, size))

@@ -94,11 +94,11 @@ class FitReport:
 
     @property
     def learned_frequencies_rejected(self) -> bool:
-        """Whether learned frequencies predicted held-out rows no better than fixed ones; `message` has the scores."""
+        """Whether learned frequencies predicted held-out rows no better than fixed ones."""
         return self.frequencies == "rejected"
 
     def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
-        """Return the report with stages, iterations and traces of all reports of a fit, in order."""
+        """Return the report with the stages, iterations and traces of all reports of a fit."""
         return replace(
             self,
             iterations=sum(report.iterations for report in reports),
@@ -108,7 +108,9 @@ class FitReport:
         )
 
     def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
-        """Return the stages with their parts of the trace. Reports from older versions have only the last stage.
+        """Return the stages with their parts of the trace.
+
+        Reports from older versions have only the last stage.
 
         The stage of learned frequencies has one entry less, because its final value is not computed.
         """

@@ -54,7 +54,7 @@ CLEAR = 0.02
 variance of all rows, an advantage of 0.01 nats per row for a hundred rows."""
 CONSTANT, LINE = "a constant", "a linear model"
 """The names of the baselines."""
-DENSITY, ERROR = "log density of a row", "error of the kernel"
+LOG_DENSITY, ERROR = "log density of a row", "error of the kernel"
 """The measures by which candidates are compared: larger is better on tables, smaller on graphs."""
 
 
@@ -105,13 +105,15 @@ class Trial:
 
 @dataclass(frozen=True, repr=False)
 class SelectionReport:
-    """The report of a selection. Selections with the same data, options and seed have equal reports.
+    """The report of a selection.
+
+    Selections with the same data, options and seed have equal reports.
 
     Attributes:
         best: The index of the selected candidate, or of the one with the largest weight.
         trials: All candidates, the cheapest first.
         reason: The reason for the choice, as text.
-        measure: The measure by which candidates are compared, `DENSITY` or `ERROR`.
+        measure: The measure by which candidates are compared, `LOG_DENSITY` or `ERROR`.
         num_validation: The number of validation rows, or nodes.
         validation: The kind of validation: "leave-one-out", or "held out".
         time_limit: The limit of predicted seconds. 0 if there is no limit.
@@ -127,7 +129,7 @@ class SelectionReport:
     best: int
     trials: tuple[Trial, ...]
     reason: str
-    measure: str = DENSITY
+    measure: str = LOG_DENSITY
     num_validation: int = 0
     validation: str = ""
     time_limit: float = 0.0
@@ -151,8 +153,8 @@ class SelectionReport:
     @property
     def parts(self) -> dict[str, float]:
         """The weights of the candidates in the selected model, by name."""
-        found = {trial.name: self.weight(number) for number, trial in enumerate(self.trials)}
-        return {name: weight for name, weight in found.items() if weight}
+        weights = {trial.name: self.weight(number) for number, trial in enumerate(self.trials)}
+        return {name: weight for name, weight in weights.items() if weight}
 
     @property
     def unbeaten_baseline(self) -> str | None:
@@ -182,24 +184,28 @@ class SelectionReport:
         ranked = sorted(range(len(self.trials)), key=self._rank)
         width = max(len(name) for name in (*self.baselines, *(trial.name for trial in self.trials)))
         lines = [self._line(number, width) for number in ranked]
-        baselines = [f"  {name:<{width}} {one.value:>9.4f} {one.error:>7.4f}" for name, one in self.baselines.items()]
-        measure = "density" if self.measure == DENSITY else "error"
-        head = f"  {'candidate':<{width}} {measure:>9} {'s.e.':>7} {'rows':>8} {'seconds':>9}"
+        baselines = [
+            f"  {name:<{width}} {score.value:>11.4f} {score.error:>7.4f}" for name, score in self.baselines.items()
+        ]
+        measure = "log density" if self.measure == LOG_DENSITY else "error"
+        head = f"  {'candidate':<{width}} {measure:>11} {'s.e.':>7} {'rows':>8} {'seconds':>9}"
         return [head, *lines, *baselines]
 
     def _rank(self, number: int) -> tuple[float, int, float]:
-        """Return the sort key: selected candidates, then by the last round, then by the score."""
-        last, sign = self.trials[number].last, -1.0 if self.measure == DENSITY else 1.0
+        """Return the sort key: selected, then by the last round, then by the score."""
+        last, sign = self.trials[number].last, -1.0 if self.measure == LOG_DENSITY else 1.0
         reached = len(self.trials[number].scores)
         return -self.weight(number), -reached, math.inf if last is None else sign * last.value
 
     def _line(self, number: int, width: int) -> str:
         trial, weight = self.trials[number], self.weight(number)
         last, begin = trial.last, f"{'*' if weight else ' '} {trial.name:<{width}}"
-        scored = f"{'':>26}"
+        scored = f"{'':>28}"
         if last is not None:
             shown = (
-                f"{last.value:>9.4f} {last.error:>7.4f}" if self.measure == DENSITY else f"{last.value:>9.2g} {'':>7}"
+                f"{last.value:>11.4f} {last.error:>7.4f}"
+                if self.measure == LOG_DENSITY
+                else f"{last.value:>11.2g} {'':>7}"
             )
             scored = f"{shown} {last.rows:>8,}"
         status = f"{weight:.2f} of the average" if 0 < weight < 1 else trial.status

@@ -15,7 +15,12 @@ _LEAST = 1e-290
 
 
 def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) -> ParameterSpace:
-    """Return the hyperparameters of a specification, with starting values and bounds from the data.
+    """Return the hyperparameters of a specification, with starts and bounds.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+        approximation: The approximation of the posterior, for the bounds of the noise.
 
     Raises:
         DataError: The scale of the data is out of range.
@@ -28,8 +33,8 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
     for name, quantity in quantities.items():
         if quantity.is_variance:
             low, high = (bound * variance for bound in quantity.bounds)
-            own = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # each output has its own unit
-            quantities[name] = replace(quantity, start=quantity.start * variance, unit=own, bounds=(low, high))
+            own_unit = quantity.unit * unit if unit.ndim == 0 else quantity.unit  # each output has its own unit
+            quantities[name] = replace(quantity, start=quantity.start * variance, unit=own_unit, bounds=(low, high))
     for name, start, bounds in spec.variances:
         quantities[name] = Hyperparameter(
             start * variance, unit, (bounds[0] * variance, min(bounds[1], widest) * variance)

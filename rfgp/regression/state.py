@@ -59,7 +59,7 @@ class GPState:
     hyperparameters.
 
     Attributes:
-        spec: The prior and the likelihood, with random draws for the columns of the inputs.
+        spec: The prior and the likelihood, with bases for the columns of the inputs.
         scaling: The maps between the user's units and standardized ones.
         hyperparameters: The hyperparameters.
         num_observations: The number of rows of the posterior.
@@ -71,7 +71,7 @@ class GPState:
     Examples:
         >>> import rfgp
         >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=1.0), seed=0).condition([[0.0], [1.0]], [0.0, 1.0])
-        >>> state = gp.regression
+        >>> state = gp.state
         >>> state.num_observations, state.at(state.hyperparameters) is state
         (2, True)
     """
@@ -87,7 +87,10 @@ class GPState:
     # --- other states ----------------------------------------------------------------------------
 
     def replace(self, **changes: Any) -> "GPState":
-        """Return the state with other attributes. The posterior is dropped unless it is one of them."""
+        """Return the state with other attributes.
+
+        The posterior is dropped unless it is one of them.
+        """
         return dataclasses.replace(self, **{"given": None, **changes})
 
     def at(self, values: ParameterValues) -> "GPState":
@@ -119,7 +122,10 @@ class GPState:
 
     @property
     def approximation(self) -> str | None:
-        """The approximation of the posterior, "laplace" or "variational". None if it is exact."""
+        """The approximation of the posterior, "laplace" or "variational".
+
+        None if it is exact.
+        """
         return None if self.rows is None else approximation_of(self.spec, self.rows)
 
     def prior(self) -> Prior:
@@ -127,7 +133,7 @@ class GPState:
         return self.spec.prior(self.hyperparameters)
 
     def infer(self, rows: Rows, warm_start: WarmStart = ()) -> Inference:
-        """Return the inference from standardized rows at these hyperparameters, with their gradients.
+        """Return the inference from standardized rows, with gradients of hyperparameters.
 
         Args:
             rows: The data.
@@ -137,11 +143,11 @@ class GPState:
             return observed_inference(self, rows, warm_start)
         members = mixture_members(self.spec, self.hyperparameters)
         if len(members) > 1:
-            return MixtureInference(members, lambda one: solver_for(one.prior, rows, one.mean, one.noise))
+            return MixtureInference(members, lambda member: solver_for(member.prior, rows, member.mean, member.noise))
         return solver_for(members[0].prior, rows, members[0].mean, members[0].noise)
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log density of the targets in the user's units, 0-d, including constants.
+        """Return the log marginal likelihood of the targets in user units, 0-d.
 
         Raises:
             NotFittedError: There are no rows.
@@ -177,7 +183,7 @@ class GPState:
         return ConditionedGP(self.posterior)
 
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the leave-one-out predictive distributions of observations, in the user's units.
+        """Return the leave-one-out distributions of observations, in the user's units.
 
         Raises:
             NotFittedError: There are no rows.
@@ -208,17 +214,17 @@ class GPState:
         return self.scaling.standardize(inputs), origin
 
     def predict(self, X: Any, derivative: Any = None) -> Prediction:
-        """Return the posterior of the latent function at inputs (n, d), n labels, or a source of blocks of rows.
+        """Return the posterior of the latent function at inputs.
 
         Args:
             X: The inputs.
             derivative: The key of a column. If given, the posterior of the derivative in this column is returned.
         """
-        found = predicted(self, *_points_or_blocks(self, X))
-        return found if derivative is None else differentiated(found, *_column(self, derivative))
+        prediction = predicted(self, *_points_or_blocks(self, X))
+        return prediction if derivative is None else differentiated(prediction, *_column(self, derivative))
 
     def sample_functions(self, num_samples: int, seed: int | None) -> Callable[[Any], Any]:
-        """Draw s functions from the posterior, which map inputs to values (s, n) or (s, n, k).
+        """Draw s functions from the posterior, from inputs to values (s, n) or (s, n, k).
 
         Raises:
             InvalidArgumentError: `num_samples` is not a positive integer, or the prior has no functions to draw.
@@ -240,7 +246,7 @@ class GPState:
         return functions
 
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the latent function in the user's units, float64, (n, n) or (n, n, k)."""
+        """Return the prior covariance of the function in user units, (n, n) or (n, n, k)."""
         inputs, _ = self.points(X)
         members, scale = self.spec.members(self.hyperparameters), self.scaling.targets.scale.double()
         first, *others = (member.weight * prior_kernel(member.prior, inputs) for member in members)
@@ -264,11 +270,11 @@ class GPState:
             object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
 
 
-def _points_or_blocks(regression: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
-    spec, scaling = regression.spec, regression.scaling
+def _points_or_blocks(state: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+    spec, scaling = state.spec, state.scaling
     source = inputs_source(spec.inputs, X)
     if source is None:
-        return regression.points(X)
+        return state.points(X)
     like = scaling.targets.scale.new_empty(0)
     return SourceInputs(source, scaling, spec.inputs.dtype), Origin(not isinstance(X, Tensor), like)
 
@@ -281,7 +287,7 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
         data: The user's data, at least two rows.
 
     Raises:
-        DataError: The data cannot be used. The message names the place.
+        DataError: The data cannot be used. The message names the row and the column.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
@@ -290,47 +296,56 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
     spec, summary = spec.with_data_summary(summary)
     rows = given.rows(summary.scaling)
     check_rows(spec, rows)
-    return started(spec, summary, rows)
+    return initial_state(spec, summary, rows)
 
 
-def started(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
+def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     """Return the state of standardized rows at the starting values of a specification.
+
+    Args:
+        spec: The specification.
+        summary: The summary of the data.
+        rows: The standardized rows.
 
     Raises:
         DataError: The scale of the data is out of range.
         InvalidArgumentError: The name of a starting value or a hyperprior is unknown.
     """
-    drawn = spec.with_sample(summary.scaling, rows)
-    values = space_of(drawn, summary, approximation_of(drawn, rows)).start
-    values = values.with_values(**{name: value for name, value in drawn.options.starts.items() if value is not None})
-    drawn, values = drawn.initialized(values, rows)
-    return GPState(drawn, summary.scaling, values, len(rows), rows)
+    resolved = spec.with_sample(summary.scaling, rows)
+    values = space_of(resolved, summary, approximation_of(resolved, rows)).start
+    values = values.with_values(**{name: value for name, value in resolved.options.starts.items() if value is not None})
+    resolved, values = resolved.initialized(values, rows)
+    return GPState(resolved, summary.scaling, values, len(rows), rows)
 
 
-def restarted(regression: GPState, spec: BaseSpec) -> GPState:
-    """Return the state of another specification at its starting values, for the same rows.
+def restarted(state: GPState, spec: BaseSpec) -> GPState:
+    """Return the state of another specification at its starts, for the same rows.
+
+    Args:
+        state: The state of a model.
+        spec: The other specification.
 
     Raises:
         DataError: Some of the rows are read in blocks.
     """
-    given = TrainingArrays(*in_memory(regression.needed_rows("a fit"), "another kernel or likelihood"))
+    given = TrainingArrays(*in_memory(state.needed_rows("a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
     spec, summary = spec.with_data_summary(summary)
-    return started(spec, summary, given.rows(summary.scaling))
+    return initial_state(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
-    """Return the posterior of the latent function at standardized inputs, (n, d) or in blocks.
+def predicted(state: GPState, inputs: Any, origin: Origin) -> Prediction:
+    """Return the posterior of the latent function at standardized inputs.
 
     Args:
-        regression: The state.
+        state: The model state.
         inputs: The standardized inputs.
         origin: The type of the results.
     """
-    mean, scale, noise = _units(regression)
-    process = regression.process
+    mean, scale, noise = _units(state)
+    process = state.process
     latent = process.at(inputs)
-    likelihood = None if regression.spec.is_gaussian else bound_likelihood(regression)
+    likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
     of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
     parts = latent, mean, scale, noise, origin.template, origin.is_numpy
     if isinstance(latent, MixtureDistribution):
@@ -338,45 +353,45 @@ def predicted(regression: GPState, inputs: Any, origin: Origin) -> Prediction:
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)
 
 
-def _column(regression: GPState, key: Any) -> tuple[int, Tensor]:
-    """Return the index of a column of numbers, and its standardized unit in the user's units, 0-d.
+def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
+    """Return the index of a column of numbers, and its unit, 0-d.
 
     Raises:
         InvalidArgumentError: There is no such column of numbers.
     """
-    maps = regression.scaling.inputs
+    maps = state.scaling.inputs
     assert maps is not None
-    place = regression.spec.inputs.place_of(key)
-    return place, maps.scale[place]
+    index = state.spec.inputs.place_of(key)
+    return index, maps.scale[index]
 
 
-def differentiated(found: Prediction, place: int, unit: Tensor) -> Prediction:
+def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Prediction:
     """Return the posterior of the derivative of the latent function in a column.
 
     Args:
-        found: The posterior of the function.
-        place: The index of the column.
+        prediction: The posterior of the function.
+        column: The index of the column.
         unit: The standardized unit of the column in the user's units, 0-d.
 
     Raises:
         InvalidArgumentError: There are several processes, or the function has no derivative.
     """
-    if not isinstance(found, TermPrediction) or found.process is None:
+    if not isinstance(prediction, TermPrediction) or prediction.process is None:
         raise InvalidArgumentError(
             "derivative requires a single model, got an average of models. Use one of gp.members."
         )
-    process = found.process.differentiated(place)
-    latent, zero = process.at(found.inputs), torch.zeros_like(found.location)
-    scale, refused = found.scale / unit.double(), refusals.refuse_slopes
+    process = prediction.process.differentiated(column)
+    latent, zero = process.at(prediction.inputs), torch.zeros_like(prediction.location)
+    scale, refused = prediction.scale / unit.double(), refusals.refuse_slopes
     return dataclasses.replace(
-        found, latent=latent, process=process, location=zero, scale=scale, of_observations=refused
+        prediction, latent=latent, process=process, location=zero, scale=scale, of_observations=refused
     )
 
 
-def _units(regression: GPState) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the mean and the scale of the targets in the user's units, and the standardized noise."""
+def _units(state: GPState) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the mean and scale of the targets, and the standardized noise."""
     with torch.no_grad():
-        mean = regression.hyperparameters.value("mean").double()
-        normal = regression.spec.is_gaussian
-        noise = regression.spec.observation_noise(regression.hyperparameters) if normal else mean.new_zeros(())
-    return mean, regression.scaling.targets.scale.double(), noise
+        mean = state.hyperparameters.value("mean").double()
+        normal = state.spec.is_gaussian
+        noise = state.spec.observation_noise(state.hyperparameters) if normal else mean.new_zeros(())
+    return mean, state.scaling.targets.scale.double(), noise

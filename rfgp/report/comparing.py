@@ -184,7 +184,7 @@ def _term_of_features(model: GP) -> str | None:
 
 def _others_of(model: GP, name: str) -> tuple[str, ...]:
     """Return the couplings with which the random features of a term are compared."""
-    data = model.spec.term_data(model.regression.hyperparameters, model.num_observations)
+    data = model.spec.term_data(model.state.hyperparameters, model.num_observations)
     (term,) = (one for one in data if one.term.name == name)
     return ("iid", "orthogonal") if RandomFeatures(2).refusal(term) is None else ()
 
@@ -211,7 +211,7 @@ def _own_features(model: GP, name: str) -> tuple[str, int, Callable[[int, int], 
     """Return the name and m of a term's features, and their factory of (m, seed)."""
     own = model.spec.approximations[name]
     if isinstance(own, InducingPoints):
-        points, count = own, model.regression.prior().of([name]).num_features
+        points, count = own, model.state.prior().of([name]).num_features
         half = max(1, count // 2)
         label = "residual" if own.residual is not None else {"sor": "nystrom"}.get(str(own.method), own.method)
 

@@ -16,7 +16,7 @@ from rfgp.fields import Field
 from rfgp.inference.prediction import Prediction
 from rfgp.palette import COLORS, color_range, log_ticks, styles
 from rfgp.regression import FitReport, SelectionReport
-from rfgp.regression.selection_report import DENSITY
+from rfgp.regression.selection_report import LOG_DENSITY
 
 _SYMBOLS = ("circle", "square", "diamond", "triangle-up", "x", "cross")
 _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
@@ -240,7 +240,7 @@ def candidates(selection: SelectionReport) -> go.Figure:
     """Draw the last scores of candidates and baselines, the best on top."""
     scored = [(trial.name, trial.last) for trial in selection.trials if trial.last is not None]
     known = [*scored, *selection.baselines.items()]
-    sign = 1 if selection.measure == DENSITY else -1
+    sign = 1 if selection.measure == LOG_DENSITY else -1
     known.sort(key=lambda pair: sign * pair[1].value)
     places, values = list(range(len(known))), short([each.value for _, each in known])
     marker = {"size": 9, "color": [COLORS[int(name in selection.parts)] for name, _ in known]}

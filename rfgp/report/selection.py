@@ -5,7 +5,7 @@ from typing import Any
 
 from rfgp.models import Process
 from rfgp.regression import SelectionReport
-from rfgp.regression.selection_report import DENSITY, Trial
+from rfgp.regression.selection_report import LOG_DENSITY, Trial
 from rfgp.report import figures
 from rfgp.report.page import Block, Grid, Plot, Section, Text
 
@@ -27,12 +27,12 @@ def sections(model: Process[Any]) -> list[Section]:
 def _blocks(selection: SelectionReport) -> Iterator[Block]:
     yield Text(figures.plain(selection.reason, 600))
     if selection.num_validation:
-        is_density = selection.measure == DENSITY
-        unit = "rows" if is_density else "nodes"
+        is_log_density = selection.measure == LOG_DENSITY
+        unit = "rows" if is_log_density else "nodes"
         yield Plot(
             figures.candidates(selection),
             f"Scores of candidates and baselines: {selection.measure} over {selection.num_validation:,} {unit} "
-            f"({selection.validation}). {'Larger' if is_density else 'Smaller'} is better. Bars are two standard "
+            f"({selection.validation}). {'Larger' if is_log_density else 'Smaller'} is better. Bars are two standard "
             "errors. All candidates are scored on the same rows, so their differences are more certain than the bars.",
             height=140 + 26 * sum(trial.last is not None for trial in selection.trials),
             wide=True,

@@ -5,7 +5,7 @@ Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*` and `predictor.*` (
 `data.*`.
 
 A file without data still contains the posterior. With fewer features than rows, it is the F x F statistics of a linear
-regression. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,
+state. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,
 and on tables the inputs, can be computed from it. Treat such a file like the data. `ExactGP`, processes with neighbors,
 and terms of `rfgp.GP` that are exact covariance matrices or have neighbors are saved only with their training data.
 """
@@ -68,7 +68,7 @@ class Saved(NamedTuple):
     """The saved parts of a model."""
 
     kind: str  # the name of its class
-    regression: GPState
+    state: GPState
     report: FitReport | None
     metadata: Json
 
@@ -86,32 +86,32 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         InvalidArgumentError: A part cannot be written as numbers and JSON. The message names it.
         NotFittedError: Data are requested, and there are none.
     """
-    regression = saved.regression
+    state = saved.state
     if saved.kind not in codec.kinds:
         known = " or ".join(codec.kinds)
         raise InvalidArgumentError(f"A saved model must have one of the classes {known}, got {saved.kind}.")
-    if codec.needs_data(regression.spec) and not data:
+    if codec.needs_data(state.spec) and not data:
         raise InvalidArgumentError(
             "data must be True for a model that predicts from its training data, got False. Use data=True."
         )
     given, purpose = None, "a file with data=True"
     if data:
-        given, as_numpy = in_memory(regression.needed_rows(purpose), purpose)
-    options, tensors = codec.encode(regression.spec)
+        given, as_numpy = in_memory(state.needed_rows(purpose), purpose)
+    options, tensors = codec.encode(state.spec)
     header = {
         "class": saved.kind,
         "options": options,
-        "hyperparameters": list(regression.hyperparameters.space.quantities),
-        "num_observations": regression.num_observations,
-        "columns": regression.scaling.columns,
+        "hyperparameters": list(state.hyperparameters.space.quantities),
+        "num_observations": state.num_observations,
+        "columns": state.scaling.columns,
         "fit_report": encode_report(saved.report),
         "selection": encode_selection(saved.report),
         "metadata": _checked_metadata(saved.metadata),
         "data": None if given is None else ("numpy" if as_numpy else "tensor"),
     }
-    tensors |= _scaling_tensors(regression.scaling)
-    tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(regression.hyperparameters).items()}
-    tensors |= {f"predictor.{_IN_FILE.get(name, name)}": t for name, t in regression.posterior.tensors().items()}
+    tensors |= _scaling_tensors(state.scaling)
+    tensors |= {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(state.hyperparameters).items()}
+    tensors |= {f"predictor.{_IN_FILE.get(name, name)}": t for name, t in state.posterior.tensors().items()}
     if given is not None:
         columns = {"inputs": given.X, "targets": given.y, "noise": given.noise, "weight": given.sample_weight}
         tensors |= {f"data.{name}": tensor for name, tensor in columns.items() if tensor is not None}
@@ -143,8 +143,8 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
     if report is not None:
         content = header.get("selection", renamed_selection(header.get("choice")))
         report = replace(report, selection=decode_selection(content))
-    regression = _regression(header, tensors, codec)
-    return Saved(header["class"], regression, report, header["metadata"])
+    state = _regression(header, tensors, codec)
+    return Saved(header["class"], state, report, header["metadata"])
 
 
 def part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
@@ -194,12 +194,12 @@ def _regression(header: Json, tensors: Tensors, codec: Codec) -> GPState:
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
         raise ValueError("the number of observations must match the data")
-    regression = GPState(spec, scaling, values, count, rows)
+    state = GPState(spec, scaling, values, count, rows)
     names = {in_file: name for name, in_file in _IN_FILE.items()}
     known = {names.get(name, name): tensor for name, tensor in part(tensors, "predictor.").items()}
     posterior = restored(spec, values, known)
-    _check_posterior(posterior, known, regression)
-    return regression.replace(given=posterior)
+    _check_posterior(posterior, known, state)
+    return state.replace(given=posterior)
 
 
 def _scaling(columns: Any, tensors: Tensors) -> Scaling:
@@ -318,17 +318,17 @@ def _check_inputs(inputs: Tensor, targets: Tensor | range, scaling: Scaling) -> 
         raise ValueError(f"inputs must match the targets and the columns, got shape {tuple(inputs.shape)}")
 
 
-def _check_posterior(posterior: Posterior, given: Tensors, regression: GPState) -> None:
+def _check_posterior(posterior: Posterior, given: Tensors, state: GPState) -> None:
     """Check that tensors of a posterior match the rows, the outputs and the prior."""
-    scale, likelihood = regression.scaling.targets.scale, regression.spec.options.likelihood
+    scale, likelihood = state.scaling.targets.scale, state.spec.options.likelihood
     k = likelihood.num_latents if scale.ndim == 0 else len(scale)
-    expected, found = posterior.shapes(regression.num_observations, k), posterior.tensors()
+    expected, found = posterior.shapes(state.num_observations, k), posterior.tensors()
     if set(given) != set(found):
         raise ValueError(f"the tensors of the posterior must be {sorted(found)}, got {sorted(given)}")
     for name, tensor in found.items():
         if name.rpartition(".")[2] == "inputs":
-            _check_inputs(tensor, range(regression.num_observations), regression.scaling)
-            regression.spec.inputs.check(tensor)
+            _check_inputs(tensor, range(state.num_observations), state.scaling)
+            state.spec.inputs.check(tensor)
         elif tuple(tensor.shape) != expected[name] or tensor.dtype != torch.float64:
             raise ValueError(
                 f"predictor.{name} must be {expected[name]}, got {tensor.dtype} of shape {tuple(tensor.shape)}"

@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
-from rfgp.regression.selection_report import DENSITY, ERROR
+from rfgp.regression.selection_report import ERROR, LOG_DENSITY
 
 _PRIORS = (
     "Beta",
@@ -184,7 +184,7 @@ def decode_selection(content: Mapping[str, Any] | None) -> SelectionReport | Non
     selection: SelectionReport | None = _decode(SelectionReport | None, content)
     if selection is None:
         return None
-    known = selection.measure in (DENSITY, ERROR) and 0 <= selection.best < len(selection.trials)
+    known = selection.measure in (LOG_DENSITY, ERROR) and 0 <= selection.best < len(selection.trials)
     if not known or (selection.weights and not _are_weights(selection)):
         raise ValueError("the report of the selection must have valid values")
     return selection

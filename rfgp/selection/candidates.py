@@ -135,7 +135,7 @@ Seasons = Sequence[tuple[Any, float]]
 
 
 class SearchSpace(Protocol):
-    """The role: the candidates of a selection, and its limits."""
+    """Interface: the candidates of a selection, and its limits."""
 
     @property
     def limits(self) -> Limits:

@@ -26,25 +26,25 @@ FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
 
-def num_distinct(regression: GPState) -> int:
+def num_distinct(state: GPState) -> int:
     """Return the number of rows of a selection, after merging replicates."""
-    return merged_pool(regression)[1]
+    return merged_pool(state)[1]
 
 
-def seasons_of(regression: GPState) -> list[tuple[Any, float]]:
+def seasons_of(state: GPState) -> list[tuple[Any, float]]:
     """Return columns with the periods that rows resolve and that occur twice.
 
     Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
     """
-    found, inputs = list[tuple[Any, float]](), regression.scaling.inputs
-    columns = _schema(regression).columns
+    found, inputs = list[tuple[Any, float]](), state.scaling.inputs
+    columns = _schema(state).columns
     if len(columns) == 1 and not columns[0].is_date and inputs is not None:
-        rows = pool_of(regression.needed_rows("a fit")).take(slice(0, MOST_SEARCHED))
+        rows = pool_of(state.needed_rows("a fit")).take(slice(0, MOST_SEARCHED))
         period = dominant_period((rows.inputs[:, 0].double() * inputs.scale[0]).numpy(), rows.targets[:, 0].numpy())
         found += [] if period is None else [(columns[0].key, period)]
     for place, column in enumerate(columns):
         if column.is_date and inputs is not None:
-            rows = pool_of(regression.needed_rows("a fit"))
+            rows = pool_of(state.needed_rows("a fit"))
             days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
             gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
             found += [(column.key, period) for period in PERIODS if 4 * gap <= period <= extent / 2]
@@ -96,11 +96,11 @@ def dominant_period(
     return float(multiple if is_near else extent / count)
 
 
-def merged_pool(regression: GPState) -> tuple[Block, int]:
+def merged_pool(state: GPState) -> tuple[Block, int]:
     """Return the rows in memory and their number, after merging replicates."""
-    rows = regression.needed_rows("a fit")
+    rows = state.needed_rows("a fit")
     pool = pool_of(rows)
-    takes_merged = regression.spec.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
+    takes_merged = state.spec.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
     merged = merge_replicates(pool) if takes_merged else pool
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
@@ -116,14 +116,14 @@ def duplicate_labels(pool: Block) -> Any:
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
 
 
-def group_labels(regression: GPState, pool: Block, key: Any) -> Any:
+def group_labels(state: GPState, pool: Block, key: Any) -> Any:
     """Return the group of each row (n,) by the values of a column."""
-    return input_groups(pool.inputs[:, [_place(regression, key)]])
+    return input_groups(pool.inputs[:, [_place(state, key)]])
 
 
-def _place(regression: GPState, key: Any) -> int:
+def _place(state: GPState, key: Any) -> int:
     """Return the position of a column."""
-    keys = [column.key for column in _schema(regression).columns]
+    keys = [column.key for column in _schema(state).columns]
     if key not in keys:
         raise InvalidArgumentError(
             f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
@@ -132,9 +132,9 @@ def _place(regression: GPState, key: Any) -> int:
     return keys.index(key)
 
 
-def date_column(regression: GPState) -> int:
+def date_column(state: GPState) -> int:
     """Return the position of the date column, or of the only column."""
-    columns = _schema(regression).columns
+    columns = _schema(state).columns
     dates = [place for place, column in enumerate(columns) if column.is_date]
     if len(dates) != 1 and len(columns) != 1:
         raise InvalidArgumentError(
@@ -144,6 +144,6 @@ def date_column(regression: GPState) -> int:
     return dates[0] if dates else 0
 
 
-def _schema(regression: GPState) -> Any:
-    assert isinstance(regression.spec, ModelSpec)
-    return regression.spec.schema
+def _schema(state: GPState) -> Any:
+    assert isinstance(state.spec, ModelSpec)
+    return state.spec.schema

@@ -19,22 +19,22 @@ EVALUATIONS = 40.0
 """The number of likelihoods of a fit, for its predicted cost."""
 
 
-def fit_kernels(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression; of several kernels keep the best by leave-one-out."""
-    spec = regression.spec
+def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model; of several kernels keep the best by leave-one-out."""
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     if not spec.options.alternatives:
-        fitted, report = fit_terms(regression, plan)
+        fitted, report = fit_terms(state, plan)
         assert isinstance(fitted.spec, ModelSpec)
         return fitted, replace(report, selection=selection_of_features(fitted.spec))
-    started, found = time.monotonic(), []
+    start_time, found = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
-        other = restarted(regression, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
+        other = restarted(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
             found.append((name, *fit_terms(other, plan)))
-    weight = gathered(regression.needed_rows("a fit")).counts()
-    densities = [_left_out(each).to(weight) for _, each, _ in found]
-    scores = scores_of(densities, weight, [len(weight)] * len(found))
+    weight = gathered(state.needed_rows("a fit")).counts()
+    log_probs = [_left_out(each).to(weight) for _, each, _ in found]
+    scores = scores_of(log_probs, weight, [len(weight)] * len(found))
     best = max(range(len(found)), key=lambda number: scores[number].value)
     trials = [
         Trial(name, _options(name), *_cost(each), (one,)) for (name, each, _), one in zip(found, scores, strict=True)
@@ -43,7 +43,7 @@ def fit_kernels(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
     about = {"num_validation": len(weight), "validation": "leave-one-out", "rate": RATE}
     selection = SelectionReport(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
-    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - started))
+    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - start_time))
 
 
 def _options(name: str) -> dict[str, Any]:
@@ -54,8 +54,8 @@ def _options(name: str) -> dict[str, Any]:
 
 def _left_out(found: GPState) -> torch.Tensor:
     """Return the log densities of observations given all others (n,)."""
-    density = torch.as_tensor(found.leave_one_out().log_prob).double()
-    return density.reshape(len(density), -1).mean(1)
+    log_prob = torch.as_tensor(found.leave_one_out().log_prob).double()
+    return log_prob.reshape(len(log_prob), -1).mean(1)
 
 
 def _cost(found: GPState) -> tuple[float, float]:

@@ -9,7 +9,8 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import MOST_SHARED, finalize
+from rfgp.fitting.neighbor_fit import MOST_SHARED
+from rfgp.fitting.neighbors import finalize
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINE, RATE
 from rfgp.regression.spec import ModelSpec, averaged
@@ -17,77 +18,82 @@ from rfgp.rows import SourceRows, pool_of
 from rfgp.selection.candidates import SearchSpace
 from rfgp.selection.groups import num_distinct, seasons_of
 from rfgp.selection.kernels import fit_kernels
-from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
+from rfgp.selection.successive_halving import (
+    CandidateState,
+    SuccessiveHalving,
+    mixture_log_prob_of,
+    weighted_mean_and_standard_error,
+)
 from rfgp.selection.validation import FittedCandidate, Validation, start_of
 
 RESTART_SHARE = 1 / 8
 """The share of rows in the search of a sum below which the last fit tries further starts."""
 
 
-def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression of terms; return it and the report, with the selection if there was one."""
-    plan = _with_fixed_mean(regression, plan)
-    if search_space_of(regression) is None:
-        return fit_kernels(regression, plan)
-    rounds = rounds_of(regression, plan)
+def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
+    """Fit a model of terms; return its state and the report, with the selection if there was one."""
+    plan = _with_fixed_mean(state, plan)
+    if search_space_of(state) is None:
+        return fit_kernels(state, plan)
+    rounds = rounds_of(state, plan)
     chosen = rounds.run()
     scored = time.monotonic()
-    fits = [_fit_to_all_rows(rounds, state) for state in chosen]
+    fits = [_fit_to_all_rows(rounds, candidate_state) for candidate_state in chosen]
     (found, report), others = fits[0], fits[1:]
     if others:
-        members = [(state.weight, one) for state, (one, _) in zip(chosen[1:], others, strict=True)]
+        members = [(candidate_state.weight, one) for candidate_state, (one, _) in zip(chosen[1:], others, strict=True)]
         found = averaged(found, chosen[0].weight, members)
-    seconds, fit_seconds = scored - rounds.started, time.monotonic() - scored
+    seconds, fit_seconds = scored - rounds.start_time, time.monotonic() - scored
     return found, replace(
         report, selection=replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
     )
 
 
-def run_selection(regression: GPState, plan: Plan) -> SelectionReport:
+def run_selection(state: GPState, plan: Plan) -> SelectionReport:
     """Return the report of a selection without the fit to all rows."""
-    rounds = rounds_of(regression, _with_fixed_mean(regression, plan))
-    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.started)
+    rounds = rounds_of(state, _with_fixed_mean(state, plan))
+    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.start_time)
 
 
-def _with_fixed_mean(regression: GPState, plan: Plan) -> Plan:
+def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
     """Return the options of a fit, with a fixed mean if it is zero."""
-    assert isinstance(regression.spec, ModelSpec)
-    is_zero = regression.spec.options.mean == "zero" and "mean" not in plan.fixed
+    assert isinstance(state.spec, ModelSpec)
+    is_zero = state.spec.options.mean == "zero" and "mean" not in plan.fixed
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
-def search_space_of(regression: GPState) -> SearchSpace | None:
+def search_space_of(state: GPState) -> SearchSpace | None:
     """Return the candidates of a selection. If the kernel is given, None."""
-    assert isinstance(regression.spec, ModelSpec)
-    found: SearchSpace | None = regression.spec.options.search_space
+    assert isinstance(state.spec, ModelSpec)
+    found: SearchSpace | None = state.spec.options.search_space
     return found
 
 
-def rounds_of(regression: GPState, plan: Plan) -> SuccessiveHalving:
+def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
     """Return the rounds of a selection before the first score."""
-    space, rows = search_space_of(regression), regression.needed_rows("a fit")
+    space, rows = search_space_of(state), state.needed_rows("a fit")
     assert space is not None
-    assert isinstance(regression.spec, ModelSpec)
-    assert regression.spec.columns is not None
-    count, seasons = num_distinct(regression), seasons_of(regression)
-    columns, in_blocks = len(regression.spec.columns.spread), isinstance(rows, SourceRows)
+    assert isinstance(state.spec, ModelSpec)
+    assert state.spec.columns is not None
+    count, seasons = num_distinct(state), seasons_of(state)
+    columns, in_blocks = len(state.spec.columns.spread), isinstance(rows, SourceRows)
     candidates = space.candidates(count, columns, seasons, in_blocks=in_blocks)
-    return SuccessiveHalving.of(Validation.of(regression, plan, candidates, space.validate), candidates, space.limits)
+    return SuccessiveHalving.of(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
+def _fit_to_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, starting at its last fit, unless that one used all rows."""
-    found, candidate, validation = state.fitted, state.candidate, rounds.validation
-    regression = validation.regression
-    rows = regression.needed_rows("a fit")
+    found, candidate, validation = candidate_state.fitted, candidate_state.candidate, rounds.validation
+    state = validation.state
+    rows = state.needed_rows("a fit")
     if found is not None and found.is_whole:
         return validation.last(found), found.report
     if found is not None and (candidate.learns_frequencies or _needs_no_search(found, len(rows))):
-        return _condition_on_all_rows(rounds, state)
+        return _condition_on_all_rows(rounds, candidate_state)
     plan = validation.plan_of(candidate, found)
     if found is not None and len(candidate.terms) > 1 and found.searched < RESTART_SHARE * len(rows):
         plan = replace(plan, is_continued=False)
-    return fit_terms(start_of(regression, candidate, rows, found), plan)
+    return fit_terms(start_of(state, candidate, rows, found), plan)
 
 
 def _needs_no_search(found: FittedCandidate, rows: int) -> bool:
@@ -96,18 +102,19 @@ def _needs_no_search(found: FittedCandidate, rows: int) -> bool:
     return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
 
 
-def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
+def _condition_on_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
     """Condition a fitted candidate on all rows, at its frequencies and hyperparameters.
 
     The searches in its report are those of the last fit.
     """
-    assert state.fitted is not None
-    regression, found, report = rounds.validation.regression, state.fitted.regression, state.fitted.report
-    rows = regression.needed_rows("a fit")
-    initial = start_of(regression, state.candidate, rows, None)
+    assert candidate_state.fitted is not None
+    state, found, report = rounds.validation.state, candidate_state.fitted.state, candidate_state.fitted.report
+    rows = state.needed_rows("a fit")
+    initial = start_of(state, candidate_state.candidate, rows, None)
     initial = initial.replace(spec=found.spec, hyperparameters=found.hyperparameters)
-    words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
-    if state.candidate.neighbors is not None:
+    fitted = counted(candidate_state.fitted.searched, "row")
+    words = f"{report.message}; fitted to {fitted} and conditioned on {len(rows):,}"
+    if candidate_state.candidate.neighbors is not None:
         initial, report = finalize(initial, rounds.validation.plan, [report])
         return initial, replace(report, message=words)
     with torch.no_grad():
@@ -143,15 +150,19 @@ def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> Se
 
 def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> dict[str, Score]:
     """Return the scores of a constant and a linear model."""
-    if not rounds.validation.regression.spec.is_gaussian:
+    if not rounds.validation.state.spec.is_gaussian:
         return {}
-    weight, density = rounds.validation.validated.counts(), density_of(chosen)
+    weight, log_prob = rounds.validation.validated.counts(), mixture_log_prob_of(chosen)
     known = {CONSTANT: rounds.validation.constant}
     line = next((one for one in rounds.states if one.candidate.is_linear and one.fitted), None)
     if line is not None:
-        known[LINE] = line.density
+        known[LINE] = line.log_prob
     return {
-        name: Score(len(rounds.validation.rows), *mean_and_error(one, weight), *mean_and_error(density - one, weight))
+        name: Score(
+            len(rounds.validation.rows),
+            *weighted_mean_and_standard_error(one, weight),
+            *weighted_mean_and_standard_error(log_prob - one, weight),
+        )
         for name, one in known.items()
     }
 
@@ -162,22 +173,22 @@ def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
         return f"{chosen[0].candidate.name}: the only candidate, so nothing was scored."
     if not chosen[0].scores:
         return f"{chosen[0].candidate.name}: nothing could be scored, and it is the cheapest."
-    value, error = mean_and_error(density_of(chosen), rounds.validation.validated.counts())
+    value, error = weighted_mean_and_standard_error(mixture_log_prob_of(chosen), rounds.validation.validated.counts())
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
-    proposal = _proposal(rounds.validation.regression)
+    proposal = _proposal(rounds.validation.state)
     if len(chosen) > 1:
         parts = [f"{state.candidate.name} ({state.weight:.2g})" for state in chosen]
         return f"The average of {', '.join(parts)}: {score}.{proposal}"
     return f"{chosen[0].candidate.name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
 
 
-def _proposal(regression: GPState) -> str:
+def _proposal(state: GPState) -> str:
     """Return a sentence that proposes a likelihood for counts or two classes."""
-    rows = pool_of(regression.needed_rows("a fit"))
-    if not regression.spec.is_gaussian or rows.num_outputs > 1:
+    rows = pool_of(state.needed_rows("a fit"))
+    if not state.spec.is_gaussian or rows.num_outputs > 1:
         return ""
-    values = np.unique(regression.scaling.targets.inverse(rows.targets).double().cpu().numpy())
+    values = np.unique(state.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:
         return ' The target has two values: likelihood="bernoulli" models classes.'
     is_whole = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))

@@ -19,7 +19,7 @@ _STEPS = 1000
 
 
 def stacking_weights(
-    densities: Sequence[Tensor],  # (n,) each
+    log_probs: Sequence[Tensor],  # (n,) each
     counts: Tensor,  # (n,)
 ) -> list[float]:
     """Return the weights that maximize the log density of the mixture plus a Dirichlet prior.
@@ -31,10 +31,10 @@ def stacking_weights(
     Bayesian Analysis 13(3), Section 3.2; there without a prior.
 
     Args:
-        densities: The log densities of each row given all others, by each candidate.
+        log_probs: The log densities of each row given all others, by each candidate.
         counts: The number of observations of each row.
     """
-    each = torch.stack(list(densities), dim=1).double()
+    each = torch.stack(list(log_probs), dim=1).double()
     likelihoods = (each - each.max(1, keepdim=True).values).exp()
     weights = torch.full_like(each[0], 1 / each.shape[1])
     total = counts.sum() + PRIOR * each.shape[1]
@@ -50,10 +50,10 @@ def stacking_weights(
     return [float(weight) for weight in kept / kept.sum()]
 
 
-def mixture_density(
-    densities: Sequence[Tensor],  # (n,) each
+def mixture_log_prob(
+    log_probs: Sequence[Tensor],  # (n,) each
     weights: Sequence[float],
 ) -> Tensor:  # (n,)
     """Return the log densities of a mixture, from those of its parts."""
-    each = torch.stack(list(densities), dim=1)
+    each = torch.stack(list(log_probs), dim=1)
     return torch.logsumexp(each + each.new_tensor(weights).log(), dim=1)

@@ -21,7 +21,7 @@ from rfgp.fitting.frequencies import MARGIN
 from rfgp.regression import Limits, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
-from rfgp.selection.stacking import mixture_density, stacking_weights
+from rfgp.selection.stacking import mixture_log_prob, stacking_weights
 from rfgp.selection.validation import FittedCandidate, Validation
 
 FIRST_ROWS, GROWTH = 1000, 2
@@ -77,13 +77,13 @@ class CandidateState:
     def noise(self) -> float:
         """The fitted noise, in variances of the target."""
         assert self.fitted is not None
-        return float(self.fitted.regression.hyperparameters.standardized("noise"))
+        return float(self.fitted.state.hyperparameters.standardized("noise"))
 
     @property
-    def density(self) -> Tensor:
+    def log_prob(self) -> Tensor:
         """The log densities of validation rows (b,)."""
         assert self.fitted is not None
-        return self.fitted.density.double().cpu()
+        return self.fitted.log_prob.double().cpu()
 
     def is_within(self, least: float) -> bool:
         """Return whether it is not clearly worse than the best, or by at most `least`."""
@@ -105,14 +105,14 @@ class SuccessiveHalving:
         states: The candidates, and the variants that were added to them.
         limits: The limits of the selection and the fit.
         predicted: The predicted time of all fits so far, in seconds.
-        started: When the selection began, by the clock.
+        start_time: When the selection began, by the clock.
     """
 
     validation: Validation
     states: list[CandidateState]
     limits: Limits
     predicted: float = 0.0
-    started: float = field(default_factory=lambda: clock())
+    start_time: float = field(default_factory=lambda: clock())
 
     @classmethod
     def of(cls, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> "SuccessiveHalving":
@@ -150,7 +150,7 @@ class SuccessiveHalving:
     @property
     def num_rows(self) -> int:
         """The number of all rows."""
-        return self.validation.regression.num_observations
+        return self.validation.state.num_observations
 
     def sizes(self) -> list[int]:
         """Return the rows of each round."""
@@ -204,7 +204,7 @@ class SuccessiveHalving:
                 continue
             assert state.fitted is not None
             state.fitted = self.validation.scored_in_folds(state.fitted)
-            best = max(best, mean_and_error(state.density, self.validation.validated.counts())[0])
+            best = max(best, weighted_mean_and_standard_error(state.log_prob, self.validation.validated.counts())[0])
             found.append(state)
         self._compare(found)
         return found
@@ -217,7 +217,7 @@ class SuccessiveHalving:
         near = [state for state in ranked if state.is_within(AVERAGING_MARGIN)][:MOST_AVERAGED]
         if not near:  # nothing could be scored
             return [min(self.states, key=lambda state: (bool(state.status), state.cost.seconds))]
-        weights = stacking_weights([state.density for state in near], self.validation.validated.counts())
+        weights = stacking_weights([state.log_prob for state in near], self.validation.validated.counts())
         for state, weight in zip(near, weights, strict=True):
             state.weight = weight
         chosen = sorted((state for state in near if state.weight), key=lambda state: -state.weight)
@@ -243,7 +243,7 @@ class SuccessiveHalving:
             rows = self._rows_of(state.candidate, size)
             if state.scores and state.scores[-1].rows >= rows:
                 continue
-            if most is not None and clock() - self.started > most:
+            if most is not None and clock() - self.start_time > most:
                 state.status = f"not scored on {rows:,} rows: the time limit of {most:g} s was over"
             elif not self._affords(state, rows):
                 state.status = "the limit leaves no time to score it"
@@ -267,7 +267,7 @@ class SuccessiveHalving:
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of the candidates of a round, and their differences from the best."""
         rows = [state.fitted.searched for state in states if state.fitted is not None]
-        found = scores_of([state.density for state in states], self.validation.validated.counts(), rows)
+        found = scores_of([state.log_prob for state in states], self.validation.validated.counts(), rows)
         for state, score in zip(states, found, strict=True):
             state.scores.append(score)
 
@@ -280,9 +280,9 @@ class SuccessiveHalving:
         plan, known = self.validation.plan, [state for state in self.states if state.fitted is not None]
         if not candidate.learns_frequencies or not known:
             return plan
-        plan = replace(plan, has_rivals=True)
+        plan = replace(plan, fixed_also_compared=True)
         weight = self.validation.validated.counts()
-        means = {state: mean_and_error(state.density, weight)[0] for state in known}
+        means = {state: weighted_mean_and_standard_error(state.log_prob, weight)[0] for state in known}
         for state in known:
             lead = max(means.values()) - means[state]
             if candidate.learns_those_of(state.candidate):
@@ -332,7 +332,7 @@ def has_variants(states: Sequence[CandidateState], known: Sequence[Candidate]) -
     return any(one not in known for one in ranked[0].candidate.variants)
 
 
-def mean_and_error(
+def weighted_mean_and_standard_error(
     values: Tensor,  # (b,)
     weight: Tensor,  # (b,)
 ) -> tuple[float, float]:
@@ -344,25 +344,27 @@ def mean_and_error(
 
 
 def scores_of(
-    densities: Sequence[Tensor],  # (b,) each
+    log_probs: Sequence[Tensor],  # (b,) each
     weight: Tensor,  # (b,)
     rows: Sequence[int],
 ) -> list[Score]:
     """Return the scores of candidates, and the difference of each from the best.
 
     Args:
-        densities: The log densities of validation rows by each candidate.
+        log_probs: The log densities of validation rows by each candidate.
         weight: The number of times that each validation row counts.
         rows: The number of rows that each candidate was fitted to.
     """
-    means = [mean_and_error(density, weight) for density in densities]
+    means = [weighted_mean_and_standard_error(log_prob, weight) for log_prob in log_probs]
     if not means:
         return []
-    best = densities[max(range(len(means)), key=lambda number: means[number][0])]
-    triples = zip(rows, means, densities, strict=True)
-    return [Score(n, *mean, *mean_and_error(best - density, weight)) for n, mean, density in triples]
+    best = log_probs[max(range(len(means)), key=lambda number: means[number][0])]
+    triples = zip(rows, means, log_probs, strict=True)
+    return [
+        Score(n, *mean, *weighted_mean_and_standard_error(best - log_prob, weight)) for n, mean, log_prob in triples
+    ]
 
 
-def density_of(states: Sequence[CandidateState]) -> Tensor:
+def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:
     """Return the log densities (n,) of the validation rows by the mixture of candidates."""
-    return mixture_density([state.density for state in states], [state.weight for state in states])
+    return mixture_log_prob([state.log_prob for state in states], [state.weight for state in states])

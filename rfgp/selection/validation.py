@@ -23,9 +23,9 @@ from torch import Tensor
 from rfgp import random
 from rfgp.errors import CheckpointError, DataError, RfgpError
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.context import left_out_densities, observation_densities
+from rfgp.fitting.context import left_out_log_prob, observation_log_prob
 from rfgp.local import nearest
-from rfgp.regression import FitReport, GPState, mean_and_noise, started
+from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.spec import ModelSpec, data_summary
 from rfgp.regression.state import predicted
@@ -57,17 +57,17 @@ class FittedCandidate:
 
     Attributes:
         candidate: The candidate.
-        regression: The regression of these rows, with the hyperparameters found.
+        state: The state of these rows, with the hyperparameters found.
         report: The report of the fit.
-        density: The mean log densities of the values of validation rows, in the user's units, (b,).
+        log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
         searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
         is_whole: Whether the fit used all rows.
     """
 
     candidate: Candidate
-    regression: GPState
+    state: GPState
     report: FitReport
-    density: Tensor
+    log_prob: Tensor
     searched: int
     is_whole: bool
 
@@ -77,7 +77,7 @@ class Validation:
     """The rows on which candidates are fitted, and those on which they are scored.
 
     Attributes:
-        regression: The regression of all rows before a candidate is chosen.
+        state: The state of all rows before a candidate is chosen.
         plan: The options of the fit.
         rows: The rows that candidates are fitted to, in random order if some are held out.
         held_out: The held-out rows. If None, each row is left out in turn, alone or with its fold.
@@ -87,7 +87,7 @@ class Validation:
         are_exact: Whether all candidates are exact.
     """
 
-    regression: GPState
+    state: GPState
     plan: Plan
     rows: Block
     held_out: Block | None = None
@@ -97,11 +97,11 @@ class Validation:
     are_exact: bool = False
 
     @classmethod
-    def of(cls, regression: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
-        """Return the validation of a regression.
+    def of(cls, state: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
+        """Return the validation of a model state.
 
         Args:
-            regression: The regression.
+            state: The model state.
             plan: The options of the fit.
             candidates: The candidates. Learned frequencies need held-out rows, since they have seen the others.
             groups: How rows are kept together or ordered: None, "forward", or the key of a column.
@@ -110,40 +110,38 @@ class Validation:
             InvalidArgumentError: there is no such column, or no column of dates for "forward".
             DataError: there is one group.
         """
-        pool, count = merged_pool(regression)
-        generator = random.generator(regression.spec.options.seed, random.Role.CHOICE)
+        pool, count = merged_pool(state)
+        generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
         out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
-            order = pool.inputs[:, date_column(regression)].argsort()
+            order = pool.inputs[:, date_column(state)].argsort()
         else:
-            labels = torch.from_numpy(
-                duplicate_labels(pool) if groups is None else group_labels(regression, pool, groups)
-            )
+            labels = torch.from_numpy(duplicate_labels(pool) if groups is None else group_labels(state, pool, groups))
             number = int(labels.max()) + 1
             if number < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
             places = torch.randperm(number, generator=generator)[labels]
             if count <= FEW_ROWS and not any(one.learns_frequencies for one in candidates):
-                found = cls._of_few(regression, plan, pool, places, groups)
+                found = cls._of_few(state, plan, pool, places, groups)
                 return replace(found, are_exact=all(one.is_exact for one in candidates))
             order = places.argsort(stable=True)
             out = min(int((places >= places[order[-out]]).sum()), len(pool) - 1)  # whole groups
         held_out, given = order[len(order) - out :], order[: len(order) - out]
         given = given[torch.randperm(len(given), generator=generator)]
-        return cls(regression, plan, some(pool, given), some(pool, held_out), groups=groups)
+        return cls(state, plan, some(pool, given), some(pool, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, regression: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
+    def _of_few(cls, state: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
         """Return the validation of few rows, by leave-one-out or folds."""
         if len(pool) > MOST_LEFT_OUT:
             which = places.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, places = some(pool, which), places[which]
         hyperparameters = 2 * pool.inputs.shape[1] + 3
-        has_few = regression.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
+        has_few = state.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
         count = min(NUM_FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
         members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
         conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
-        return cls(regression, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
+        return cls(state, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
@@ -162,14 +160,12 @@ class Validation:
     @property
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
-        return (
-            self.are_exact and self.held_out is None and self.regression.spec.is_gaussian and self.rows.num_outputs == 1
-        )
+        return self.are_exact and self.held_out is None and self.state.spec.is_gaussian and self.rows.num_outputs == 1
 
     @property
     def is_all(self) -> bool:
         """Whether candidates are fitted to all rows, so that no fit has to follow."""
-        return self.held_out is None and self.rows.count == self.regression.needed_rows("a fit").count
+        return self.held_out is None and self.rows.count == self.state.needed_rows("a fit").count
 
     @cached_property
     def constant(self) -> Tensor:
@@ -178,12 +174,12 @@ class Validation:
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
-        return observation_densities(self.validated, mean, variance).mean(1) + self.jacobian
+        return observation_log_prob(self.validated, mean, variance).mean(1) + self.jacobian
 
     @property
     def jacobian(self) -> float:
         """The log Jacobian of the standardization of a target."""
-        return self.regression.scaling.targets.log_jacobian(1) / self.validated.num_outputs
+        return self.state.scaling.targets.log_jacobian(1) / self.validated.num_outputs
 
     # --- fits ------------------------------------------------------------------------------------
 
@@ -205,7 +201,7 @@ class Validation:
             raise
         except RfgpError as error:
             return str(error)
-        return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
+        return found if bool(torch.isfinite(found.log_prob).all()) else "the log density of a row is not finite"
 
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged."""
@@ -217,8 +213,8 @@ class Validation:
         rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
         is_whole = is_all and self.is_all
         if is_whole and self.rows.scatter is None:
-            rows = self.regression.needed_rows("a fit")  # the last fit, as it would be without other candidates
-        initial = start_of(self.regression, candidate, rows, start)
+            rows = self.state.needed_rows("a fit")  # the last fit, as it would be without other candidates
+        initial = start_of(self.state, candidate, rows, start)
         most = size if has_neighbors and not is_whole else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if self.held_out is not None and not has_neighbors:
@@ -227,43 +223,41 @@ class Validation:
             plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         found, report = fit_terms(initial, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
-        return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
+        return FittedCandidate(candidate, found, report, self._log_probs(found, candidate), searched, is_whole)
 
     def scored_in_folds(self, found: FittedCandidate) -> FittedCandidate:
-        """Return a fitted candidate with densities from refits without each fold.
+        """Return a fitted candidate with log densities from refits without each fold.
 
         Rows are conditioned on the others of their fold as well, unless inputs are equal or grouped. Conditioned on
         four fifths of the rows, noise-free targets get a score that is too low.
         """
-        density = torch.empty_like(found.density)
+        log_prob = torch.empty_like(found.log_prob)
         for fold in self.folds:
             is_in = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in[fold] = True
             others = some(self.rows, (~is_in).nonzero()[:, 0])
-            initial = start_of(self.regression, found.candidate, others, None)
-            initial = initial.replace(
-                hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
-            )
+            initial = start_of(self.state, found.candidate, others, None)
+            initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(found.state.hyperparameters.raw))
             plan = replace(self.plan_of(found.candidate, None), is_continued=True)
             refitted, _ = fit_terms(
                 initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
             )
             if self.conditions_on_fold:
-                left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
+                left_out = self._left_out(found.state.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
-                left_out = _densities(refitted, self.rows.take(fold))
-            density[fold] = left_out + self.jacobian
-        return replace(found, density=density)
+                left_out = _log_probs(refitted, self.rows.take(fold))
+            log_prob[fold] = left_out + self.jacobian
+        return replace(found, log_prob=log_prob)
 
     def last(self, found: FittedCandidate) -> GPState:
-        """Return the regression of a fit to all rows, conditioned on them if replicates were merged."""
-        rows = self.regression.needed_rows("a fit")
+        """Return the state of a fit to all rows, conditioned on them if replicates were merged."""
+        rows = self.state.needed_rows("a fit")
         is_merged = self.rows.scatter is not None
-        return found.regression.replace(rows=rows, num_observations=len(rows)) if is_merged else found.regression
+        return found.state.replace(rows=rows, num_observations=len(rows)) if is_merged else found.state
 
-    # --- densities -------------------------------------------------------------------------------
+    # --- log densities -------------------------------------------------------------------------------
 
-    def _density(self, found: GPState, candidate: Candidate) -> Tensor:
+    def _log_probs(self, found: GPState, candidate: Candidate) -> Tensor:
         """Return the log densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
@@ -271,7 +265,7 @@ class Validation:
             others = self._given(found, is_planned=candidate.is_on_lattices)
             spec = found.spec.covering(found.hyperparameters, others)
             found = found.replace(spec=spec, rows=others, num_observations=len(others))
-            return _densities(found, self.held_out) + self.jacobian
+            return _log_probs(found, self.held_out) + self.jacobian
 
     def _given(self, found: GPState, *, is_planned: bool) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
@@ -290,11 +284,11 @@ class Validation:
             return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
         noise = found.hyperparameters.standardized("noise").double()
         moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
-        return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
+        return left_out_log_prob(moments, self.rows, noise) / self.rows.num_outputs
 
 
-def _densities(found: GPState, rows: Block) -> Tensor:
-    """Return the mean log densities (b,) of standardized targets given a regression."""
+def _log_probs(found: GPState, rows: Block) -> Tensor:
+    """Return the mean log densities (b,) of standardized targets given a state."""
     with torch.no_grad():
         if not found.spec.is_gaussian:
             latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
@@ -303,7 +297,7 @@ def _densities(found: GPState, rows: Block) -> Tensor:
             return _as_tensor(observed.log_prob(targets)) - _jacobian(found)
         function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
-        return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)
+        return observation_log_prob(rows, function.mean() + mean, variance[:, None]).mean(1)
 
 
 def _jacobian(found: GPState) -> float:
@@ -324,17 +318,17 @@ def some(
     return ArrayRows(rows.chunk.take(which), rows.as_numpy, rows.scaling)
 
 
-def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
-    """Return the regression of rows under a candidate, at a start if it is warm."""
-    spec = regression.spec
+def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
+    """Return the state of rows under a candidate, at a start if it is warm."""
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
+    first = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
     if start is None or not is_warm(candidate, start):
         return first
     is_same = start.candidate is candidate and not candidate.is_on_lattices
-    spec = start.regression.spec if is_same else first.spec  # with its draws
-    return first.replace(spec=spec, hyperparameters=start.regression.hyperparameters)
+    spec = start.state.spec if is_same else first.spec  # with its draws
+    return first.replace(spec=spec, hyperparameters=start.state.hyperparameters)
 
 
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
@@ -345,4 +339,4 @@ def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
     """
     if start is None or candidate.learns_frequencies:
         return False
-    return not candidate.is_exact or start.regression.num_observations >= MOST_LEFT_OUT
+    return not candidate.is_exact or start.state.num_observations >= MOST_LEFT_OUT

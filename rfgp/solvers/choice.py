@@ -28,6 +28,10 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
     It is for sparse features, for covariances at many rows on a grid, and for sparse features combined with sparse
     precisions or residuals.
 
+    Args:
+        prior: The prior.
+        rows: The rows.
+
     Examples:
         >>> from rfgp.blocks import Prior, WeightBlock
         >>> uses_cg(Prior(weights=(WeightBlock(lambda x: x, num_features=1),)), range(1000))
@@ -39,12 +43,21 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:
-    """Return whether F x F algebra is used: all blocks are weights, at most as many as rows or with a residual."""
+    """Return whether F x F algebra is used.
+
+    Args:
+        prior: The prior. All its blocks must be weights.
+        rows: The rows, at least as many as weights unless a block has a residual.
+    """
     return prior.has_weights_only and (prior.num_features <= len(rows) or prior.dense.has_residual)
 
 
 def needs_border(prior: Prior) -> bool:
-    """Return whether a prior has sparse precisions, or residuals of weights and other blocks."""
+    """Return whether a prior has sparse precisions or residuals beside other blocks.
+
+    Args:
+        prior: The prior.
+    """
     return bool(prior.precisions) or (prior.dense.has_residual and not prior.has_weights_only)
 
 
@@ -76,7 +89,7 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
         -3.1504
     """
     mean, noise = mean.double(), noise.double()
-    if onepass.serves(prior, rows):
+    if onepass.supports(prior, rows):
         return OnePassSolver(prior, rows, mean, noise)
     if is_low_rank(prior, rows):
         return LowRankSolver(LinearModel(prior.dense, rows, mean, noise))
@@ -107,7 +120,7 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
 def solver_in_memory(
     prior: Prior, rows: Rows, mean: Tensor, noise: Tensor
 ) -> BorderedSolver | ChainSolver | DenseSolver | IterativeSolver | LatentSolver:
-    """Return a solver that caches the algebra of the inputs, for searches that change targets and noise.
+    """Return a solver that caches the algebra of the inputs.
 
     Neighbors are conditioned on latent values.
 
@@ -123,7 +136,7 @@ def solver_in_memory(
     block = gathered(rows)
     if prior.neighbors is not None:
         return bordered_latent(prior, block, mean, noise) or LatentSolver(prior, block, mean, noise)
-    if chain.serves(prior):
+    if chain.supports(prior):
         return ChainSolver(prior, block, mean, noise)
     if uses_cg(prior, block):
         return IterativeSolver(prior, block, mean, noise)
@@ -148,7 +161,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     if prior.neighbors is not None and "noise_diag" not in tensors:
         responses = tensors["inputs"], tensors["targets"], tensors["noise"]
         return WhitenedPosterior(prior, *responses, tensors["weights"], tensors["factor"])
-    if chain.serves(prior):
+    if chain.supports(prior):
         return ChainPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])
     if prior.neighbors is not None or needs_border(prior):
         return BorderedPosterior(prior, tensors["inputs"], tensors["noise_diag"], tensors["targets"])

@@ -1,4 +1,4 @@
-"""Conjugate gradients for several right-hand sides, with an optional preconditioner.
+"""Conjugate gradients for several right-hand sides, with preconditioning.
 
 Source: Saad (2003), Iterative methods for sparse linear systems, Algorithm 9.1.
 """
@@ -42,7 +42,7 @@ class CGSolution(NamedTuple):
         """Return the concatenated solutions of blocks of columns."""
         steps = max(part.num_steps for part in parts)
         alphas, betas = (
-            np.concatenate([np.pad(each, ((0, steps - len(each)), (0, 0))) for each in pair], axis=1)
+            np.concatenate([np.pad(values, ((0, steps - len(values)), (0, 0))) for values in pair], axis=1)
             for pair in zip(*((part.alphas, part.betas) for part in parts), strict=True)
         )
         solution = torch.cat([part.solution for part in parts], dim=1)

@@ -50,10 +50,10 @@ class KernelDraws:
 
     def at(self, points: Tensor) -> Tensor:
         """Return the values at points (n, d), draw by draw, (n, count k)."""
-        scaled, found = points / self.lengthscales, []
+        scaled, parts = points / self.lengthscales, []
         for omega, phases, amplitudes in zip(self.frequencies, self.phases, self.amplitudes, strict=True):
-            found.append((scaled @ omega.mT + phases).cos() @ amplitudes)
-        return math.sqrt(2 / NUM_COSINES) * torch.cat(found, dim=1)
+            parts.append((scaled @ omega.mT + phases).cos() @ amplitudes)
+        return math.sqrt(2 / NUM_COSINES) * torch.cat(parts, dim=1)
 
 
 @dataclass(frozen=True, eq=False)

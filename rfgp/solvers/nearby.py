@@ -13,13 +13,20 @@ from rfgp.local.neighbors import Floats, Indices
 
 
 def neighbors_of(prior: Prior) -> NeighborBlock:
-    """Return the block of nearest neighbors of a prior that has one."""
+    """Return the block of nearest neighbors of a prior that has one.
+
+    Args:
+        prior: The prior.
+    """
     assert prior.neighbors is not None
     return prior.neighbors
 
 
 def check_sum(prior: Prior) -> None:
     """Raise unless all other blocks can be combined with a block of neighbors.
+
+    Args:
+        prior: The prior.
 
     Raises:
         InvalidArgumentError: If there are sparse features, exact products on a grid, or a residual that bounds the
@@ -38,7 +45,10 @@ def check_sum(prior: Prior) -> None:
 
 
 def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
-    """Return Phi (n, F) of inputs (n, d), float64. For a residual of weights it is evaluated in float64."""
+    """Return Phi (n, F) of inputs (n, d), float64.
+
+    For a residual of weights it is evaluated in float64.
+    """
     return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
 
 
@@ -73,8 +83,8 @@ def given_rows(
     """
     block = neighbors_of(prior)
     near = nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
-    own = _all(block, points) if flags is None else flags
-    return _conditioned(prior, (x, noise, _all(block, x)), (points, own), near)
+    point_flags = _all(block, points) if flags is None else flags
+    return _conditioned(prior, (x, noise, _all(block, x)), (points, point_flags), near)
 
 
 def given_rows_in_order(
@@ -97,8 +107,8 @@ def given_rows_in_order(
     both = torch.cat([x.double(), points.double()])
     near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
-    own = _all(block, points) if flags is None else flags
-    return _conditioned(prior, (both, noise, torch.cat([_all(block, x), own])), (points, own), near)
+    point_flags = _all(block, points) if flags is None else flags
+    return _conditioned(prior, (both, noise, torch.cat([_all(block, x), point_flags])), (points, point_flags), near)
 
 
 def read_jointly(
@@ -121,8 +131,8 @@ def read_jointly(
     among = torch.eye(len(points), dtype=torch.float64) - torch.from_numpy(near[:, len(x) :].toarray())
     right = torch.cat([torch.from_numpy(near[:, : len(x)].toarray()), left.sqrt().diag()], dim=1)
     solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
-    own = solved[:, len(x) :]
-    return solved[:, : len(x)].numpy(), own @ own.mT
+    of_points = solved[:, len(x) :]
+    return solved[:, : len(x)].numpy(), of_points @ of_points.mT
 
 
 def no_functions() -> InvalidArgumentError:
@@ -150,10 +160,10 @@ def _conditioned(
     (x, noise, flags), (points, predicted) = known, new
     block, is_there = neighbors_of(prior), near >= 0
     rows = np.unique(near[is_there])
-    used, places = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
+    used, indices = torch.from_numpy(rows), np.where(is_there, np.searchsorted(rows, near), -1)
     features_at = [explained_features(prior, inputs) for inputs in (points, x[used])]
     given = x[used], features_at[1], noise[used]
-    weights, left = block.conditionals((points, features_at[0]), given, places, (flags[used], predicted))
+    weights, left = block.conditionals((points, features_at[0]), given, indices, (flags[used], predicted))
     starts = np.concatenate([[0], is_there.sum(1).cumsum()])
     return sp.csr_array((weights.numpy()[is_there], near[is_there], starts), shape=(len(points), len(x))), left
 

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 class LatentOperator(Protocol):
-    """The role: the covariance S (n, n) of latent values."""
+    """Interface: the covariance S (n, n) of latent values."""
 
     def __len__(self) -> int:
         """Return n."""

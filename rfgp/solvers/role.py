@@ -1,4 +1,4 @@
-"""The roles of inference: inference given rows under a prior, and the posterior for predictions."""
+"""Interfaces of inference given rows, and of posteriors for predictions."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -60,7 +60,10 @@ class Posterior(ABC):
         """Return the covariance (n, n), or (n, n, C) of C functions."""
 
     def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance. For C functions R is (C n, r), function by function."""
+        """Return a matrix R (n, r) with R R^T the covariance.
+
+        For C functions R is (C n, r), function by function.
+        """
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
@@ -68,7 +71,10 @@ class Posterior(ABC):
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the covariances of C functions at each point, (n, C, C). By default the functions are independent."""
+        """Return the covariances of C functions at each point, (n, C, C).
+
+        By default the functions are independent.
+        """
         return torch.diag_embed(self.variance(inputs, projected))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
@@ -132,11 +138,11 @@ class Posterior(ABC):
         """
         raise InvalidArgumentError("This posterior is not divided into terms. Use the sum of all terms.")
 
-    def differentiated(self, place: int) -> "Posterior":
+    def differentiated(self, column: int) -> "Posterior":
         """Return the posterior of the derivative of the function in one column.
 
         Args:
-            place: The index of the column among those of the inputs.
+            column: The index of the column among those of the inputs.
 
         Raises:
             InvalidArgumentError: If this posterior has no features.
@@ -161,7 +167,7 @@ class Posterior(ABC):
 
 
 class Inference(Protocol):
-    """The role: inference given rows under a prior, differentiable in its tensors."""
+    """Interface: inference given rows under a prior, differentiable in its tensors."""
 
     @abstractmethod
     def log_marginal_likelihood(self) -> Tensor:
@@ -200,11 +206,11 @@ class Inference(Protocol):
 
 @runtime_checkable
 class Solver(Inference, Protocol):
-    """The role: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
+    """Interface: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
     A solver computes once what depends on the prior and the inputs. `at` changes targets and noise, for searches for
-    the sites of other likelihoods. k outputs share one covariance C = K + D. Their log densities have the signs of the
-    rows (`Block.signs`).
+    the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods have the signs of
+    the rows (`Block.signs`).
     """
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:

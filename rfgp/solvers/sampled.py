@@ -1,4 +1,4 @@
-"""The exact posterior at some points given any number of rows, without an n x n matrix in memory.
+"""The exact posterior at some points given any number of rows.
 
 The systems (K + D) a = y - mean and (K + D) z = k(X, x) are solved together by conjugate gradients. Each step computes
 K again in blocks of rows. Memory is O(n M), and a step takes O(n^2 (d + q)). The preconditioner is D + U U^T, the
@@ -69,10 +69,10 @@ def exact_marginals(
     right = torch.cat([rows.targets - mean, cross], dim=1)
     diagonal = rows.noise_diag(noise).expand(len(rows)).double()
     precondition = _nystrom(prior, x, diagonal, generator)
-    found = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
-    variance = prior.diagonal(points.double()) - (cross * found.solution[:, k:]).sum(0)
-    fitted = mean + cross.mT @ found.solution[:, :k]
-    return ExactMarginals(fitted, variance.clamp_min(0), float(found.residual.max()), found.num_steps)
+    solved = conjugate_gradients(lambda v: _product(prior, x, diagonal, v), right, tolerance, most, precondition)
+    variance = prior.diagonal(points.double()) - (cross * solved.solution[:, k:]).sum(0)
+    fitted = mean + cross.mT @ solved.solution[:, :k]
+    return ExactMarginals(fitted, variance.clamp_min(0), float(solved.residual.max()), solved.num_steps)
 
 
 def step_operations(rows: int, columns: int, points: int) -> float:

@@ -13,6 +13,10 @@ MOST_JOINT = 2000
 def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
     """Return the names of terms of a prior.
 
+    Args:
+        prior: The prior.
+        names: The names of terms.
+
     Raises:
         InvalidArgumentError: If a term is unknown, or none is named.
     """

@@ -16,7 +16,7 @@ Indices = NDArray[np.integer[Any]]
 
 
 class Pattern(Protocol):
-    """The role: the entries of a sparse matrix (n, N) row by row, with columns in increasing order."""
+    """Interface: the entries of a sparse matrix (n, N) row by row, with columns in increasing order."""
 
     @property
     def indptr(self) -> Indices:

@@ -135,7 +135,7 @@ def use(model):
     elif model.__class__.__name__ == "GP":
         new = columns()
     else:
-        d = len(model.regression.scaling.inputs.scale)
+        d = len(model.state.scaling.inputs.scale)
         new = np.random.default_rng(0).standard_normal((4, d))
     p = outcome(lambda: model.predict(new))
     if is_error(p):

@@ -55,7 +55,7 @@ SHOWN = {
     "inputs": (lambda: Inputs(np.zeros((500, 40)), np.arange(500), 500), "Inputs(500 rows, 40 columns, no targets)"),
     "prediction": (lambda: model().predict(np.zeros((500, 3))), "Prediction(latent function at 500 points)"),
     "leave one out": (lambda: model().leave_one_out(), "LeaveOneOut(200 observations, mean log density "),
-    "regression": (lambda: model().regression, "GPState(200 observations, rbf.lengthscale=["),
+    "state": (lambda: model().state, "GPState(200 observations, rbf.lengthscale=["),
     "report": (
         lambda: FitReport(True, 9, 9, -1 / 3, "", ("noise",), (0.1,) * 999),
         "(converged, 9 iterations, log marg",
@@ -81,7 +81,7 @@ def test_hyperparameters_list_themselves_and_little_else():
 
 
 INNER = {  # what is there for the rest of the house, and not for completion
-    "model": (model, ("codec", "spec", "of", "regression", "strategy"), ("fit", "predict", "seed", "terms")),
+    "model": (model, ("codec", "spec", "of", "state", "strategy"), ("fit", "predict", "seed", "terms")),
     "prediction": (
         lambda: model().predict(np.zeros((2, 3))),
         ("latent", "location", "scale", "template"),

@@ -125,4 +125,4 @@ def test_files_keep_priors(tmp_path):
     gp.save(tmp_path / "gp.safetensors", data=True)
     loaded = rfgp.load(tmp_path / "gp.safetensors")
     np.testing.assert_array_equal(loaded.predict(Z).mean, gp.predict(Z).mean)
-    assert loaded.regression.hyperparameters.space.hyperpriors == gp.regression.hyperparameters.space.hyperpriors
+    assert loaded.state.hyperparameters.space.hyperpriors == gp.state.hyperparameters.space.hyperpriors

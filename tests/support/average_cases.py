@@ -33,8 +33,8 @@ def model(kernel, approximation=EXACT, *, noise=0.1, seed=0, rows=ROWS, y=Y, **o
 
 def average(models, shares=SHARES):
     """Return the average of models of the same class."""
-    others = [(share, one.regression) for share, one in zip(shares[1:], models[1:], strict=True)]
-    found = averaged(models[0].regression, shares[0], others)
+    others = [(share, one.state) for share, one in zip(shares[1:], models[1:], strict=True)]
+    found = averaged(models[0].state, shares[0], others)
     return rfgp.GP.of(found.spec, Fitted.of(found))
 
 

@@ -95,7 +95,7 @@ def planted(monkeypatch, mean_of, fell_back=()):
         values = mean_of.get(one.name, -9.0)
         return SimpleNamespace(
             candidate=one,
-            density=values(validation) if callable(values) else spread(validation, values),
+            log_prob=values(validation) if callable(values) else spread(validation, values),
             searched=size,
             is_whole=False,
             report=SimpleNamespace(
@@ -114,11 +114,11 @@ def favored(monkeypatch, is_favored, by=9.0):
 
     def fitted(validation, one, *arguments):
         found = original(validation, one, *arguments)
-        return replace(found, density=found.density + by) if is_favored(one) else found
+        return replace(found, log_prob=found.log_prob + by) if is_favored(one) else found
 
     def refitted(validation, found):
         other = scored_in_folds(validation, found)
-        return replace(other, density=other.density + by) if is_favored(found.candidate) else other
+        return replace(other, log_prob=other.log_prob + by) if is_favored(found.candidate) else other
 
     scored_in_folds = Validation.scored_in_folds
     monkeypatch.setattr(Validation, "scored_in_folds", refitted)

@@ -14,7 +14,7 @@ from rfgp.couplings import norms
 from rfgp.couplings.coupling import Coupling, random_signs
 from rfgp.couplings.energy import product, solver, store
 from rfgp.couplings.energy.potential import KINDS, check_distances, make_potential
-from rfgp.couplings.energy.solver import Problem, Progress, Solution
+from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.couplings.radial import BROADENINGS, RadialDistribution, check_histogram
@@ -97,7 +97,7 @@ class Energy(Coupling):
         num_dims: int,
         *,
         spectrum: Spectrum | None = None,
-        progress: Progress | None = None,
+        progress: ProgressCallback | None = None,
     ) -> "Energy":
         """Solve for the directions without a time limit, and keep them in the cache folder (RFGP_CACHE_DIR).
 
@@ -211,7 +211,7 @@ class Energy(Coupling):
         tilt = None if self.tilt is None else tuple(self.tilt)
         return _problem(self.features, spectrum, num_dims, distances, self.weighted, tilt, self.broadening)
 
-    def _solution(self, n: int, d: int, spectrum: Spectrum, progress: Progress | None = None) -> Solution:
+    def _solution(self, n: int, d: int, spectrum: Spectrum, progress: ProgressCallback | None = None) -> Solution:
         full = self.effort == "full"
         problem = self.problem(d, spectrum)
         if solver.plan(n, d, full)[0] > 1 and (n, d) not in _announced:

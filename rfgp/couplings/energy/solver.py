@@ -18,7 +18,7 @@ from rfgp.descent import adam
 from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]
-Progress = Callable[[int, int], None]
+ProgressCallback = Callable[[int, int], None]
 """Called with the number of steps done and the number of all steps."""
 
 VERSION = 1
@@ -117,7 +117,7 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
     return -(-n // largest), joint if joint >= _LEAST_STEPS else 0
 
 
-def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
+def solve(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | None = None) -> Solution:
     """Return directions for n frequencies. All randomness comes from a fixed seed.
 
     Examples:
@@ -169,7 +169,7 @@ def _descend(
     start: Array,  # (n, d)
     broadening: float,
     num_steps: int,
-    progress: Progress | None,
+    progress: ProgressCallback | None,
     turn: bool = True,
 ) -> tuple[Array, float]:
     """Return directions and log b after Adam steps whose rates decay along a cosine."""

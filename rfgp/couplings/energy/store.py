@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from rfgp.couplings.energy import solver
-from rfgp.couplings.energy.solver import Problem, Progress, Solution
+from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
 from rfgp.errors import CacheWarning
 from rfgp.files import cache_folder, sweep, write_atomically
 
@@ -36,7 +36,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_unlock_in_child)
 
 
-def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
+def solution(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | None = None) -> Solution:
     """Return the solution of a problem for n frequencies.
 
     On one kind of processor it is the same from each source. The key of a file covers the version of the solver and all

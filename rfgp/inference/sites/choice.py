@@ -98,8 +98,8 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
     """
     parts = tensors_by_prefix(tensors)
     if len(priors) > 1:
-        own = (parts[""], parts[NOISE_PREFIX])
-        return HeteroscedasticPosterior(*map(solvers.restore, priors, own))
+        both = (parts[""], parts[NOISE_PREFIX])
+        return HeteroscedasticPosterior(*map(solvers.restore, priors, both))
     prior = priors[0]
     if "" not in parts:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
@@ -160,7 +160,9 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
 
 
 def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
-    """Return a solver with exact variances at rows. A search with estimated variances would not converge.
+    """Return a solver with exact variances at rows.
+
+    A search with estimated variances would not converge.
 
     Raises:
         InvalidArgumentError: If the prior and the number of rows require conjugate gradients.
@@ -174,13 +176,13 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
         )
     if prior.neighbors is None or prior.walks:
         return solver_in_memory(prior, block, given.mean[:1], given.one)
-    found = bordered_latent(prior, block, given.mean[:1], given.one)
-    if found is None:
+    solver = bordered_latent(prior, block, given.mean[:1], given.one)
+    if solver is None:
         raise InvalidArgumentError(
             f"The sparse factor of latent neighbors must be small and precise for variational inference, got one of "
             f'{len(block):,} observations that is not. Use inference="laplace", or fewer neighbors.'
         )
-    return found
+    return solver
 
 
 def _variational(priors: Sequence[Prior], given: _Given) -> Variational:

@@ -73,13 +73,13 @@ class CoupledDensePosterior(Posterior):
         return (self._own.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, r) with R R^T the covariance of all values, function by function."""
+        """Return R (C n, n) with R R^T the covariance of all values, by functions."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
-        own = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
-        return covariance_root(block_diagonal(own) + shared.mT @ shared)
+        conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
+        return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise: functions (count, n, C) of several classes can be drawn at given points only.
+        """Raise: functions (count, n, C) of several classes need given points.
 
         Raises:
             InvalidArgumentError: Always.
@@ -165,7 +165,7 @@ class CoupledLowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n, C)."""
-        return torch.stack([(projected @ own * projected).sum(1) for own in self._own], dim=1).clamp_min(0)
+        return torch.stack([(projected @ block * projected).sum(1) for block in self._own], dim=1).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances of the functions at each point, (n, C, C)."""
@@ -173,10 +173,10 @@ class CoupledLowRankPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances between points of each function, (n, n, C)."""
-        return torch.stack([projected @ own @ projected.mT for own in self._own], dim=-1)
+        return torch.stack([projected @ block @ projected.mT for block in self._own], dim=-1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, C F) with R R^T the covariance of all values, function by function."""
+        """Return R (C n, C F) with R R^T the covariance of all values, by functions."""
         joint = block_diagonal([projected.mT] * self.weights.shape[1])
         return half_solve(self.factor, joint).mT
 
@@ -208,7 +208,7 @@ class CoupledLowRankPosterior(Posterior):
             InvalidArgumentError: If an unknown term or no term is named.
         """
         left, right = (self.of(names).project(inputs) for names in (first, second))
-        return torch.stack([left @ own @ right.mT for own in self._own], dim=-1)
+        return torch.stack([left @ block @ right.mT for block in self._own], dim=-1)
 
     @cached_property
     def _inverse(self) -> Tensor:
@@ -225,7 +225,12 @@ def inverse_blocks(
     factor: Tensor,  # (C F, C F)
     weights: Tensor,  # (F, C)
 ) -> Tensor:  # (C, F, C F)
-    """Return A^-1 from a factor of A, as rows of blocks for weights of C classes."""
+    """Return A^-1 from a factor of A, as rows of blocks for weights of C classes.
+
+    Args:
+        factor: The lower Cholesky factor of A, (C F, C F).
+        weights: The weights of F features for C classes, (F, C).
+    """
     F, C = weights.shape
     return torch.cholesky_inverse(factor).reshape(C, F, C * F)
 
@@ -234,7 +239,12 @@ def function_covariance(
     phi: Tensor,  # (n, F)
     inverse: Tensor,  # (C, F, C F)
 ) -> tuple[Tensor, Tensor]:
-    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of functions (n, C, C)."""
+    """Return Phi (A^-1)_cd (n, C, C, F) and the covariances of functions (n, C, C).
+
+    Args:
+        phi: The features at n points, (n, F).
+        inverse: The blocks of A^-1, (C, F, C F).
+    """
     C, F = inverse.shape[:2]
     products = torch.einsum("bf,cfg->bcg", phi, inverse).reshape(len(phi), C, C, F)
     return products, torch.einsum("bcdf,bf->bcd", products, phi)

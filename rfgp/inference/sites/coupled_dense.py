@@ -50,9 +50,9 @@ class ClassPrecision(NamedTuple):
 
     def times(self, v: Tensor) -> Tensor:
         """Return T v, (n, C)."""
-        each = torch.einsum("cij,jc->ic", self.blocks, v)
-        shared = torch.cholesky_solve(each.sum(1, keepdim=True), self.factor)[:, 0]
-        return each - torch.einsum("cij,j->ic", self.blocks, shared)
+        by_class = torch.einsum("cij,jc->ic", self.blocks, v)
+        shared = torch.cholesky_solve(by_class.sum(1, keepdim=True), self.factor)[:, 0]
+        return by_class - torch.einsum("cij,j->ic", self.blocks, shared)
 
     def half_shared(self) -> Tensor:
         """Return L^-1 E (C, n, n) with L L^T = S, so that T_cd = E_c 1(c = d) - (L^-1 E_c)^T (L^-1 E_d)."""
@@ -64,11 +64,17 @@ def class_precision(
     f: Tensor,  # (n, C)
     counts: Tensor,  # (n, 1)
 ) -> ClassPrecision:
-    """Return the matrices at f."""
+    """Return the matrices at f.
+
+    Args:
+        kernel: The covariance K of one function, (n, n).
+        f: The latent values, (n, C).
+        counts: The number of observations of each row, (n,).
+    """
     weight = (counts * torch.softmax(f, dim=1)).clamp_min(_LEAST)
     blocks, log_determinant = [], -counts.log().sum()
-    for each in weight.T:
-        root = each.sqrt()
+    for class_weight in weight.T:
+        root = class_weight.sqrt()
         inside = root[:, None] * kernel * root
         inside.diagonal().add_(1)
         factor = cholesky(inside, "The matrix I + D^(1/2) K D^(1/2) of a class")

@@ -48,12 +48,18 @@ def transposed_product(
     """Return phi^T v, float64.
 
     It is computed as (v^T phi)^T. With few columns, BLAS is several times faster if it reads the features row by row.
+
+    Args:
+        phi: The features, (b, F).
+        v: The columns, (b, C).
     """
     return (v.to(phi).mT @ phi).mT.double()
 
 
 class FeatureBlocks:
-    """Blocks of rows with their features. The features are kept unless they are too many.
+    """Blocks of rows with their features.
+
+    The features are kept unless they are too many.
 
     Args:
         model: The rows and their features.
@@ -105,9 +111,9 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         grams = position.new_zeros(C, F, F)
         for block, phi in self._features:
             f, counts = self._f(phi, position), block.counts()[:, None]
-            found = self._likelihood.slopes(block.targets[:, 0], f)
-            value += (found.value * counts[:, 0]).sum()
-            gradient += transposed_product(phi, found.first * counts)
+            derivatives = self._likelihood.slopes(block.targets[:, 0], f)
+            value += (derivatives.value * counts[:, 0]).sum()
+            gradient += transposed_product(phi, derivatives.first * counts)
             roots = (torch.softmax(f, dim=1) * counts).sqrt().to(phi)
             for c in range(C):
                 add_symmetric_product(grams[c], phi * roots[:, c, None])
@@ -119,7 +125,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         """Return Newton's step, solved to a residual that decreases with the decrement."""
         inside = state.gram.clone()
         inside.diagonal(dim1=1, dim2=2).add_(1)
-        factors = torch.stack([cholesky(each, "The precision of the weights of a class") for each in inside])
+        factors = torch.stack([cholesky(matrix, "The precision of the weights of a class") for matrix in inside])
         shape = state.position.shape
 
         def precondition(residual: Tensor) -> Tensor:
@@ -130,8 +136,8 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         ascent = state.gradient - state.position
         tolerance = min(max(0.1 * last_decrement, SOLVED[0]), SOLVED[1])
         product = self._precision_product(state.position)
-        found = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MOST_INNER, precondition)
-        change = found.solution.reshape(shape)
+        solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MOST_INNER, precondition)
+        change = solved.solution.reshape(shape)
         return Step(change, float((change * ascent).sum()))
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
@@ -209,8 +215,8 @@ class CoupledLowRankLaplace(Inference):
             scale = model.scale.repeat(C)
             matrix = symmetrized(matrix.mul_(-scale[:, None]).mul_(scale))
             for c in range(C):
-                own = slice(c * F, (c + 1) * F)
-                matrix[own, own] += mode.gram[c]
+                of_class = slice(c * F, (c + 1) * F)
+                matrix[of_class, of_class] += mode.gram[c]
             matrix.diagonal().add_(1)
             return cholesky(matrix, "The precision of the weights of all classes")
 
@@ -270,12 +276,12 @@ class CoupledLowRankLaplace(Inference):
                 outer = torch.cat([gradient + u, gradient], dim=1) @ ends.mT
                 coupling = torch.einsum("bcd,bcdf->bf", softmax.curvature(f, counts), pushed)
                 in_features.add(outer - model.scale * coupling)
-        own = inverse.reshape(-1, inverse.shape[2]).diagonal().reshape(W.mT.shape).mT  # of A^-1, (F, C)
-        in_variances = model.weights.by_block((0.5 * (W.square() - 1 + own) + b * W).sum(1)) / model.variances
-        found = [
+        diagonal = inverse.reshape(-1, inverse.shape[2]).diagonal().reshape(W.mT.shape).mT  # of A^-1, (F, C)
+        in_variances = model.weights.by_block((0.5 * (W.square() - 1 + diagonal) + b * W).sum(1)) / model.variances
+        in_parameters = [
             t.to(p) if need else None for t, p, need in zip(in_features.sums, model.parameters, needs[2:], strict=True)
         ]
-        return [in_mean, in_variances, *found]
+        return [in_mean, in_variances, *in_parameters]
 
     def _implicit_weights(self, inverse: Tensor) -> Tensor:
         """Return b = A^-1 Phi^T s, (F, C), for the blocks of A^-1."""

@@ -55,9 +55,9 @@ class SeriesReading:
         at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
         weigh = partial(_newton_weights, at, is_final, has_excess)
         sums, (value,) = weighted_sums(layout, model.rows, weigh, 1 + has_excess, num_values=1)
-        found = [assemble(layout, one) for one in sums]
-        gradient = scale * found[0].target[:, 0]
-        return value, gradient, *(one.gram.mul_(scale[:, None] * scale) for one in found)
+        statistics = [assemble(layout, of_series) for of_series in sums]
+        gradient = scale * statistics[0].target[:, 0]
+        return value, gradient, *(of_series.gram.mul_(scale[:, None] * scale) for of_series in statistics)
 
 
 SERIES = SeriesReading()
@@ -138,8 +138,8 @@ class LatticeLaplace(WeightLaplace, Inference):
             learned = {name: value.detach() for name, value in self.learned.items()}
             both = _Rows(_series(model, torch.stack([weights, b], dim=1)), model.mean, self.likelihood)
             in_learned = passed(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
-        found = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
-        return [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
+        gradients = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
+        return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
 
     # --- the search for hyperparameters -----------------------------------------------------------
 
@@ -188,9 +188,9 @@ class LatticeLaplace(WeightLaplace, Inference):
             in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
-            inverse, found = self.inverse, self._implicit
+            inverse, implicit = self.inverse, self._implicit
             weights = inverse.square() @ in_scale + (1 - 2 * inverse.diagonal())[:, None] * in_scale
-            of_mean = found.weight - found.curved @ inverse @ found.curved
+            of_mean = implicit.weight - implicit.curved @ inverse @ implicit.curved
             return 0.5 * in_scale.mT @ weights + of_mean * (in_mean.mT @ in_mean)
 
 
@@ -208,7 +208,10 @@ def _scale_of(model: LinearModel) -> Tensor:
 
 
 def _series(model: LinearModel, weights: Tensor) -> SeriesMoments:
-    """Return the moments of functions with weights (F, m). Only their means are defined."""
+    """Return the moments of functions with weights (F, m).
+
+    Only their means are defined.
+    """
     return SeriesMoments(LowRankPosterior(_prior_of(model), weights, FactorCovariance(weights.new_zeros(0, 0))))
 
 
@@ -241,11 +244,11 @@ def _newton_weights(
     The first rows have the strengths W and g, and the second, if any, the majorizer's excess.
     """
     terms = RowLikelihood(at.likelihood, block).terms(at.values(block))
-    found = [_weighted(block, terms.weight if is_final else terms.majorizer, terms.gradient)]
+    weighted = [_weighted(block, terms.weight if is_final else terms.majorizer, terms.gradient)]
     if has_excess:
         excess = (terms.majorizer - terms.curvature).clamp_min(0)
-        found.append(Block(block.inputs, torch.zeros_like(block.targets), weight=excess))
-    return found, (terms.value,)
+        weighted.append(Block(block.inputs, torch.zeros_like(block.targets), weight=excess))
+    return weighted, (terms.value,)
 
 
 def _implicit_weights(at: _Rows, block: Block) -> tuple[Sequence[Block], Sequence[Tensor]]:
@@ -272,8 +275,8 @@ def _learned_sums(
     for block in row_blocks(layout, rows):
         shift, change = both.series.mean(block.inputs).mT
         values = (both.mean + shift, change, series.known_variance(block.inputs))
-        found = learned_gradients(both.likelihood, learned, needs, block, values)
-        totals = [total + gradient for total, gradient in zip(totals, found, strict=True)]
+        gradients = learned_gradients(both.likelihood, learned, needs, block, values)
+        totals = [total + gradient for total, gradient in zip(totals, gradients, strict=True)]
     return tuple(totals)
 
 

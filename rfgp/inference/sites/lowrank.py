@@ -149,8 +149,8 @@ def _gradient_sums(at: _AtMode, b: Tensor, features: Needs, learned: Needs, mode
             outer = torch.stack([terms.gradient + u, terms.gradient], dim=1).to(phi) @ ends.to(phi).mT
             in_features.add(outer - terms.weight.to(phi)[:, None] * pushed)
         if any(learned):
-            found = learned_gradients(at.likelihood, at.learned, learned, block, (f, change, variance))
-            for total, gradient in zip(in_learned, found, strict=True):
+            gradients = learned_gradients(at.likelihood, at.learned, learned, block, (f, change, variance))
+            for total, gradient in zip(in_learned, gradients, strict=True):
                 total += gradient
     return in_mean, *in_features.sums, *in_learned
 
@@ -175,5 +175,5 @@ def learned_gradients(
         leaves = [value.clone().requires_grad_(need) for value, need in zip(learned.values(), needs, strict=True)]
         at_leaves = likelihood.at(dict(zip(learned, leaves, strict=True)))
         total = RowLikelihood(at_leaves, block).parameter_objective(*values)
-        found = iter(torch.autograd.grad(total, [leaf for leaf in leaves if leaf.requires_grad]))
-    return [next(found) if need else torch.zeros_like(leaf) for leaf, need in zip(leaves, needs, strict=True)]
+        gradients = iter(torch.autograd.grad(total, [leaf for leaf in leaves if leaf.requires_grad]))
+    return [next(gradients) if need else torch.zeros_like(leaf) for leaf, need in zip(leaves, needs, strict=True)]

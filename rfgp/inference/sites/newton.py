@@ -36,7 +36,7 @@ NOT_FINITE = (
 
 
 class State(Protocol):
-    """The role: a position of the search, with the results of a problem there."""
+    """Interface: a position of the search, with the results of a problem there."""
 
     @property
     def position(self) -> Tensor:
@@ -65,7 +65,7 @@ class Step(NamedTuple):
 
 
 class ModeProblem(ABC, Generic[S]):
-    """The role: an objective with Newton's steps.
+    """Interface: an objective with Newton's steps.
 
     Attributes:
         tolerance: The decrement, in nats, at which the search has converged.

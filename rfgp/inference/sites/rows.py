@@ -74,8 +74,8 @@ class RowProblem(ModeProblem[RowState]):
         positions = [torch.zeros_like(self._rows.targets).expand(2, -1)]
         for f in self._warm_start:
             terms = self._rows.terms(f)
-            found = self._regression(self._solver, f - self._mean + terms.gradient / terms.majorizer, terms)
-            positions.append(_position(found))
+            solver = self._regression(self._solver, f - self._mean + terms.gradient / terms.majorizer, terms)
+            positions.append(_position(solver))
         return positions
 
     def objective(self, position: Tensor) -> float:
@@ -92,10 +92,10 @@ class RowProblem(ModeProblem[RowState]):
     def step(self, state: RowState, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer."""
         terms, (shift, a) = state.terms, state.position
-        found = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
-        change, ascent = _position(found) - state.position, terms.gradient - a
+        solver = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
+        change, ascent = _position(solver) - state.position, terms.gradient - a
         if not self._rows.likelihood.is_concave:
-            newton = self._newton(found, terms, ascent)
+            newton = self._newton(solver, terms, ascent)
             change = change if newton is None else newton
         return Step(change, float(change[0] @ ascent))
 
@@ -106,7 +106,7 @@ class RowProblem(ModeProblem[RowState]):
         def precondition(residual: Tensor) -> Tensor:
             return _position(self._regression(solver, residual[:, 0] / terms.majorizer, terms)).reshape(-1, 1)
 
-        found = conjugate_gradients(
+        solved = conjugate_gradients(
             lambda v: v[n:] + curvature * v[:n],  # (K^-1 + W) v
             ascent[:, None],
             SOLVED,
@@ -114,23 +114,26 @@ class RowProblem(ModeProblem[RowState]):
             precondition,
             stop_on_negative_curvature=True,
         )
-        change = found.solution.reshape(2, n)
-        return None if bool(found.is_indefinite) or float(change[0] @ ascent) <= 0 else change
+        change = solved.solution.reshape(2, n)
+        return None if bool(solved.is_indefinite) or float(change[0] @ ascent) <= 0 else change
 
     def _regression(self, solver: Solver, working: Tensor, terms: LikelihoodTerms) -> Solver:
         """Return the regression of working observations z - mean (n,) by the majorizer."""
         return regression(solver, self._rows.rows, working[:, None], terms.majorizer, torch.zeros_like(working[:1]))
 
 
-def _position(found: Solver) -> Tensor:
+def _position(solver: Solver) -> Tensor:
     """Return f - mean and a, (2, n), of a regression."""
-    return torch.stack([found.fitted[:, 0], found.coefficients[:, 0]])
+    return torch.stack([solver.fitted[:, 0], solver.coefficients[:, 0]])
 
 
 def row_mode(problem: RowProblem) -> RowState:
     """Return the mode of the latent function at its rows, after one more step.
 
     The step costs only an evaluation, because `find_mode` has solved for it.
+
+    Args:
+        problem: The problem.
     """
     state, step = find_mode(problem)
     return problem.move(state, step, state.objective - problem.floor_at(state)) or state

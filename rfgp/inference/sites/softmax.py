@@ -14,7 +14,12 @@ def curvature(
     f: Tensor,  # (n, C)
     counts: Tensor,  # (n, 1)
 ) -> Tensor:  # (n, C, C)
-    """Return W."""
+    """Return the curvature W of the log density, (n, C, C).
+
+    Args:
+        f: The latent values, (n, C).
+        counts: The number of observations of each row, (n, 1).
+    """
     p = torch.softmax(f, dim=1)
     return counts[:, :, None] * (torch.diag_embed(p) - p[:, :, None] * p[:, None])
 
@@ -39,9 +44,9 @@ def determinant_gradient(
     s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
     """
     p = torch.softmax(f, dim=1)
-    own = covariance.diagonal(dim1=1, dim2=2)
+    variances = covariance.diagonal(dim1=1, dim2=2)
     shared = (covariance @ p[:, :, None])[:, :, 0]
-    first = own - (p * own).sum(1, keepdim=True)
+    first = variances - (p * variances).sum(1, keepdim=True)
     return -0.5 * counts * p * (first - 2 * (shared - (p * shared).sum(1, keepdim=True)))
 
 
@@ -50,7 +55,13 @@ def log_prob_gradient(
     rows: Block,
     f: Tensor,  # (n, C)
 ) -> Tensor:  # (n, C)
-    """Return the gradient g of the log density of all rows in f."""
+    """Return the gradient g of the log density of all rows in f.
+
+    Args:
+        likelihood: The likelihood.
+        rows: The rows.
+        f: The latent values, (n, C).
+    """
     return rows.counts()[:, None] * likelihood.slopes(rows.targets[:, 0], f).first
 
 
@@ -60,7 +71,7 @@ def softmax_cavity(
     f: Tensor,  # (n, C)
     covariance: Tensor,  # (n, C, C)
 ) -> tuple[Tensor, Tensor]:
-    """Return the means (n, C) and covariances (n, C, C) of f at each row without its own site.
+    """Return the moments (n, C) and (n, C, C) of f at each row without its site.
 
     The mode of the other rows is not searched again (Laplace's cavity).
 

@@ -51,15 +51,15 @@ class RowLikelihood:
     def terms(self, f: Tensor) -> LikelihoodTerms:
         """Return the log density with its derivatives at f (n,)."""
         shifted, counts = f + self.rows.offset(), self.rows.counts()
-        found = self.likelihood.slopes(self.targets, shifted)
-        weight, weight_slope = self.likelihood.information(found, shifted)
-        majorizer = self.likelihood.majorizer(found, self.targets, shifted)
+        slopes = self.likelihood.slopes(self.targets, shifted)
+        weight, weight_slope = self.likelihood.information(slopes, shifted)
+        majorizer = self.likelihood.majorizer(slopes, self.targets, shifted)
         return LikelihoodTerms(
-            (found.value * counts).sum(),
-            found.first * counts,
+            (slopes.value * counts).sum(),
+            slopes.first * counts,
             (weight * counts).clamp_min(LEAST_CURVATURE),
             weight_slope * counts,
-            -found.second * counts,
+            -slopes.second * counts,
             (majorizer * counts).clamp_min(LEAST_CURVATURE),
         )
 
@@ -80,9 +80,9 @@ class RowLikelihood:
             variance: The posterior variances of f, (n,).
         """
         shifted = f + self.rows.offset()
-        found = self.likelihood.slopes(self.targets, shifted)
-        weight, _ = self.likelihood.information(found, shifted)
-        return (self.rows.counts() * (found.value + change * found.first - 0.5 * variance * weight)).sum()
+        slopes = self.likelihood.slopes(self.targets, shifted)
+        weight, _ = self.likelihood.information(slopes, shifted)
+        return (self.rows.counts() * (slopes.value + change * slopes.first - 0.5 * variance * weight)).sum()
 
 
 def cavity(f: Tensor, variance: Tensor, terms: LikelihoodTerms) -> tuple[Tensor, Tensor]:

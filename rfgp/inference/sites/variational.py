@@ -227,20 +227,33 @@ class AndersonAcceleration:
 
 
 def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
-    """Return the sites of Laplace's approximation at a mode f (n,) of one function."""
+    """Return the sites of Laplace's approximation at a mode f (n,) of one function.
+
+    Args:
+        problem: The problem.
+        f: The mode, (n,).
+    """
     terms = RowLikelihood(problem.likelihood, problem.rows).terms(f)
     return Sites(terms.weight[:, None], (terms.gradient + terms.weight * (f - problem.mean))[:, None])
 
 
 def prior_sites(problem: VariationalProblem) -> Sites:
-    """Return the optimal sites for the moments of the priors."""
+    """Return the optimal sites for the moments of the priors.
+
+    Args:
+        problem: The problem.
+    """
     none = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
     prior = problem.at(Sites(none + LEAST_CURVATURE, none))
     return _optimal_sites(problem, prior.expected)
 
 
 def mean_sites(problem: VariationalProblem) -> Sites:
-    """Return the optimal sites for functions that equal their prior means."""
+    """Return the optimal sites for functions that equal their prior means.
+
+    Args:
+        problem: The problem.
+    """
     mean = problem.mean.expand(len(problem.rows), -1)
     none = torch.full_like(mean, _LEAST_VARIANCE)
     return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))
@@ -304,23 +317,24 @@ class Variational(Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the lower bound of the log evidence, 0-d."""
-        found = self.approximation
+        approximation = self.approximation
         if not torch.is_grad_enabled():
-            return found.bound
-        total = torch.stack([each.log_marginal_likelihood() for each in self._regressions()]).sum()
+            return approximation.bound
+        total = torch.stack([solver.log_marginal_likelihood() for solver in self._regressions()]).sum()
         if any(number.requires_grad for number in self.learned.values()):
-            shifted = self.mean.detach() + found.mean + self.rows.offset()[:, None]
-            expected = self.likelihood.at(self.learned).expected(self.rows.targets[:, 0], shifted, found.variance)
+            shifted = self.mean.detach() + approximation.mean + self.rows.offset()[:, None]
+            likelihood, targets = self.likelihood.at(self.learned), self.rows.targets[:, 0]
+            expected = likelihood.expected(targets, shifted, approximation.variance)
             total = total + (self.rows.counts() * expected.value).sum()
-        return found.bound + (total - total.detach())
+        return approximation.bound + (total - total.detach())
 
     def posterior(self) -> Posterior:
         """Return the posterior of one function, of several, or of a function and its log noise."""
         with torch.no_grad():
-            each = [solver.posterior() for solver in self.approximation.solvers]
+            posteriors = [solver.posterior() for solver in self.approximation.solvers]
         if self.likelihood.has_noise_process:
-            return HeteroscedasticPosterior(*each)
-        return each[0] if len(each) == 1 else IndependentFunctions(tuple(each))
+            return HeteroscedasticPosterior(*posteriors)
+        return posteriors[0] if len(posteriors) == 1 else IndependentFunctions(tuple(posteriors))
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the moments of the functions at each row given all others, with the same sites.
@@ -329,9 +343,9 @@ class Variational(Inference):
             The means and variances: (n, 1) and (n,) of one function, (n, 2) and (n, 2) of a function and its log noise,
             (n, L) and (n, L, L) of the functions of several classes.
         """
-        found = self.approximation
-        left = 1 / (1 / found.variance - found.sites.precision).clamp_min(1e-12)
-        mean = self.mean.detach() + left * (found.mean / found.variance - found.sites.linear)
+        approximation = self.approximation
+        left = 1 / (1 / approximation.variance - approximation.sites.precision).clamp_min(1e-12)
+        mean = self.mean.detach() + left * (approximation.mean / approximation.variance - approximation.sites.linear)
         if self.likelihood.num_latents > 1:
             return mean, torch.diag_embed(left)
         return mean, left[:, 0] if len(self.solvers) == 1 else left
@@ -340,5 +354,5 @@ class Variational(Inference):
         """Return the Gaussian regressions at the sites, with gradients."""
         precision, linear = self.approximation.sites
         working = torch.split(self.mean.detach() + linear / precision, 1, dim=1)
-        each = zip(self.approximation.solvers, working, precision.mT, torch.split(self.mean, 1), strict=True)
-        return [regression(solver, self.rows, z, weight, mean) for solver, z, weight, mean in each]
+        functions = zip(self.approximation.solvers, working, precision.mT, torch.split(self.mean, 1), strict=True)
+        return [regression(solver, self.rows, z, weight, mean) for solver, z, weight, mean in functions]

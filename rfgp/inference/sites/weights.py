@@ -38,7 +38,11 @@ _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
 def precision_of(model: LinearModel) -> tuple[float, float]:
-    """Return the tolerance and the floor (see `ModeProblem`) for the features."""
+    """Return the tolerance and the floor (see `ModeProblem`) for the features.
+
+    Args:
+        model: The linear model of the rows.
+    """
     block, count = next(iter(model.blocks())), len(model.rows)
     if model.phi(block.take(slice(1))).dtype == torch.float64:
         return TOLERANCE * (1 + count / 1000), FLOOR
@@ -70,7 +74,7 @@ class WeightState:
 
 
 class Reading(Protocol):
-    """The role: passes over rows that read the features of a model.
+    """Interface: passes over rows that read the features of a model.
 
     It is pickled for rows on other machines.
     """
@@ -286,7 +290,14 @@ def terms_at(
     weights: Tensor,  # (F,)
     block: Block,
 ) -> tuple[Tensor, Tensor, LikelihoodTerms]:
-    """Return the features (b, F) of a block, f (b,) at weights, and derivatives there."""
+    """Return the features (b, F) of a block, f (b,) at weights, and derivatives there.
+
+    Args:
+        model: The linear model of the rows.
+        likelihood: The likelihood.
+        weights: The weights, (F,).
+        block: A block of b rows.
+    """
     phi = model.phi(block)
     f = model.mean + model.fitted(phi, weights[:, None])[:, 0]
     return phi, f, RowLikelihood(likelihood, block).terms(f)

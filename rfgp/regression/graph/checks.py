@@ -112,37 +112,38 @@ def check_features(spec: ModelSpec, values: ParameterValues, rows: Block, scalin
     values, (term,) = values.detached(), spec.priors
     (data,), known = spec.term_data(values, len(rows)), {name: values.standardized(name) for name in values.space.names}
     graph, kernel, _ = nodes_of(data)
-    own, other = features_of(term), _other_draw(spec, data, term)
-    error = None if own is None or own.is_exact or other is not None else _kernel_error(graph, kernel, own)
-    bound = None if own is None else own.spectral_error(kernel)
-    name = own.name if own is not None else "precision"
+    features, other_features = features_of(term), _other_draw(spec, data, term)
+    is_deterministic = features is not None and not features.is_exact and other_features is None
+    error = _kernel_error(graph, kernel, features) if features is not None and is_deterministic else None
+    bound = None if features is None else features.spectral_error(kernel)
+    name = features.name if features is not None else "precision"
     if not spec.is_gaussian:  # only Gaussian observations are compared
         rows = rows.take(slice(0))
-    ((_, (place,), _),) = spec.terms[0].parts()
-    used, held_out = split(graph, rows.inputs[:, place].long().numpy(), seed)
+    ((_, (column,), _),) = spec.terms[0].parts()
+    used, held_out = split(graph, rows.inputs[:, column].long().numpy(), seed)
     if len(held_out) == 0:
         return FeatureCheck(name, None, None, None, error, bound, None, None, len(used), 0)
     mean, noise = values.standardized("mean").reshape(-1).double(), values.standardized("noise").double()
     seen, observed = rows.take(used), rows.take(held_out)
     assert spec.columns is not None
     with torch.no_grad():
-        priors = [one.at(known, spec.columns) for one in (term, other) if one is not None]
-        found = [_moments(prior, seen, observed, mean, noise) for prior in priors]
+        priors = [prior_term.at(known, spec.columns) for prior_term in (term, other_features) if prior_term is not None]
+        moments = [_moments(prior, seen, observed, mean, noise) for prior in priors]
     noise_diag = _noise_diag(observed, noise)
-    residual, variance = observed.targets - mean - found[0][0], found[0][1].diagonal() + noise_diag
+    residual, variance = observed.targets - mean - moments[0][0], moments[0][1].diagonal() + noise_diag
     squares = residual.square() / variance[:, None]
     log_scale = -scaling.targets.log_jacobian(1) / rows.num_outputs
-    density = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
+    log_prob = -0.5 * (squares + (2 * math.pi * variance[:, None]).log()).mean() - log_scale
     divergence = shift = own_variance = None
-    if other is not None:
-        divergence, shift = _between(found[0], found[1], noise_diag)
+    if other_features is not None:
+        divergence, shift = _between(moments[0], moments[1], noise_diag)
         own_variance = _walk_variance(priors[0], priors[1], seen) / float(_noise_diag(seen, noise).mean())
-    figures = (float(squares.mean()), -float(density), len(used), len(held_out))
+    figures = (float(squares.mean()), -float(log_prob), len(used), len(held_out))
     return FeatureCheck(name, divergence, own_variance, shift, error, bound, *figures)
 
 
 def _moments(prior: Prior, rows: Block, new: Block, mean: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean (b, k) and covariance (b, b) of the function at new rows, given the rows."""
+    """Return the mean (b, k) and covariance (b, b) at new rows, given the rows."""
     posterior = solver_for(prior, rows, mean, noise).posterior()
     projected = posterior.project(new.inputs)
     return posterior.mean(projected), posterior.covariance(new.inputs, projected)
@@ -153,14 +154,14 @@ def _noise_diag(rows: Block, noise: Tensor) -> Tensor:
 
 
 def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_diag: Tensor) -> tuple[float, float]:
-    """Return the symmetric divergence in nats per node, and the difference of means in standard deviations."""
+    """Return the symmetric divergence in nats per node, and the mean's shift in deviations."""
     n, k = first[0].shape
     a, b = (covariance + torch.diag(noise_diag) for _, covariance in (first, second))
     difference = first[0] - second[0]
     total = -2.0 * n
-    for one, two in ((a, b), (b, a)):
-        factor = cholesky(one, "The covariance of held-out observations")
-        total += float(torch.cholesky_solve(two, factor).diagonal().sum())
+    for left, right in ((a, b), (b, a)):
+        factor = cholesky(left, "The covariance of held-out observations")
+        total += float(torch.cholesky_solve(right, factor).diagonal().sum())
         total += float((difference * torch.cholesky_solve(difference, factor)).sum()) / k
     deviations = ((a + b).diagonal() / 2).sqrt()[:, None]
     return 0.25 * total / n, float((difference / deviations).square().mean().sqrt())
@@ -188,7 +189,16 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
 
 
 def features_of(term: TermPrior) -> NodeFeatures | None:
-    """Return the features of nodes of a term. None for other features or a sparse precision."""
+    """Return the features of nodes of a term.
+
+    None for other features or a sparse precision.
+
+    Args:
+        term: The term.
+
+    Returns:
+        The features, or None if the term has none.
+    """
     return term.features if isinstance(term, NodeTerm) else None
 
 
@@ -204,7 +214,13 @@ def _other_draw(spec: ModelSpec, data: TermData, term: TermPrior) -> TermPrior |
 
 
 def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple[Tensor, Tensor]:
-    """Return close rows (n,) to predict from, and rows (b,) of other nodes among them to hold out."""
+    """Return close rows (n,) to predict from, and rows (b,) of other nodes to hold out.
+
+    Args:
+        graph: The graph.
+        positions: The nodes of the rows, as integers, (N,).
+        seed: The seed of the nodes from which the selection grows.
+    """
     generator = random.numpy_generator(seed, random.Role.SPLIT)
     observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
     most = MOST_ROWS + MOST_HELD_OUT

@@ -22,7 +22,11 @@ _NONE = Limits()
 
 
 def selection_of_features(spec: ModelSpec) -> SelectionReport | None:
-    """Return the report of the selection of node features, if a model of one term has selected them."""
+    """Return the report of the selection of node features, or None if there was none.
+
+    Args:
+        spec: The specification of the model.
+    """
     if len(spec.priors) != 1:
         return None
     (prior,), (approximation,) = spec.priors, spec.approximations.values()
@@ -55,7 +59,11 @@ def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | 
 
 
 def exact_selection(graph: graphs.Graph) -> SelectionReport:
-    """Return the report for a graph that is small enough for the exact kernel."""
+    """Return the report for a graph that is small enough for the exact kernel.
+
+    Args:
+        graph: The graph.
+    """
     N = graph.num_nodes
     trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / RATE, 24.0 * N**2)
     reason = f"exact: the graph has {N:,} nodes, few enough for the exact kernel, so nothing was measured."
@@ -63,18 +71,25 @@ def exact_selection(graph: graphs.Graph) -> SelectionReport:
 
 
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
-    """Return the trial of a candidate. Costs grow with its non-zeros, or their squares per row for a factor."""
+    """Return the trial of a candidate.
+
+    Costs grow with its non-zeros, or their squares per row for a factor.
+    """
     N, nonzeros = graph.num_nodes, candidate.nonzeros
-    each = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
+    products = 4.0 * nonzeros**2 if candidate.features in _SOLVED else _PRODUCTS * 4.0 * nonzeros
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
     options: dict[str, Any] = {"features": candidate.features, **candidate.options}
     scores = (Score(sampled, float(candidate.error), 0.0),)
-    seconds, memory = _EVALUATIONS * each * N / RATE, _BYTES * nonzeros * N
+    seconds, memory = _EVALUATIONS * products * N / RATE, _BYTES * nonzeros * N
     return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, scores)
 
 
 def plain(options: dict[str, Any]) -> dict[str, Any]:
-    """Return options as numbers, texts and booleans."""
+    """Return options as numbers, texts and booleans.
+
+    Args:
+        options: The options of features, by name.
+    """
     return {
         name: value if isinstance(value, str | bool | int | float | None) else str(value)
         for name, value in options.items()
@@ -84,7 +99,15 @@ def plain(options: dict[str, Any]) -> dict[str, Any]:
 def advised_selection(
     graph: graphs.Graph, kernel: GraphKernel, max_nonzeros: int, seed: int, limits: Limits = _NONE
 ) -> SelectionReport:
-    """Return the recommendation of `graphs.advise`, or the best within the limits, as a report."""
+    """Return the recommendation of `graphs.advise` within the limits, as a report.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        max_nonzeros: The most non-zeros of the feature matrix.
+        seed: The seed of the sample of nodes.
+        limits: The limits of time and memory. If there is no candidate within them, the cheapest one is taken.
+    """
     advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
     selection = selection_of(advice, graph, min(128, graph.num_nodes))
     return selection if limits is _NONE else _within(selection, limits)

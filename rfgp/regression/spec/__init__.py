@@ -11,12 +11,12 @@ from rfgp.regression.spec.averages import with_rows as with_rows
 from rfgp.regression.spec.bounds import exact_evidence_bounds as exact_evidence_bounds
 from rfgp.regression.spec.changes import block_scales as block_scales
 from rfgp.regression.spec.changes import data_summary as data_summary
-from rfgp.regression.spec.changes import learnable_draws as learnable_draws
+from rfgp.regression.spec.changes import learnable_basis as learnable_basis
 from rfgp.regression.spec.changes import reassigned as reassigned
 from rfgp.regression.spec.changes import some_terms as some_terms
 from rfgp.regression.spec.changes import values_of_terms as values_of_terms
 from rfgp.regression.spec.changes import variance_paths as variance_paths
-from rfgp.regression.spec.changes import with_draws_of as with_draws_of
+from rfgp.regression.spec.changes import with_basis_of as with_basis_of
 from rfgp.regression.spec.changes import with_learned as with_learned
 from rfgp.regression.spec.freedom import degrees_of_freedom as degrees_of_freedom
 from rfgp.regression.spec.options import ModelOptions as ModelOptions

@@ -25,11 +25,11 @@ Share = tuple[float, GPState]
 """The weight of a model in an average, and the model."""
 
 
-def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPState:
-    """Return the average of models, all conditioned on the rows of the first at their hyperparameters.
+def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
+    """Return the average of models, all conditioned on the rows of the first one.
 
     Args:
-        regression: The model with the largest weight.
+        state: The model with the largest weight.
         weight: Its weight.
         others: Weights and other models with the same columns and scaling, fitted to some of these rows.
 
@@ -37,19 +37,22 @@ def averaged(regression: GPState, weight: float, others: Sequence[Share]) -> GPS
         InvalidArgumentError: Columns or scalings differ, a model has several outputs or a non-Gaussian likelihood, or
             the weights are not positive, do not sum to one, or the first is not the largest.
     """
-    spec = _spec_of(regression)
+    spec = _spec_of(state)
     check_shares([weight, *(share for share, _ in others)])
     if any(share > weight for share, _ in others):
         raise InvalidArgumentError(
             f"The first model of an average must have the largest weight, got {weight}. Change the order."
         )
-    check_average(spec, regression.scaling)
-    members = tuple(_member(share, one, regression) for share, one in others)
-    return regression.replace(spec=replace(spec, weight=weight, others=members))
+    check_average(spec, state.scaling)
+    members = tuple(_member(share, member, state) for share, member in others)
+    return state.replace(spec=replace(spec, weight=weight, others=members))
 
 
 def check_shares(shares: Sequence[Any]) -> None:
-    """Check that the weights of an average are at least two positive numbers that sum to one.
+    """Check that weights are at least two positive numbers that sum to one.
+
+    Args:
+        shares: The weights, (m,).
 
     Raises:
         InvalidArgumentError: They are not.
@@ -62,6 +65,10 @@ def check_shares(shares: Sequence[Any]) -> None:
 def check_average(spec: ModelSpec, scaling: Scaling) -> None:
     """Check that a model can be part of an average.
 
+    Args:
+        spec: The specification of a model of the average.
+        scaling: Its scaling of inputs and targets.
+
     Raises:
         InvalidArgumentError: Its likelihood is not Gaussian, or it has several outputs.
     """
@@ -71,50 +78,70 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
         raise InvalidArgumentError("Averages require one output. Fit a model for each output.")
 
 
-def parts_of_average(regression: GPState) -> list[Share]:
-    """Return the models of an average with their weights and posteriors, or a single model."""
-    members = regression.spec.members(regression.hyperparameters)
+def parts_of_average(state: GPState) -> list[Share]:
+    """Return the models of an average, each with its weight and posterior.
+
+    Args:
+        state: The state of an average, or of a single model.
+    """
+    members = state.spec.members(state.hyperparameters)
     if len(members) == 1:
-        return [(1.0, regression)]
-    posterior, shares = regression.present_posterior, list[Share]()
+        return [(1.0, state)]
+    posterior, shares = state.present_posterior, list[Share]()
     for number, member in enumerate(members):
         given = posterior.members[number] if isinstance(posterior, MixturePosterior) else None
         changes = {"spec": member.spec, "hyperparameters": member.values, "given": given}
-        shares.append((member.weight, regression.replace(**changes)))
+        shares.append((member.weight, state.replace(**changes)))
     return shares
 
 
-def largest(regression: GPState) -> GPState:
-    """Return the model with the largest weight in an average, or a single model."""
-    return parts_of_average(regression)[0][1]
+def largest(state: GPState) -> GPState:
+    """Return the model with the largest weight in an average, or a single model.
+
+    Args:
+        state: The state of an average, or of a single model.
+    """
+    return parts_of_average(state)[0][1]
 
 
-def each_changed(regression: GPState, change: Callable[[GPState], GPState]) -> GPState:
-    """Return the average of changed models, or a changed single model."""
-    (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(regression)]
+def each_changed(state: GPState, change: Callable[[GPState], GPState]) -> GPState:
+    """Return the average of changed models, or a changed single model.
+
+    Args:
+        state: The state of an average, or of a single model.
+        change: Returns a changed state of a single model.
+    """
+    (weight, first), *others = [(share, change(one)) for share, one in parts_of_average(state)]
     return averaged(first, weight, others) if others else first
 
 
-def approximated(regression: GPState, approximation: Any) -> GPState:
-    """Return a state with other approximations. Of an average, only the model with the largest weight remains.
+def approximated(state: GPState, approximation: Any) -> GPState:
+    """Return a state with other approximations.
+
+    Of an average, only the model with the largest weight remains.
 
     Args:
-        regression: The state, with its rows.
+        state: The state, with its rows.
         approximation: An approximation, or a dict by the names of terms.
 
     Raises:
         NotFittedError: There are no rows.
         InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
-    rows, one = regression.needed_rows("with_approximation"), largest(regression)
-    spec, values = with_rows(_spec_of(one), rows), one.hyperparameters
+    rows, first = state.needed_rows("with_approximation"), largest(state)
+    spec, values = with_rows(_spec_of(first), rows), first.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
     spec = spec.with_approximations(chosen, values, len(rows))
-    return one.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
+    return first.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
 
 
 def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
-    """Return a specification with a sample of rows, which is missing after loading from a file."""
+    """Return a specification with a sample of rows, which a loaded one lacks.
+
+    Args:
+        spec: The specification.
+        rows: The rows.
+    """
     assert spec.columns is not None
     if len(spec.columns.sample):
         return spec
@@ -123,30 +150,30 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     return replace(spec, columns=columns, noise_process=noise)
 
 
-def _spec_of(regression: GPState) -> ModelSpec:
-    spec = regression.spec
+def _spec_of(state: GPState) -> ModelSpec:
+    spec = state.spec
     assert isinstance(spec, ModelSpec)
     return spec
 
 
-def _member(share: float, one: GPState, regression: GPState) -> Member:
+def _member(share: float, member: GPState, state: GPState) -> Member:
     """Return a model as a member of an average, with the columns of the first model."""
-    spec, own = _spec_of(regression), _spec_of(one)
+    spec, member_spec = _spec_of(state), _spec_of(member)
     assert spec.schema is not None
-    assert own.schema is not None
-    if _columns_of(own.schema) != _columns_of(spec.schema):
+    assert member_spec.schema is not None
+    if _columns_of(member_spec.schema) != _columns_of(spec.schema):
         raise InvalidArgumentError(
-            f"All models of an average must read the same columns in the same order, got {_keys(own.schema)} and "
-            f"{_keys(spec.schema)}."
+            "All models of an average must read the same columns in the same order, got "
+            f"{_keys(member_spec.schema)} and {_keys(spec.schema)}."
         )
-    check_average(own, one.scaling)
-    pairs = [(one.scaling.inputs, regression.scaling.inputs), (one.scaling.targets, regression.scaling.targets)]
+    check_average(member_spec, member.scaling)
+    pairs = [(member.scaling.inputs, state.scaling.inputs), (member.scaling.targets, state.scaling.targets)]
     if not all(_are_equal(a, b) for a, b in pairs):
         raise InvalidArgumentError(
             "All models of an average must have the same scaling, got several. Start them from one model."
         )
-    alone = replace(own, schema=spec.schema, columns=spec.columns, weight=1.0, others=())
-    return Member(share, alone, one.hyperparameters.detached())
+    alone = replace(member_spec, schema=spec.schema, columns=spec.columns, weight=1.0, others=())
+    return Member(share, alone, member.hyperparameters.detached())
 
 
 def _keys(schema: Schema) -> str:

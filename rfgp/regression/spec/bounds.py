@@ -9,14 +9,17 @@ from rfgp.regression.state import GPState
 from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 
 
-def exact_evidence_bounds(regression: GPState) -> EvidenceBounds:
-    """Return bounds on the log marginal likelihood of the exact kernel, in the user's units.
+def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
+    """Return bounds on the log marginal likelihood of the exact kernel, in user units.
+
+    Args:
+        state: The state of the model, with rows.
 
     Raises:
         NotFittedError: There are no rows.
         InvalidArgumentError: The likelihood is not Gaussian, or a term has no bounds.
     """
-    spec, rows = regression.spec, regression.needed_rows("evidence_bounds")
+    spec, rows = state.spec, state.needed_rows("evidence_bounds")
     assert isinstance(spec, ModelSpec)
     if not spec.is_gaussian:
         raise InvalidArgumentError(
@@ -24,11 +27,11 @@ def exact_evidence_bounds(regression: GPState) -> EvidenceBounds:
             "log_marginal_likelihood() with that of exact() on some of the rows."
         )
     pairs = zip(spec.terms, spec.priors, strict=True)
-    found = {term.name: spec.approximations[term.name].bounding(prior) for term, prior in pairs}
-    kept = tuple(prior for prior in found.values() if prior is not None)
-    values = regression.hyperparameters.detached()
+    bounding = {term.name: spec.approximations[term.name].bounding(prior) for term, prior in pairs}
+    kept = tuple(prior for prior in bounding.values() if prior is not None)
+    values = state.hyperparameters.detached()
     prior = replace(spec, priors=kept).prior(values)
-    wrong = [name for name, one in found.items() if one is None]
+    wrong = [name for name, prior in bounding.items() if prior is None]
     wrong += [name for block in prior.blocks if block not in prior.weights for name in block.names]
     if wrong:
         raise InvalidArgumentError(
@@ -37,4 +40,4 @@ def exact_evidence_bounds(regression: GPState) -> EvidenceBounds:
             "with_approximation(rfgp.InducingPoints())."
         )
     model = LinearModel(prior.dense, rows, *mean_and_noise(values))
-    return evidence_bounds(model, regression.scaling.targets.log_jacobian(rows.count))
+    return evidence_bounds(model, state.scaling.targets.log_jacobian(rows.count))

@@ -1,4 +1,4 @@
-"""Specifications with other approximations or draws."""
+"""Specifications with other approximations or bases."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,37 +32,62 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
     """
     data, noise = spec.term_data(values, num_rows), spec.noise_process
     of_noise = noise.term_data(values, num_rows) if noise else []
-    own, other = by_process(approximation, data, of_noise)
-    found = assign(own, data, spec.approximations)
-    return found if noise is None else found | assign(other, of_noise, noise.approximations)
+    for_function, for_noise = by_process(approximation, data, of_noise)
+    assigned = assign(for_function, data, spec.approximations)
+    return assigned if noise is None else assigned | assign(for_noise, of_noise, noise.approximations)
 
 
-def learnable_draws(spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the draws (...) that a fit may learn, by path."""
-    found = {path: draw for term in spec.priors for path, draw in term.learnable.items()}
-    return found if spec.noise_process is None else found | learnable_draws(spec.noise_process)
+def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
+    """Return the parts of bases that a fit may learn, by path.
+
+    Args:
+        spec: The specification.
+
+    Returns:
+        Frequencies (m, d) and inducing points (m, d) by path.
+    """
+    learnable = {path: tensor for term in spec.priors for path, tensor in term.learnable.items()}
+    return learnable if spec.noise_process is None else learnable | learnable_basis(spec.noise_process)
 
 
-def with_learned(spec: ModelSpec, draws: Mapping[str, Tensor]) -> ModelSpec:
-    """Return the specification with other draws (...) by path."""
-    noise = None if spec.noise_process is None else with_learned(spec.noise_process, draws)
-    return replace(spec, priors=tuple(term.with_learned(draws) for term in spec.priors), noise_process=noise)
+def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
+    """Return the specification with other parts (...) of bases, by path.
+
+    Args:
+        spec: The specification.
+        basis: The parts (...) that change, as `learnable_basis` returns them.
+    """
+    noise = None if spec.noise_process is None else with_learned(spec.noise_process, basis)
+    return replace(spec, priors=tuple(term.with_learned(basis) for term in spec.priors), noise_process=noise)
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the paths of the variances that together scale the whole prior. Empty if there are none."""
+    """Return the paths of the variances that together scale the whole prior.
+
+    Empty if there are none.
+
+    Args:
+        spec: The specification.
+    """
     assert spec.columns is not None
-    found: list[str] = []
+    paths: list[str] = []
     for term in spec.terms:
-        own = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
-        if term.outputscale is None and len(own) != 1:
+        prefixes = [prefix for factor, _, prefix in term.parts() if factor.has_own_variance]
+        if term.outputscale is None and len(prefixes) != 1:
             return ()
-        found.append(f"{own[0]}variance" if term.outputscale is None else term.outputscale)
-    return tuple(dict.fromkeys(found))
+        paths.append(f"{prefixes[0]}variance" if term.outputscale is None else term.outputscale)
+    return tuple(dict.fromkeys(paths))
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the path of the variance of each weight block of a prior, in order. Empty if blocks share one."""
+    """Return the path of the variance of each weight block of a prior, in order.
+
+    Empty if blocks share one.
+
+    Args:
+        spec: The specification.
+        prior: The prior.
+    """
     paths = dict(zip((term.name for term in spec.terms), variance_paths(spec), strict=False))
     names = [block.name for block in prior.weights]
     is_own = len(set(paths.values())) == len(spec.terms) == len(set(names)) == len(names)
@@ -71,7 +96,12 @@ def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
 
 
 def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
-    """Return the specification of some terms, with their approximations and draws."""
+    """Return the specification of some terms, with their approximations and bases.
+
+    Args:
+        spec: The specification.
+        names: The names of the terms.
+    """
     pairs = [pair for pair in zip(spec.terms, spec.priors, strict=True) if pair[0].name in names]
     terms, priors = tuple(term for term, _ in pairs), tuple(prior for _, prior in pairs)
     used = {term.name: spec.approximations[term.name] for term in terms}
@@ -79,28 +109,42 @@ def some_terms(spec: ModelSpec, names: Sequence[str]) -> ModelSpec:
     return replace(spec, kernel=kernel, terms=terms, priors=priors, approximations=used)
 
 
-def with_draws_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
-    """Return the specification with the draws of another one, matched by the names of terms."""
-    found = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
+def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
+    """Return the specification with the bases of another one, by the names of terms.
+
+    Args:
+        spec: The specification.
+        other: The specification whose bases are taken.
+    """
+    priors = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)
-    return replace(spec, priors=tuple(found.get(term.name, prior) for term, prior in pairs))
+    return replace(spec, priors=tuple(priors.get(term.name, prior) for term, prior in pairs))
 
 
 def values_of_terms(spec: ModelSpec, values: ParameterValues) -> ParameterValues:
-    """Return the hyperparameters of the terms of a specification, from those of more terms."""
+    """Return those hyperparameters that belong to the terms of a specification.
+
+    Args:
+        spec: The specification.
+        values: The hyperparameters, of more terms.
+    """
     columns = spec.columns
     assert columns is not None
-    own = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
-    own |= {name for name in values.space.quantities if "." not in name}
-    quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in own}
-    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in own or name == "mean"}
+    kept = {*hyperparameters_of(spec.terms, columns), *(term.outputscale for term in spec.terms)}
+    kept |= {name for name in values.space.quantities if "." not in name}
+    quantities = {name: quantity for name, quantity in values.space.quantities.items() if name in kept}
+    hyperpriors = {name: prior for name, prior in values.space.hyperpriors.items() if name in kept or name == "mean"}
     space = replace(values.space, quantities=quantities, hyperpriors=hyperpriors)
     return ParameterValues(space, {name: values.raw[name] for name in space.names})
 
 
-def data_summary(regression: GPState) -> DataSummary:
-    """Return the data summary of a state without the targets, for another model on the same columns."""
-    spec, mean = regression.spec, regression.hyperparameters.space.mean
+def data_summary(state: GPState) -> DataSummary:
+    """Return the data summary of a state without the targets, for another model.
+
+    Args:
+        state: The state of the model.
+    """
+    spec, mean = state.spec, state.hyperparameters.space.mean
     assert isinstance(spec, ModelSpec)
     assert spec.columns is not None
-    return DataSummary(regression.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
+    return DataSummary(state.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)

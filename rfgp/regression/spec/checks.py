@@ -37,7 +37,7 @@ def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData],
     costs = {data.term.name: chosen[data.term.name].cost(data) for data in terms}
     total = sum(cost.memory for cost in costs.values())
     if total > allowed:
-        name = max(costs, key=lambda one: costs[one].memory)
+        name = max(costs, key=lambda term: costs[term].memory)
         raise InvalidArgumentError(
             f"The model must fit into {allowed / 2**30:,.3g} GiB, got {total / 2**30:,.3g} GiB. The term {name!r} "
             f"takes {costs[name].memory / 2**30:,.3g} GiB by {costs[name].note}. Give it another approximation, such "
@@ -58,15 +58,15 @@ def term_warnings(
     if not len(columns.sample):
         return
     for term in terms:
-        for factor, places, prefix in term.parts():
-            own, label = columns.select(places), label_of(factor)
+        for factor, indices, prefix in term.parts():
+            selected, label = columns.select(indices), label_of(factor)
             period = values.get(f"{prefix}period")
-            if period is not None and bool(period > LONG * own.extent.max()):
+            if period is not None and bool(period > LONG * selected.extent.max()):
                 yield TermWarning(
                     f"The period of {label} in the term {term.name!r} is longer than the data, so that a season cannot "
                     "be separated from a trend. Use a shorter period, or k.RBF."
                 )
-            if factor.kind is Kind.LEVEL and _is_seen_once(own.sample):
+            if factor.kind is Kind.LEVEL and _is_seen_once(selected.sample):
                 yield TermWarning(
                     f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be "
                     "separated from noise. Leave the term out, or fix its variance."
@@ -79,26 +79,36 @@ def _is_seen_once(sample: Tensor) -> bool:
 
 
 def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows: Rows) -> Iterator[Warning]:
-    """Yield a warning for each surface, network or graph with a connected part without rows."""
+    """Yield a warning for each domain that has a connected part without rows.
+
+    Args:
+        terms: The terms, of which those on surfaces, networks and graphs are checked.
+        columns: The summary of the columns.
+        rows: The rows.
+    """
     for term in terms:
-        for factor, places, _ in term.parts():
+        for factor, indices, _ in term.parts():
             if factor.kind not in (Kind.NODE, Kind.COORDINATE):
                 continue
-            x, latent = gathered(rows).inputs, factor.latent_field(columns.select(places))
+            x, latent = gathered(rows).inputs, factor.latent_field(columns.select(indices))
             if factor.nodes is not None:
-                positions = x[:, places[0]].long().numpy()
+                positions = x[:, indices[0]].long().numpy()
                 yield from warnings_of_parts(factor.nodes.adjacency, positions, *_WORDS)
             elif latent is not None:
-                field, projector = latent.refine(x[:, places])
+                field, projector = latent.refine(x[:, indices])
                 words = _WORDS if factor.domain is None else (factor.domain.falls, factor.domain.joining)
-                yield from warnings_of_parts(pattern_links(field.pattern), projector(x[:, places]).indices, *words)
+                yield from warnings_of_parts(pattern_links(field.pattern), projector(x[:, indices]).indices, *words)
 
 
 _WORDS = "The graph falls", ""
 
 
 def identity_of(terms: Sequence[Term]) -> Iterator[str | Tensor]:
-    """Yield the graphs, meshes and roads of terms as texts and tensors (...)."""
+    """Yield the graphs, meshes and roads of terms as texts and tensors (...).
+
+    Args:
+        terms: The terms.
+    """
     for factor in (factor for term in terms for factor in term.factors):
         if factor.domain is not None:
             yield from factor.domain.identity()

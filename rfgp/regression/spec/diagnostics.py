@@ -50,9 +50,9 @@ def fit_warnings(
         columns: The keys of the columns.
     """
     used = [approximations[term.name] for term in terms]
-    features = [one for one in used if isinstance(one, RandomFeatures)]
+    features = [approximation for approximation in used if isinstance(approximation, RandomFeatures)]
     is_fixed = bool(features) and report.frequencies == "fixed"
-    is_local = any(isinstance(one, Vecchia) for one in used)
+    is_local = any(isinstance(approximation, Vecchia) for approximation in used)
     if (
         len(features) == len(used)
         and report.frequencies != "learned"
@@ -86,7 +86,7 @@ def fit_warnings(
 
 
 def latent_warnings(values: ParameterValues, terms: Sequence[BoundTerm], likelihood: Likelihood) -> Iterator[Warning]:
-    """Yield a warning if the latent variance dominates the means of counts far from the rows.
+    """Yield a warning if the latent variance dominates the mean of counts.
 
     Args:
         values: The fitted hyperparameters.
@@ -106,26 +106,26 @@ def latent_warnings(values: ParameterValues, terms: Sequence[BoundTerm], likelih
 
 
 def lattice_warnings(terms: Sequence[TermData], approximations: Mapping[str, Approximation]) -> Iterator[Warning]:
-    """Yield a warning for each term whose lattice is too small at the fitted hyperparameters.
+    """Yield a warning for each term whose lattice is too small.
 
     Args:
         terms: The terms at these hyperparameters.
         approximations: Their approximations by name.
     """
     for data in terms:
-        one = approximations[data.term.name]
-        why = one.refusal(data) if isinstance(one, EquispacedFourier) else None
+        approximation = approximations[data.term.name]
+        why = approximation.refusal(data) if isinstance(approximation, EquispacedFourier) else None
         if why is not None:
             yield PoorFeaturesWarning(f"The frequencies of the term {data.term.name!r} are too few: {why}")
 
 
 def _remedies(used: Sequence[Approximation], *, is_fixed: bool) -> str:
     """Return the beginning of a sentence with remedies for missed structure."""
-    points = [one for one in used if isinstance(one, InducingPoints)]
-    if any(isinstance(one, RandomFeatures) for one in used):
+    points = [approximation for approximation in used if isinstance(approximation, InducingPoints)]
+    if any(isinstance(approximation, RandomFeatures) for approximation in used):
         return f"Raise {arguments('num_frequencies')}" + ", learn the frequencies" * is_fixed
     if points:
-        is_learned = all(one.learn_locations for one in points)
+        is_learned = all(approximation.learn_locations for approximation in points)
         return "Raise the number of inducing points" + ", learn their locations" * (not is_learned)
     return "Use a rougher kernel"
 

@@ -6,14 +6,18 @@ from torch import Tensor
 from rfgp.regression.state import GPState
 
 
-def degrees_of_freedom(regression: GPState, points: Tensor) -> dict[str, float]:
-    """Return the effective degrees of freedom of each term, from a sample of rows (n, D).
+def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
+    """Return the effective degrees of freedom of each term, from a sample of rows.
 
     The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D. The trace is
     therefore the sum of their covariances over the rows, divided by the error variances. Of inducing points, K is the
     part that they explain. Their residual variance is left out, and added to D if it counts as noise (FITC).
+
+    Args:
+        state: The state of the model.
+        points: The standardized sample of rows, (n, D).
     """
-    process, names, prior = regression.process, regression.process.terms, regression.prior()
+    process, names, prior = state.process, state.process.terms, state.prior()
     with torch.no_grad():
         residuals = {
             block.name: block.residual_variance(points, block.scaled(points).double())
@@ -21,10 +25,10 @@ def degrees_of_freedom(regression: GPState, points: Tensor) -> dict[str, float]:
             if block.residual is not None
         }
         of_noise = [block.name for block in prior.weights if block.residual is not None and block.residual.is_noise]
-        noise = regression.spec.observation_noise(regression.hyperparameters).double()
+        noise = state.spec.observation_noise(state.hyperparameters).double()
         noise = noise + sum(residuals[name] for name in of_noise)
-        found = {
+        traces = {
             name: ((process.cross_covariance(points, name, names).diagonal() - residuals.get(name, 0)) / noise).sum()
             for name in names
         }
-    return {name: float(value) * regression.num_observations / len(points) for name, value in found.items()}
+    return {name: float(value) * state.num_observations / len(points) for name, value in traces.items()}

@@ -58,15 +58,15 @@ class ModelInputs:
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
         table = self.named(with_indicators(table_of(inputs, graph), self.indicators))
-        found = self.schema.read(table)
-        found = found if self.dtype is None else found.to(self.dtype)
-        check_points(self._all_terms, found)
+        inputs = self.schema.read(table)
+        inputs = inputs if self.dtype is None else inputs.to(self.dtype)
+        check_points(self._all_terms, inputs)
         if self.columns is not None:
-            check_near(self.schema, self.columns, found.detach())
-        return found, Origin(table.origin.is_numpy, found.new_empty(0))
+            check_near(self.schema, self.columns, inputs.detach())
+        return inputs, Origin(table.origin.is_numpy, inputs.new_empty(0))
 
     def named(self, table: Table) -> Table:
-        """Return a table with the column names of the training data if one of the two has no names.
+        """Return a table with the training column names if one of the two has no names.
 
         Raises:
             DataError: The first term reads all columns, and an array has another number of columns.
@@ -95,21 +95,26 @@ class ModelInputs:
         return given
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters of the kernel by path. The standard deviations (D,) are not used.
+        """Return the hyperparameters of the kernel by path.
+
+        The standard deviations (D,) are not used.
 
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
         start at different lengthscales.
         """
         assert self.columns is not None
-        found = hyperparameters_of(self.terms, self.columns)
+        parameters = hyperparameters_of(self.terms, self.columns)
         shares = shares_of(self.terms)
         share = max(shares.values(), default=1.0)
-        found = {path: replace(one, start=share * one.start) if one.is_variance else one for path, one in found.items()}
+        parameters = {
+            path: replace(parameter, start=share * parameter.start) if parameter.is_variance else parameter
+            for path, parameter in parameters.items()
+        }
         for name, count in repetitions(self.terms).items():
             path = f"{name}.lengthscale"
-            if count and path in found:
-                found[path] = replace(found[path], start=NARROWER**count * found[path].start)
-        return found
+            if count and path in parameters:
+                parameters[path] = replace(parameters[path], start=NARROWER**count * parameters[path].start)
+        return parameters
 
     def place_of(self, key: Any) -> int:
         """Return the index of a column of numbers.
@@ -124,7 +129,7 @@ class ModelInputs:
     def numbers(self) -> dict[int, Any]:
         """The keys of the columns of numbers by index."""
         assert self.schema is not None
-        return {place: one.key for place, one in enumerate(self.schema.columns) if one.kind is Kind.NUMBER}
+        return {index: column.key for index, column in enumerate(self.schema.columns) if column.kind is Kind.NUMBER}
 
     def check(self, inputs: Tensor) -> None:
         """Check rows (n, D) as `read` returns them for training rows.
@@ -146,14 +151,19 @@ class ModelInputs:
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:
     """Check that terms know the levels, nodes and points of rows (n, D).
 
+    Args:
+        terms: The terms.
+        columns: The summary of the training columns.
+        inputs: The rows, (n, D).
+
     Raises:
         DataError: They do not. The message names the term.
     """
     for term in terms:
-        for factor, places, _ in term.parts():
-            for place in places if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
-                size = columns.num_levels[place] if factor.nodes is None else int(factor.nodes.num_nodes)
-                cells = inputs[:, place]
+        for factor, indices, _ in term.parts():
+            for index in indices if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
+                size = columns.num_levels[index] if factor.nodes is None else int(factor.nodes.num_nodes)
+                cells = inputs[:, index]
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
                     raise DataError(
                         f"The term {term.name!r} must have the {factor.kind.value}s of all rows, got another."
@@ -162,7 +172,12 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
 
 
 def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
-    """Check that numbers in rows (n, D) are so close to the training data that squares are finite.
+    """Check that numbers in rows (n, D) are not too far from the training data.
+
+    Args:
+        schema: The schema of the columns.
+        columns: The summary of the training columns.
+        inputs: The rows, (n, D).
 
     Raises:
         DataError: A number is too far away. The message names the column.
@@ -172,17 +187,21 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
     most, scale = torch.finfo(inputs.dtype).max ** (1 / 3), columns.scale.double()
     ends = torch.stack(torch.aminmax(inputs, dim=0)).double()
     distances = ((ends - columns.location) / scale).abs().amax(0) / columns.spread
-    for place, kind in enumerate(schema.kinds):
-        if kind is Kind.NUMBER and not bool(distances[place] <= most):
-            row = int(((inputs[:, place].double() - columns.location[place]) / scale[place]).abs().argmax())
+    for index, kind in enumerate(schema.kinds):
+        if kind is Kind.NUMBER and not bool(distances[index] <= most):
+            row = int(((inputs[:, index].double() - columns.location[index]) / scale[index]).abs().argmax())
             raise DataError(
-                f"Column {schema.columns[place].key!r} must lie within {most:.0e} standard deviations of the training "
-                f"data, got {float(inputs[row, place]):g} in row {row}. Check its unit."
+                f"Column {schema.columns[index].key!r} must lie within {most:.0e} standard deviations of the training "
+                f"data, got {float(inputs[row, index]):g} in row {row}. Check its unit."
             )
 
 
 def indicators_of(table: Table, kernel: Kernel) -> Indicators:
-    """Return the levels of columns that a kernel reads as indicators, if it does not name all its columns.
+    """Return the levels of columns that a kernel reads as indicators.
+
+    Args:
+        table: The table.
+        kernel: The kernel. One that names all its columns reads none as indicators.
 
     Raises:
         DataError: A column has missing cells or too many levels.
@@ -195,6 +214,10 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
     """Return the keys of the columns that a kernel reads by default.
 
     These are all columns except the index of a dataframe and texts that another kernel reads as levels.
+
+    Args:
+        table: The table.
+        kernel: The kernel.
 
     Warns:
         IndexColumnWarning: A column without a name may be an index, or is one and is left out.
@@ -228,13 +251,24 @@ def _without_index(table: Table) -> tuple[str | int, ...]:
 
 
 def graph_of(kernel: Kernel) -> graphs.Graph | None:
-    """Return the graph of a kernel that reads only nodes of one graph, or None."""
+    """Return the graph of a kernel that reads only nodes of one graph, or None.
+
+    Args:
+        kernel: The kernel.
+    """
     nodes = {factor.nodes for term in kernel.terms() for factor in term.factors}
     return nodes.pop() if len(nodes) == 1 else None
 
 
 def table_of(X: Any, graph: graphs.Graph | None) -> Table:
-    """Return inputs as a table. If a kernel reads only nodes of a graph, labels may be tuples."""
+    """Return inputs as a table.
+
+    If a kernel reads only nodes of a graph, labels may be tuples.
+
+    Args:
+        X: A dataframe, an array (n, D), or node labels (n,).
+        graph: The graph of node labels. If None, X has columns.
+    """
     if graph is not None and graph.labels is not None and isinstance(graph.labels[0], tuple):
         rows = X.tolist() if isinstance(X, Tensor | np.ndarray) else X
         size = len(graph.labels[0])
@@ -246,7 +280,11 @@ def table_of(X: Any, graph: graphs.Graph | None) -> Table:
 
 
 def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
-    """Leave out rows with NaN in y, (n,) or (n, k), if a kernel reads only nodes of one graph.
+    """Leave out rows with NaN in y if a kernel reads only nodes of one graph.
+
+    Args:
+        given: The training data, with y (n,) or (n, k).
+        kernel: The kernel.
 
     Raises:
         DataError: A row lacks some outputs but not all, or every row is missing.

@@ -25,6 +25,9 @@ PREFIX = "noise."
 def check_kernel(likelihood: Likelihood) -> None:
     """Check that the kernel of the noise is a kernel.
 
+    Args:
+        likelihood: The likelihood.
+
     Raises:
         InvalidArgumentError: It is another object.
     """
@@ -34,7 +37,7 @@ def check_kernel(likelihood: Likelihood) -> None:
 
 
 def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) -> Kernel | None:
-    """Return the kernel of the noise with explicit columns and prefixed names, or None.
+    """Return the kernel of the noise with explicit columns and prefixed names.
 
     Args:
         likelihood: The likelihood.
@@ -52,8 +55,8 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
             f"The name of a term must not begin with {PREFIX[:-1]!r} if the noise has a kernel, got {taken[0]!r}. "
             "Give the term another name."
         )
-    own = transformed(likelihood.noise_kernel, lambda factor: factor.expanded(keys))
-    return Sum(tuple(replace(term, name=f"{PREFIX}{term.name}") for term in own.terms()))
+    of_noise = transformed(likelihood.noise_kernel, lambda factor: factor.expanded(keys))
+    return Sum(tuple(replace(term, name=f"{PREFIX}{term.name}") for term in of_noise.terms()))
 
 
 def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence[TermData]) -> tuple[Any, Any]:
@@ -73,15 +76,17 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
         return {n: a for n, a in approximation.items() if n not in names}, {n: approximation[n] for n in names}
     if not isinstance(approximation, Approximation):
         return approximation, approximation
-    serves = [any(approximation.refusal(data) is None for data in terms) for terms in (function, noise)]
-    own, other = (approximation if one or not any(serves) else AUTO for one in serves)
-    return own, other
+    supports = [any(approximation.refusal(data) is None for data in terms) for terms in (function, noise)]
+    for_function, for_noise = (
+        approximation if is_supported or not any(supports) else AUTO for is_supported in supports
+    )
+    return for_function, for_noise
 
 
 def with_least_noise(
     values: ParameterValues, approximations: Mapping[str, Approximation], terms: Sequence[TermData], rows: Block
 ) -> ParameterValues:
-    """Return values with the smallest bound of the noise that the approximations of all terms allow.
+    """Return values with the least noise that the approximations of all terms allow.
 
     Args:
         values: The hyperparameters.
@@ -92,7 +97,11 @@ def with_least_noise(
     if "noise" not in values.space.quantities:
         return values
     is_single = torch.float32 in (rows.inputs.dtype, rows.targets.dtype)
-    least = NOISE_BOUNDS[0] if is_single else max(approximations[one.term.name].least_noise(one) for one in terms)
+    least = (
+        NOISE_BOUNDS[0]
+        if is_single
+        else max(approximations[term_data.term.name].least_noise(term_data) for term_data in terms)
+    )
     noise = values.space.quantities["noise"]
     noise = replace(noise, bounds=(noise.bounds[0] * (least / NOISE_BOUNDS[0]), noise.bounds[1]))
     return replace(values, space=replace(values.space, quantities={**values.space.quantities, "noise": noise}))

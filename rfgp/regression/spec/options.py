@@ -100,7 +100,7 @@ class ModelOptions:
     @property
     def has_matrices(self) -> bool:
         """Whether the user requested exact terms only, as `rfgp.ExactGP` does."""
-        return all(isinstance(one, Exact) for one in self._given)
+        return all(isinstance(approximation, Exact) for approximation in self._given)
 
     @property
     def _given(self) -> list[Any]:

@@ -37,11 +37,11 @@ class CodedSource:
     def coded(self, source: RowSource, first: int = 0) -> Iterator[Chunk]:
         """Yield the rows of a part of the source, after `first` rows."""
         for table, chunk in tables_of(source, self.keys, first):
-            found, origin = self.reader.read(table)
+            inputs, origin = self.reader.read(table)
             y, is_matrix = chunk.y, isinstance(chunk.X, np.ndarray | Tensor)
             if not is_matrix and self.reader.dtype is None:  # columns may have different dtypes
-                found, y = _of_one_type(found, y)
-            yield chunk._replace(X=found.numpy() if origin.is_numpy else found, y=y, names=None)
+                inputs, y = _of_one_type(inputs, y)
+            yield chunk._replace(X=inputs.numpy() if origin.is_numpy else inputs, y=y, names=None)
 
 
 class CodedPartitions(CodedSource):
@@ -80,7 +80,13 @@ def _of_coded_part(whole: CodedSource, function: Callable[[RowSource, int], T], 
 
 
 def coded(source: RowSource, reader: InputReader, keys: tuple[str | int, ...]) -> CodedSource:
-    """Return a source as matrices of numbers, from a reader of these columns."""
+    """Return a source as matrices of numbers, from a reader of these columns.
+
+    Args:
+        source: The source of rows.
+        reader: Reads columns as numbers.
+        keys: The keys of the columns.
+    """
     return (CodedPartitions if isinstance(source, DistributedSource) else CodedSource)(source, reader, keys)
 
 
@@ -97,7 +103,7 @@ def tables_of(
     for chunk in source.tables(keys) if isinstance(source, TableSource) else source.chunks():
         X = chunk.X
         if chunk.names is not None and isinstance(X, np.ndarray | Tensor):
-            X = {name: X[:, place] for place, name in enumerate(chunk.names)}
+            X = {name: X[:, index] for index, name in enumerate(chunk.names)}
         if len(next(iter(X.values()), ()) if isinstance(X, Mapping) else X):
             table = replace(Table.of(X), first=first)
             first += table.num_rows
@@ -106,6 +112,9 @@ def tables_of(
 
 def first_table(source: RowSource) -> Table:
     """Return the first table of a source.
+
+    Args:
+        source: The source of rows.
 
     Raises:
         DataError: The source has no rows.
@@ -116,7 +125,9 @@ def first_table(source: RowSource) -> Table:
 
 
 def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:
-    """Return a schema with the levels of all rows of a source. They are read if a column has levels.
+    """Return a schema with the levels of all rows of a source.
+
+    They are read if a column has levels.
 
     Args:
         schema: The schema.
@@ -127,17 +138,17 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
     Raises:
         DataError: A column cannot be read as levels.
     """
-    own = [place for place, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
-    if not own:
+    level_indices = [index for index, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
+    if not level_indices:
         return schema
-    begun = Schema(tuple(schema.columns[place] for place in own))
+    begun = Schema(tuple(schema.columns[index] for index in level_indices))
     if isinstance(source, DistributedSource):
-        found = source.reduce(partial(_levels_of_part, begun), _merged)
+        known = source.reduce(partial(_levels_of_part, begun), _merged)
     else:
-        found = _levels_of_part(begun, source, 0)
+        known = _levels_of_part(begun, source, 0)
     columns = list(schema.columns)
-    for place, column in zip(own, found.columns, strict=True):
-        columns[place] = replace(column, levels=tuple(sorted(column.levels))) if is_new else column
+    for index, column in zip(level_indices, known.columns, strict=True):
+        columns[index] = replace(column, levels=tuple(sorted(column.levels))) if is_new else column
     return Schema(tuple(columns))
 
 
@@ -148,14 +159,14 @@ def _levels_of_part(schema: Schema, source: RowSource, first: int) -> Schema:
     return schema
 
 
-def _merged(one: Schema, other: Schema) -> Schema:
+def _merged(first: Schema, second: Schema) -> Schema:
     """Return a schema extended by new levels of another."""
-    pairs = zip(one.columns, other.columns, strict=True)
+    pairs = zip(first.columns, second.columns, strict=True)
     return Schema(tuple(replace(a, levels=tuple(dict.fromkeys([*a.levels, *b.levels]))) for a, b in pairs))
 
 
 def _of_one_type(X: Tensor, y: Any) -> tuple[Tensor, Any]:
-    """Return inputs (b, D) and targets (b,) or (b, k) as float64, unless all are float32."""
+    """Return inputs (b, D) and targets as float64, unless all are float32."""
     if isinstance(y, np.ndarray) and y.dtype in (np.float32, np.float64):
         is_single = X.dtype == torch.float32 and y.dtype == np.float32
         return (X, y) if is_single else (X.double(), y.astype(np.float64))

@@ -22,9 +22,9 @@ from rfgp.paths import find_path
 from rfgp.regression.base_spec import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
+from rfgp.regression.spec.basis import columns_of_lattices, priors_on_new_lattices, priors_with_basis, renewed_priors
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
-from rfgp.regression.spec.draws import columns_of_lattices, drawn_priors, redrawn_priors, relaid_priors
 from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
 from rfgp.regression.spec.options import ModelOptions
@@ -61,7 +61,7 @@ class ModelSpec(BaseSpec):
         terms: Its terms, with the indices of their columns.
         columns: The summary of the training rows.
         approximations: The approximation of each term by name.
-        priors: The terms with their draws.
+        priors: The terms with their bases.
         noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
         weight: The weight of the model in an average of posteriors.
         others: The other models of the average on the same columns, at their hyperparameters.
@@ -85,17 +85,17 @@ class ModelSpec(BaseSpec):
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
         others = [term for member in self.others for term in cast(ModelSpec, member.spec).terms]
-        own = self.schema, self.terms, self.columns, options.dtype, options.standardize
+        arguments = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is Kind.NUMBER
-        return ModelInputs(*own, of_noise, others, reads_all, options.indicators)
+        return ModelInputs(*arguments, of_noise, others, reads_all, options.indicators)
 
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The output scales of the terms, which share the variance of the target, and the noise."""
         bounds = OUTPUTSCALE_BOUNDS if self.is_gaussian else (LEAST_LATENT, self.options.likelihood.widest)
         shares = shares_of(self.terms)
-        scales = [Variance(one.outputscale, shares[one.name], bounds) for one in self.terms if one.outputscale]
+        scales = [Variance(term.outputscale, shares[term.name], bounds) for term in self.terms if term.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
     def prior(self, values: ParameterValues) -> Prior:
@@ -130,8 +130,8 @@ class ModelSpec(BaseSpec):
         """
         source = as_source(*data[:4])
         if source is not None:
-            found = _with_columns(self, first_table(source), source)
-            return found, Chunk(found.inputs.coded(source))
+            spec = _with_columns(self, first_table(source), source)
+            return spec, Chunk(spec.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
         target = data.y if isinstance(data.y, str) else None
         whole = table_of(data.X, graph_of(self.options.kernel))
@@ -165,12 +165,12 @@ class ModelSpec(BaseSpec):
         """Return the specification with the kernel resolved on rows, and with starting values by path."""
         assert self.schema is not None
         assert self.kernel is not None
-        parts = {id(factor): (places, prefix) for term in self.terms for factor, places, prefix in term.parts()}
+        parts = {id(factor): (indices, prefix) for term in self.terms for factor, indices, prefix in term.parts()}
 
         def change(factor: Kernel) -> Kernel:
-            places, prefix = parts[id(factor)]
-            own = {name: starts[prefix + name] for name in factor.starts if prefix + name in starts}
-            return factor.resolved(columns.select(places), own)
+            indices, prefix = parts[id(factor)]
+            given = {name: starts[prefix + name] for name in factor.starts if prefix + name in starts}
+            return factor.resolved(columns.select(indices), given)
 
         kernel = transformed(self.kernel, change)
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
@@ -197,7 +197,7 @@ class ModelSpec(BaseSpec):
         return replace(self, options=self.options.changed(starts=starts, hyperpriors=hyperpriors))
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification with approximations and random draws, and starting output scales.
+        """Return the specification with approximations and their bases, and starting output scales.
 
         The prior variance of a term, averaged over some rows, is then its share of the target's variance.
         """
@@ -227,7 +227,7 @@ class ModelSpec(BaseSpec):
         *,
         in_blocks: bool = False,
     ) -> Self:
-        """Return the specification with approximations of all terms and their random draws.
+        """Return the specification with approximations of all terms and their bases.
 
         Args:
             approximations: "auto", an approximation, or a dict by the names of terms.
@@ -249,19 +249,19 @@ class ModelSpec(BaseSpec):
         chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
         noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
-        own = drawn_priors(data, chosen, self.options.seed)
-        return replace(self, approximations=chosen, priors=own, noise_process=noise)
+        priors = priors_with_basis(data, chosen, self.options.seed)
+        return replace(self, approximations=chosen, priors=priors, noise_process=noise)
 
-    def redrawn(self, values: ParameterValues, num_rows: int) -> Self:
-        """Return the specification with hyperparameter-dependent draws updated, or itself.
+    def with_new_basis(self, values: ParameterValues, num_rows: int) -> Self:
+        """Return the specification with bases for new hyperparameters, or itself.
 
         Args:
             values: The hyperparameters.
             num_rows: The number of rows.
         """
         noise, data = self.noise_process, self.term_data(values, num_rows)
-        priors = redrawn_priors(self.priors, data, self.approximations, self.options.seed)
-        noise = None if noise is None else noise.redrawn(values, num_rows)
+        priors = renewed_priors(self.priors, data, self.approximations, self.options.seed)
+        noise = None if noise is None else noise.with_new_basis(values, num_rows)
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
@@ -272,7 +272,7 @@ class ModelSpec(BaseSpec):
             return self
         spec = replace(self, columns=columns)
         data, fixed = spec.term_data(values, len(rows)), (self.approximations, self.options.seed)
-        priors = relaid_priors(self.priors, data, *fixed)
+        priors = priors_on_new_lattices(self.priors, data, *fixed)
         return self if priors == self.priors else replace(spec, priors=priors)
 
     def fitted_kernel(self, values: ParameterValues) -> Kernel:
@@ -281,8 +281,8 @@ class ModelSpec(BaseSpec):
         assert self.columns is not None
         kernel = self._resolved(self.columns, starts).kernel
         assert kernel is not None
-        own = (None if one.outputscale is None else variance_of(values, one.outputscale) for one in self.terms)
-        pairs = zip(kernel.terms(), own, strict=True)
+        variances = (None if term.outputscale is None else variance_of(values, term.outputscale) for term in self.terms)
+        pairs = zip(kernel.terms(), variances, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
     def diagnosed(
@@ -322,7 +322,7 @@ class ModelSpec(BaseSpec):
 def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
     """Return the specification of the logarithm of the noise on the columns of the function, or None.
 
-    Its draws have the seeds of a single kernel for the function and the noise.
+    Its bases have the seeds of a single kernel for the function and the noise.
     """
     if kernel is None:
         return None
@@ -341,8 +341,8 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
     """
     if spec.schema is not None:
         known = spec.schema
-        found = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
-        return _with_levels(spec, found)
+        schema = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
+        return _with_levels(spec, schema)
     keys = table.keys if source is not None else open_keys(table, spec.options.kernel)
     kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
     of_noise = noise_kernel(spec.options.likelihood, kernel, keys)
@@ -366,11 +366,11 @@ def _with_levels(spec: S, schema: Schema) -> S:
         return spec
     columns = replace(spec.columns, num_levels=sizes)
     before, after = (hyperparameters_of(spec.terms, c) for c in (spec.columns, columns))
-    grown = next((path for path, found in after.items() if found.start.shape != before[path].start.shape), None)
+    grown = next((path for path, parameter in after.items() if parameter.start.shape != before[path].start.shape), None)
     if grown is not None:
         raise InvalidArgumentError(f"Levels must be known if {grown} has a value for each, got new ones. Fit again.")
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
-    others = tuple(member.changed(lambda one: _with_levels(one, schema)) for member in spec.others)
+    others = tuple(member.changed(lambda member_spec: _with_levels(member_spec, schema)) for member in spec.others)
     return replace(spec, schema=schema, columns=columns, noise_process=noise, others=others)
 
 

@@ -27,7 +27,11 @@ FREEDOM = 0.5
 
 
 def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
-    """Yield the starting values of kernels by path, in the user's units."""
+    """Yield the starting values of kernels by path, in the user's units.
+
+    Args:
+        terms: The terms.
+    """
     for term in terms:
         for factor, _, prefix in term.parts():
             for name, value in factor.starts.items():
@@ -49,25 +53,38 @@ Equal starts ended 20 to 110 nats lower for a sum of a Gaussian and a Matern ker
 
 
 def repetitions(terms: Sequence[BoundTerm]) -> dict[str, int]:
-    """Return the number of earlier single-factor stationary terms on the same columns, by name of the term."""
-    found, seen = dict[str, int](), list[tuple[int, ...]]()
+    """Return how many earlier stationary terms read the same columns, by term.
+
+    Args:
+        terms: The terms.
+    """
+    counts, seen = dict[str, int](), list[tuple[int, ...]]()
     for term in terms:
         is_stationary = len(term.places) == 1 and term.term.factors[0].measure is not None
-        places = tuple(sorted(term.places[0])) if is_stationary else ()
-        found[term.name] = seen.count(places) if places else 0
-        seen += [places] if places else []
-    return found
+        indices = tuple(sorted(term.places[0])) if is_stationary else ()
+        counts[term.name] = seen.count(indices) if indices else 0
+        seen += [indices] if indices else []
+    return counts
 
 
 def shares_of(terms: Sequence[BoundTerm]) -> dict[str, float]:
-    """Return the starting variances of terms by name, in variances of the target."""
+    """Return the starting variances of terms by name, in variances of the target.
+
+    Args:
+        terms: The terms.
+    """
     earlier = repetitions(terms)
     first = sum(count == 0 for count in earlier.values())
     return {name: WEAKER**count / first for name, count in earlier.items()}
 
 
 def sampled(rows: Rows, seed: int) -> Block:
-    """Return all rows, or a random sample of them."""
+    """Return all rows, or a random sample of them.
+
+    Args:
+        rows: The rows.
+        seed: The seed of the sample.
+    """
     block = pool_of(rows)
     if len(block) <= MOST_SAMPLED:
         return block
@@ -85,9 +102,9 @@ def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSum
         maps: The map to standardized units.
     """
     sample, sizes = sampled(rows, seed), tuple(column.num_levels for column in schema.columns)
-    own = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
+    columns = ColumnSummary.of(sample.inputs.detach(), sizes, sample.weight)
     low, high = ends_of(rows)
-    return replace(own, location=maps.location, scale=maps.scale, low=low, high=high, row_noise=typical_noise(rows))
+    return replace(columns, location=maps.location, scale=maps.scale, low=low, high=high, row_noise=typical_noise(rows))
 
 
 def with_mean_variances(
@@ -99,7 +116,7 @@ def with_mean_variances(
     *,
     is_gaussian: bool,
 ) -> ParameterValues:
-    """Return values with output scales divided by the mean variances of non-stationary kernels.
+    """Return values with output scales divided by the mean variances of kernels.
 
     Args:
         prior: The prior at the values.
@@ -124,7 +141,7 @@ def with_mean_variances(
 
 
 def mean_variance(prior: Prior, term: BoundTerm, values: ParameterValues, rows: Block) -> Tensor:
-    """Return the mean prior variance of a term with an output scale over rows, divided by that, 0-d.
+    """Return the mean prior variance of a term over rows at an output scale of 1, 0-d.
 
     Args:
         prior: The prior at the values.
@@ -138,8 +155,12 @@ def mean_variance(prior: Prior, term: BoundTerm, values: ParameterValues, rows: 
 
 
 def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]]:
-    """Return the paths of the parameters of the graph kernel of each term on nodes, by the path of its output scale."""
-    found = dict[str, tuple[str, ...]]()
+    """Return the paths of graph-kernel parameters, by the path of an output scale.
+
+    Args:
+        terms: The terms.
+    """
+    paths = dict[str, tuple[str, ...]]()
     for term in terms:
         names = [
             f"{prefix}{name}"
@@ -148,29 +169,45 @@ def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]
             for name in factor.starts
         ]
         if term.outputscale is not None and names:
-            found[term.outputscale] = tuple(names)
-    return found
+            paths[term.outputscale] = tuple(names)
+    return paths
 
 
 def prior_of_factor() -> Hyperprior:
     """Return the log-normal prior, with mode 1, of a factor of a free modulation."""
-    one = torch.ones((), dtype=torch.float64)
-    return torch.distributions.LogNormal(FREEDOM**2 * one, FREEDOM * one)
+    unit = torch.ones((), dtype=torch.float64)
+    return torch.distributions.LogNormal(FREEDOM**2 * unit, FREEDOM * unit)
 
 
 def latent_priors(terms: Sequence[BoundTerm], likelihood: Likelihood) -> dict[str, Hyperprior]:
-    """Return the default priors of the output scales of terms under a likelihood, by path."""
+    """Return the default priors of output scales under a likelihood, by path.
+
+    Args:
+        terms: The terms.
+        likelihood: The likelihood.
+    """
     scale, paths = likelihood.latent_deviation, [term.outputscale for term in terms if term.outputscale]
     return {} if scale is None else {path: HalfNormalDeviation(scale) for path in paths}
 
 
 def plain_value(value: Tensor) -> Any:
-    """Return a value (...) as a float or a tuple of floats."""
-    found = value.detach().tolist()
-    return found if isinstance(found, float) else tuple(found)
+    """Return a value (...) as a float or a tuple of floats.
+
+    Args:
+        value: The value, of any shape.
+    """
+    numbers = value.detach().tolist()
+    return numbers if isinstance(numbers, float) else tuple(numbers)
 
 
 def variance_of(values: ParameterValues, path: str) -> float:
-    """Return an output scale in the user's units. Several outputs share it in standardized units."""
-    found = values.value(path)
-    return float(values.standardized(path) if found.ndim else found)
+    """Return an output scale in the user's units.
+
+    Several outputs share it in standardized units.
+
+    Args:
+        values: The hyperparameters.
+        path: The path of the output scale.
+    """
+    value = values.value(path)
+    return float(values.standardized(path) if value.ndim else value)

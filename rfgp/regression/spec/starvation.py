@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.errors import PoorFeaturesWarning, arguments
-from rfgp.inference.distributions import normal_log_density
+from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.diagnostics import EXHAUSTED
@@ -31,14 +31,14 @@ _RATIOS = -12.0, 2.0, 43
 
 
 class LeftOut(NamedTuple):
-    """The likelihood of rows at the best noise and variance, and their leave-one-out log densities."""
+    """The likelihood of rows at the best noise and variance, and left-out scores."""
 
     likelihood: float
-    densities: Tensor  # (n, k)
+    log_prob: Tensor  # (n, k)
 
 
 def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
-    """Return leave-one-out log densities under c (K + r I), with r and c of maximum likelihood.
+    """Return leave-one-out log densities at the most likely noise and variance.
 
     With K = V diag(l) V^T, the diagonal of (K + r I)^-1 is sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams
     (2006), Equations 5.10 to 5.12.
@@ -47,34 +47,34 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
         covariance: K (n, n), float64.
         y: Centered targets (n, k), float64.
     """
-    own, vectors = torch.linalg.eigh(covariance)
+    eigenvalues, vectors = torch.linalg.eigh(covariance)
     (n, k), projected = y.shape, vectors.mT @ y
-    ratios = own.max() * torch.logspace(*_RATIOS, dtype=own.dtype)
-    spectra = own.clamp_min(0) + ratios[:, None]
+    ratios = eigenvalues.max() * torch.logspace(*_RATIOS, dtype=eigenvalues.dtype)
+    spectra = eigenvalues.clamp_min(0) + ratios[:, None]
     common = (projected.square().sum(1) / spectra).sum(1) / (n * k)
     likelihoods = -0.5 * (n * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1))
     best = int(likelihoods.argmax())
     precisions = (vectors.square() / spectra[best]).sum(1, keepdim=True)
     errors = vectors @ (projected / spectra[best][:, None]) / precisions
-    densities = normal_log_density(errors, torch.zeros_like(errors), common[best] / precisions)
-    return LeftOut(float(likelihoods[best]), densities)
+    log_prob = normal_log_prob(errors, torch.zeros_like(errors), common[best] / precisions)
+    return LeftOut(float(likelihoods[best]), log_prob)
 
 
-def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warning]:
-    """Yield a warning if the exact kernel predicts left-out rows clearly better than fixed random features.
+def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
+    """Yield a warning if the exact kernel predicts left-out rows clearly better.
 
     The exact kernel uses at most 500 rows, and the features use all. The comparison is skipped if the search did not
     converge, if there are priors, or if too few features have raised another warning.
 
     Args:
-        regression: The state after a fit. Without rows in memory the comparison is skipped.
+        state: The state after a fit. Without rows in memory the comparison is skipped.
         report: The report of the fit.
     """
-    spec, values, rows = regression.spec, regression.hyperparameters.detached(), regression.rows
+    spec, values, rows = state.spec, state.hyperparameters.detached(), state.rows
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
-    has_features = any(isinstance(one, RandomFeatures) for one in used)
-    is_known = all(isinstance(one, RandomFeatures | Exact) for one in used) and not spec.others
+    has_features = any(isinstance(approximation, RandomFeatures) for approximation in used)
+    is_known = all(isinstance(approximation, RandomFeatures | Exact) for approximation in used) and not spec.others
     is_searched = (
         report.converged and report.iterations > 0 and report.frequencies != "learned" and not values.space.hyperpriors
     )
@@ -87,9 +87,9 @@ def starvation_warnings(regression: GPState, report: FitReport) -> Iterator[Warn
     if not some.is_uniform:
         return
     with torch.no_grad():
-        best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda one: one[0])
-    densities = best.densities + regression.scaling.targets.log_jacobian(1) / some.num_outputs
-    gain, error = float(densities.mean()) - report.leave_one_out, float(densities.std()) / math.sqrt(len(some))
+        best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda result: result[0])
+    log_prob = best.log_prob + state.scaling.targets.log_jacobian(1) / some.num_outputs
+    gain, error = float(log_prob.mean()) - report.leave_one_out, float(log_prob.std()) / math.sqrt(len(some))
     if gain > max(CLEAR, ERRORS * error):
         yield PoorFeaturesWarning(
             f"The exact kernel predicts left-out rows better than the random features, by {gain:.2g} nats per row. "

@@ -1,4 +1,4 @@
-"""Exact solves of sparse precisions with a dense border: fields, groups and features."""
+"""Exact solves of sparse precisions with a dense border of weights."""
 
 from rfgp.solvers.bordered.pattern import JointPattern as JointPattern
 from rfgp.solvers.bordered.posterior import BorderedPosterior as BorderedPosterior

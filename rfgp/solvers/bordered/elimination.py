@@ -1,4 +1,4 @@
-"""The elimination of sparse latent values and dense weights, which depends on the noise but not on the targets.
+"""The elimination of sparse latent values and dense weights, for a given noise.
 
 See `rfgp.solvers.bordered.system` for the formulas.
 """
@@ -113,7 +113,10 @@ class Elimination:
 
     @cached_property
     def coupling(self) -> Tensor:
-        """Y = S^-1 A^T D^-1 Phi, (N, F), for predictions. The likelihood and its gradient do not need it."""
+        """Y = S^-1 A^T D^-1 Phi, (N, F), for predictions.
+
+        The likelihood and its gradient do not need it.
+        """
         out = self.border.new_zeros(self.prior.matrix.shape[1], self.border.shape[1])
         if self.is_sparse:
             for part, solved in self._solves.blocks(self.border):

@@ -88,8 +88,8 @@ class SparseReads:
         out = list[tuple[Array, float]]()
         parts = zip(self.latents, self.entries, self.determinants, strict=True)
         for number, (latent, prior, (_, slopes)) in enumerate(parts):
-            own = self.pattern.own(number, second)
-            in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, own) / latent.variance)
-            in_variance = 0.5 * (float(own @ prior) - k * latent.size) / latent.variance
+            entries = self.pattern.own(number, second)
+            in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, entries) / latent.variance)
+            in_variance = 0.5 * (float(entries @ prior) - k * latent.size) / latent.variance
             out.append((in_values, in_variance))
         return out

@@ -1,4 +1,4 @@
-"""Nearest neighbors as a block with a sparse precision, whose latent values are the process at the rows.
+"""Nearest neighbors as latent values at the rows, with a sparse precision.
 
 The inverse factor V of the process without noise (`rfgp.local.factor`, with a jitter for stability) has Q = V^T V, the
 precision of a nearest-neighbor (Vecchia) process of values. d log |Q| and the derivatives of Q follow from those of V.
@@ -25,19 +25,19 @@ from rfgp.sparse import SparseValues, SparsityPattern, gram_on, times_symmetric
 
 
 class NeighborsField(MarkovField):
-    """Values of a nearest-neighbor process at ordered places, as a function of the parameters of its covariance.
+    """Values of a nearest-neighbor process at ordered positions, as a function of the parameters of its covariance.
 
     Args:
-        places: The distinct places, (N, d).
+        positions: The distinct positions, (N, d).
         process: The process.
-        near: The neighbors of each place, with the place itself as the last, (N, N).
+        near: The neighbors of each position, with the position itself as the last, (N, N).
     """
 
     parameters = ("values",)
 
-    def __init__(self, places: Tensor, process: LatentProcess, near: SparsityPattern) -> None:
-        self.places, self._process, self._near = places, process.detached(), near
-        read = neighbors_of(process.prior()).read(places)
+    def __init__(self, positions: Tensor, process: LatentProcess, near: SparsityPattern) -> None:
+        self.positions, self._process, self._near = positions, process.detached(), near
+        read = neighbors_of(process.prior()).read(positions)
         self.coordinates = read.numpy() if read.shape[1] in (2, 3) else None
 
     @cached_property
@@ -50,7 +50,7 @@ class NeighborsField(MarkovField):
 
     def _factor(self, values: Tensor) -> Tensor:
         """Return the entries (nnz,) of V at parameters (p,)."""
-        return self._process.factor(self.places, values, self._near)
+        return self._process.factor(self.positions, values, self._near)
 
     def inverse_root(
         self,
@@ -79,8 +79,8 @@ class NeighborsField(MarkovField):
             entries = self._factor(parameters)
             matrix = SparseValues(entries, self._near).matrix()
             upstream = torch.from_numpy(2 * times_symmetric(matrix, self.pattern, weights))
-            (found,) = torch.autograd.grad(entries, parameters, upstream)
-        return np.asarray(found.numpy())
+            (in_parameters,) = torch.autograd.grad(entries, parameters, upstream)
+        return np.asarray(in_parameters.numpy())
 
     def log_determinant(
         self,
@@ -89,30 +89,30 @@ class NeighborsField(MarkovField):
         """Return log |Q| = 2 sum_i log V_ii and its derivatives (p,)."""
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
-            own = torch.from_numpy(self._near.indptr[1:] - 1)
-            total = 2 * self._factor(parameters)[own].log().sum()
-            (found,) = torch.autograd.grad(total, parameters)
-        return total.item(), np.asarray(found.numpy())
+            diagonal = torch.from_numpy(self._near.indptr[1:] - 1)
+            total = 2 * self._factor(parameters)[diagonal].log().sum()
+            (in_parameters,) = torch.autograd.grad(total, parameters)
+        return total.item(), np.asarray(in_parameters.numpy())
 
 
 class _Reads:
-    """The projection of values to points: the value at a place, or the weights of places near a point.
+    """The projection of values to points: the value at a position, or the weights of positions near a point.
 
-    Terms of a sum have weights at a place too, because its value is that of the sum.
+    Terms of a sum have weights at a position too, because its value is that of the sum.
 
     Args:
         process: The process.
-        places: The places, (N, d).
+        positions: The positions, (N, d).
         terms: The names of the predicted terms. If None, all.
     """
 
-    def __init__(self, process: LatentProcess, places: Tensor, terms: Sequence[str] | None = None) -> None:
-        self._process, self._places = process.detached(), places
+    def __init__(self, process: LatentProcess, positions: Tensor, terms: Sequence[str] | None = None) -> None:
+        self._process, self._positions = process.detached(), positions
         self._prior = self._process.prior()
         self._flags = process.block.flags(terms)
-        self._noise = process.block.reading_jitter * self._prior.diagonal(places)
-        known = places.numpy() if bool(self._flags.all()) else ()
-        self._numbers = {place.tobytes(): number for number, place in enumerate(known)}
+        self._noise = process.block.reading_jitter * self._prior.diagonal(positions)
+        known = positions.numpy() if bool(self._flags.all()) else ()
+        self._numbers = {position.tobytes(): number for number, position in enumerate(known)}
         self._last: tuple[Tensor, tuple[sp.csr_array, Tensor]] | None = None
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
@@ -120,41 +120,41 @@ class _Reads:
         return self._read(inputs)[0]
 
     def residual(self, inputs: Tensor) -> Tensor:
-        """Return the conditional variances (n,), 0 at a place."""
+        """Return the conditional variances (n,), 0 at a position."""
         return self._read(inputs)[1]
 
     def joint(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A and the conditional covariance (n, n) of points that may be neighbors of each other."""
-        points, left = self._process.places(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
-        places, others = self._divided(points)
+        points, left = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
+        numbers, others = self._divided(points)
         flags = self._flags.expand(len(others), -1)
-        weights, own = read_jointly(self._prior, self._places, self._noise, points[others], flags)
-        left[others[:, None], others] = own
-        return self._stacked(places, others, sp.csr_array(weights)), left
+        weights, residual = read_jointly(self._prior, self._positions, self._noise, points[others], flags)
+        left[others[:, None], others] = residual
+        return self._stacked(numbers, others, sp.csr_array(weights)), left
 
     def _read(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         if self._last is None or self._last[0] is not inputs:
-            self._last = inputs, self._alone(self._process.places(inputs))
+            self._last = inputs, self._alone(self._process.positions(inputs))
         return self._last[1]
 
     def _alone(self, points: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A and the conditional variances for single points (n, d) in double precision."""
         left = torch.zeros(len(points), dtype=torch.float64)
-        places, others = self._divided(points)
+        numbers, others = self._divided(points)
         flags = self._flags.expand(len(others), -1)
-        weights, left[others] = given_rows(self._prior, self._places, self._noise, points[others], flags)
-        return self._stacked(places, others, weights), left
+        weights, left[others] = given_rows(self._prior, self._positions, self._noise, points[others], flags)
+        return self._stacked(numbers, others, weights), left
 
     def _divided(self, points: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the numbers of the places of points, -1 for none, (n,), and the points without a place."""
+        """Return the numbers of the positions of points, -1 for none, (n,), and the points without a position."""
         numbers = torch.tensor([self._numbers.get(point.tobytes(), -1) for point in points.numpy()]).long()
         return numbers, torch.nonzero(numbers < 0)[:, 0]
 
-    def _stacked(self, places: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
-        """Return A (n, N) of points at places, and of other points by their weights."""
-        at = torch.nonzero(places >= 0)[:, 0]
+    def _stacked(self, numbers: Tensor, others: Tensor, weights: sp.csr_array) -> sp.csr_array:
+        """Return A (n, N) of points at positions, and of other points by their weights."""
+        at = torch.nonzero(numbers >= 0)[:, 0]
         values = sp.csr_array(
-            (np.ones(len(at)), places[at].numpy(), np.arange(len(at) + 1)), (len(at), len(self._places))
+            (np.ones(len(at)), numbers[at].numpy(), np.arange(len(at) + 1)), (len(at), len(self._positions))
         )
         order = torch.argsort(torch.cat([at, others])).numpy()
         return sp.csr_array(sp.csr_array(sp.vstack([values, weights], format="csr"))[order])
@@ -166,15 +166,15 @@ def latent_precision(
     field: NeighborsField | None = None,
     explained: Sequence[WeightBlock] = (),
 ) -> PrecisionBlock:
-    """Return nearest neighbors as latent values at the ordered places of rows, with their sparse precision.
+    """Return nearest neighbors as latent values at the ordered positions of rows, with their sparse precision.
 
-    The projection of a row is its own value. A new point depends on the values at near places, with a conditional
+    The projection of a row is its own value. A new point depends on the values at near positions, with a conditional
     variance `residual`. This is exact for single points. In a joint distribution points may be neighbors of each other
     (`joint`).
 
     Args:
         block: The block.
-        inputs: The inputs of the rows, (n, d). Equal rows share a place.
+        inputs: The inputs of the rows, (n, d). Equal rows share a position.
         field: The field of the same block and inputs at other parameters, with the neighbors to use. If None, they are
             computed.
         explained: The weights whose residual the block is.
@@ -192,36 +192,36 @@ def latent_precision(
         2
     """
     process = LatentProcess(block, tuple(explained))
-    field = _field(process.detached(), process.places(inputs)) if field is None else field
-    reads, places = _Reads(process, field.places), field.places
+    field = _field(process.detached(), process.positions(inputs)) if field is None else field
+    reads, positions = _Reads(process, field.positions), field.positions
     parts = field, *process.parameters
     whole = PrecisionBlock(*parts, reads, None, block.name, reads.residual, reads.joint)
 
     def restricted(names: Sequence[str]) -> PrecisionBlock | None:
         if not bool(block.flags(names).any()):
             return None
-        own = _Reads(process, places, names)
-        return replace(whole, projector=own, residual=own.residual, joint=own.joint)
+        of_terms = _Reads(process, positions, names)
+        return replace(whole, projector=of_terms, residual=of_terms.residual, joint=of_terms.joint)
 
     return whole if len(block.names) == 1 else replace(whole, restricted=restricted)
 
 
 def _field(process: LatentProcess, rows: Tensor) -> NeighborsField:
-    """Return the field of the places of rows (n, d), or one of the last two with its analysis if it is the same."""
+    """Return the field of the positions of rows (n, d), or one of the last two with its analysis if it is the same."""
     values = process.parameters[0].numpy()
     bytes_of = hashlib.sha256(rows.numpy().tobytes() + values.tobytes()).digest()
     key = bytes_of, rows.shape, process.key
-    found = _kept.pop(key, None)
-    if found is None:
+    field = _kept.pop(key, None)
+    if field is None:
         first = np.unique(rows.numpy(), axis=0, return_index=True)[1]
-        places = rows[torch.from_numpy(np.sort(first))]
+        positions = rows[torch.from_numpy(np.sort(first))]
         block = neighbors_of(process.prior())
-        places = places[block.order(len(places))]
-        found = NeighborsField(places, process, block.predecessors(places))
-    _kept[key] = found
+        positions = positions[block.order(len(positions))]
+        field = NeighborsField(positions, process, block.predecessors(positions))
+    _kept[key] = field
     for old in list(_kept)[:-_RECENT]:
         _kept.pop(old, None)
-    return found
+    return field
 
 
 _RECENT = 2

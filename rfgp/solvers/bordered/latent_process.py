@@ -1,4 +1,4 @@
-"""Nearest neighbors as a process of places and parameters, with the weights whose residual they are."""
+"""Nearest neighbors as a process of positions and parameters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -29,15 +29,17 @@ class LatentProcess:
         """Return the process without gradients."""
         return detached(self)
 
-    def places(self, inputs: Tensor) -> Tensor:
-        """Return the places (n, e) of inputs (n, D), in double precision. Equal places have equal bytes.
+    def positions(self, inputs: Tensor) -> Tensor:
+        """Return the positions (n, e) of inputs (n, D), in double precision.
+
+        Equal positions have equal bytes.
 
         They are the columns that the block depends on. For a residual, the other columns are zeros instead, because the
         features depend on all columns.
         """
         block = self.block
-        found = only(inputs, block.columns) if block.is_residual else block.read(inputs)
-        return found.detach().double().contiguous() + 0.0
+        read = only(inputs, block.columns) if block.is_residual else block.read(inputs)
+        return read.detach().double().contiguous() + 0.0
 
     @property
     def parameters(self) -> tuple[Tensor, Tensor]:
@@ -55,16 +57,16 @@ class LatentProcess:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """The objects that define the process, besides places and parameters."""
+        """The objects that define the process, besides positions and parameters."""
         return (*self.block.covariance_key, self.block.num_neighbors, self.block.seed, *self._features)
 
     @property
     def _features(self) -> tuple[object, ...]:
-        """The feature functions, and the columns of the places."""
+        """The feature functions, and the columns of the positions."""
         return (self.block.columns, *(weights.features for weights in self.explained)) if self.explained else ()
 
     def prior(self, values: Tensor | None = None) -> Prior:
-        """Return the prior as a function of places.
+        """Return the prior as a function of positions.
 
         Args:
             values: The parameters (p,), for a variance of 1. If None, the parameters and the variance of the process.
@@ -85,13 +87,13 @@ class LatentProcess:
 
     def factor(
         self,
-        places: Tensor,  # (N, e)
+        positions: Tensor,  # (N, e)
         values: Tensor,  # (p,)
         pattern: SparsityPattern,  # (N, N)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of values at places, for a variance of 1."""
+        """Return the entries of the sparse inverse factor of values at positions, for a variance of 1."""
         prior = self.prior(values)
-        return neighbors_of(prior).latent_factor(places, pattern, explained_features(prior, places))
+        return neighbors_of(prior).latent_factor(positions, pattern, explained_features(prior, positions))
 
 
 def _with(weights: WeightBlock, left: list[Tensor]) -> WeightBlock:

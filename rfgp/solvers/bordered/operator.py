@@ -1,4 +1,4 @@
-"""The posterior covariance of projected sparse latent values, as products and solves."""
+"""The covariance of projected sparse latent values, as products and solves."""
 
 import scipy.sparse as sp
 import torch

@@ -1,4 +1,4 @@
-"""The pattern of the joint precision of several sparse blocks given rows, analyzed once for a fit."""
+"""The pattern of the joint precision of several sparse blocks given rows."""
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
@@ -37,13 +37,13 @@ class JointPattern:
     Attributes:
         csr: The pattern, (N, N).
         factorize: Returns the factor of a matrix with entries (nnz,) on the pattern.
-        places: The positions of the entries of each field on the pattern. None denotes all in order.
+        indices: The positions of the entries of each field on the pattern. None denotes all in order.
         analyze: Returns the symbolic analysis of the pattern, with the memory and the operations of a factor.
     """
 
     csr: Csr
     factorize: Callable[[Array], Factor]
-    places: Sequence[NDArray[np.int64] | None]
+    indices: Sequence[NDArray[np.int64] | None]
     analyze: Callable[[], Any]
 
     @classmethod
@@ -72,16 +72,16 @@ class JointPattern:
 
     @classmethod
     def _joined(cls, fields: Sequence[Field], reads: sp.csr_array) -> "JointPattern":
-        patterns = [_as_matrix(one.pattern) for one in fields]
-        own = sp.block_diag(patterns, format="csr")
+        patterns = [_as_matrix(field.pattern) for field in fields]
+        blocks = sp.block_diag(patterns, format="csr")
         ones = sp.csr_array((np.ones(reads.nnz), reads.indices, reads.indptr), shape=reads.shape)
-        union = sp.csr_array(own + ones.T @ ones)
+        union = sp.csr_array(blocks + ones.T @ ones)
         union.sort_indices()
         csr = Csr(union.indptr.astype(np.int64), union.indices.astype(np.int32))
         ends = np.cumsum([0, *(pattern.shape[0] for pattern in patterns)])
-        places = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
+        indices = [positions(csr, pattern, offset) for pattern, offset in zip(patterns, ends[:-1], strict=True)]
         analysis = cholesky.analyze(*csr)
-        return cls(csr, partial(cholesky.Factor.of, analysis), places, lambda: analysis)
+        return cls(csr, partial(cholesky.Factor.of, analysis), indices, lambda: analysis)
 
     @property
     def size(self) -> int:
@@ -94,16 +94,16 @@ class JointPattern:
 
     def own(self, number: int, entries: Array) -> Array:
         """Return the entries of the part of a field, from entries (nnz,) of the whole."""
-        places = self.places[number]
-        return entries if places is None else entries[places]
+        indices = self.indices[number]
+        return entries if indices is None else entries[indices]
 
     def total(self, parts: Sequence[Array]) -> Array:
         """Return the entries (nnz,) of a block-diagonal matrix with these parts."""
-        if self.places[0] is None:
+        if self.indices[0] is None:
             return np.array(parts[0])
         out = np.zeros(len(self.csr.indices))
-        for places, part in zip(self.places, parts, strict=True):
-            out[places] += part
+        for indices, part in zip(self.indices, parts, strict=True):
+            out[indices] += part
         return out
 
     def add_gram(self, entries: Array, reads: sp.csr_array, precision: Array) -> Array:

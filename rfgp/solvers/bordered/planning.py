@@ -1,4 +1,4 @@
-"""The choice of a sparse factor for latent nearest neighbors, by its operations and memory before it is computed."""
+"""The choice of a sparse factor for latent neighbors, by operations and memory."""
 
 from contextlib import suppress
 

@@ -1,4 +1,4 @@
-"""The projection of sparse latent values and dense weights given the rows to points, single and joint."""
+"""The projection of sparse latent values and dense weights to points."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -53,8 +53,8 @@ class Reads:
     def variances(self) -> Tensor:
         """The variances (n,) of f."""
         left = self.left if self.left.ndim == 1 else self.left.diagonal()
-        found = self.system.elimination.variances(self.sparse, self.reduced) + left
-        return self._moving(found, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
+        variances = self.system.elimination.variances(self.sparse, self.reduced) + left
+        return self._moving(variances, [self._variance_slope(slope) for slope in self.slopes]).clamp_min(0)
 
     @property
     def mean(self) -> Tensor:
@@ -67,18 +67,18 @@ class Reads:
         slopes = [np.asarray(slope.reads @ values) for slope in self.slopes]
         return self._moving(mean + torch.from_numpy(np.asarray(self.sparse @ values)), slopes)
 
-    def _moving(self, found: Tensor, slopes: Sequence[Array]) -> Tensor:
+    def _moving(self, values: Tensor, slopes: Sequence[Array]) -> Tensor:
         """Return values (n, ...) whose derivatives in columns of the inputs include the slopes (n, ...)."""
         if self.inputs is None or not slopes:
-            return found
+            return values
 
         def pull_back(inputs: Array, gradient: Array) -> Array:
             out = np.zeros_like(inputs)
-            for slope, own in zip(self.slopes, slopes, strict=True):
-                out[:, slope.place] += (gradient * own).reshape(len(out), -1).sum(axis=1)
+            for slope, derivative in zip(self.slopes, slopes, strict=True):
+                out[:, slope.place] += (gradient * derivative).reshape(len(out), -1).sum(axis=1)
             return out
 
-        return found + numpy_function(self.inputs, lambda inputs: np.zeros(found.shape), pull_back)
+        return values + numpy_function(self.inputs, lambda inputs: np.zeros(values.shape), pull_back)
 
     def _variance_slope(self, slope: Slope) -> Array:
         """Return the derivative (n,) of the variances in A, along A'.
@@ -86,8 +86,8 @@ class Reads:
         The variances V are quadratic in A. The derivative is (V(A + h A') - V(A - h A')) / 2h for any h, here |A| /
         |A'|.
         """
-        known, (size, own) = self.system.elimination, (_norms(each) for each in (self.sparse, slope.reads))
-        step = np.where((size > 0) & (own > 0), size, 1.0) / np.where(own > 0, own, 1.0)
+        known, (size, slope_size) = self.system.elimination, (_norms(matrix) for matrix in (self.sparse, slope.reads))
+        step = np.where((size > 0) & (slope_size > 0), size, 1.0) / np.where(slope_size > 0, slope_size, 1.0)
         moved = sp.csr_array(sp.diags_array(step) @ slope.reads)
         border = torch.from_numpy(moved @ known.coupling.numpy())
         ends = [
@@ -142,8 +142,8 @@ class PointReader:
         parts = [sp.csr_array((len(inputs), block.size)) for block in self.blocks]
         for number, predicted in enumerate(self._predicted):
             for slope in [] if predicted is None else predicted.marginal_slopes(inputs):
-                own = [slope.reads if i == number else part for i, part in enumerate(parts)]
-                yield slope._replace(reads=side_by_side(own, len(inputs)))
+                slope_parts = [slope.reads if i == number else part for i, part in enumerate(parts)]
+                yield slope._replace(reads=side_by_side(slope_parts, len(inputs)))
 
     def jointly(self, inputs: Tensor) -> tuple[Reads, Tensor]:
         """Return the reads of n inputs, (n,) or (n, d), among the values of refined blocks.
@@ -189,8 +189,8 @@ class PointReader:
         parts = list[sp.csr_array]()
         for block, predicted in zip(self.blocks, self._predicted, strict=True):
             if predicted is not None:
-                part, own = read(predicted, inputs)
-                left = left + own
+                part, residual = read(predicted, inputs)
+                left = left + residual
             else:
                 part = sp.csr_array((len(inputs), block.size))
             parts.append(part)
@@ -218,8 +218,8 @@ def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
 
 def _norms(reads: sp.csr_array) -> Array:
     """Return the norms (n,) of the rows of a matrix (n, N)."""
-    found: Array = np.sqrt(np.asarray(reads.multiply(reads).sum(axis=1)).reshape(-1))
-    return found
+    norms: Array = np.sqrt(np.asarray(reads.multiply(reads).sum(axis=1)).reshape(-1))
+    return norms
 
 
 def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:

@@ -1,4 +1,4 @@
-"""The posterior of sparse latent values and dense weights, and its distributions at points."""
+"""The posterior of sparse latent values and dense weights at points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -84,8 +84,8 @@ class BorderedPosterior(Posterior):
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
         self._reader.check_constant(inputs)
         reads, scales = self._reader_at(inputs).jointly(inputs)
-        found = between(reads, reads)
-        return ((found + found.mT) / 2 + reads.left) * scales[:, None] * scales
+        covariance = between(reads, reads)
+        return ((covariance + covariance.mT) / 2 + reads.left) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
@@ -148,11 +148,11 @@ class BorderedPosterior(Posterior):
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))
-        one, other = known_terms(self.prior, first), known_terms(self.prior, second)
-        check_divided(self.prior, one, other)
-        replace(self._reader, terms=(*one, *other)).check_constant(inputs)
-        shared, reader = [name for name in one if name in other], self._reader_at(inputs)
-        parts = (replace(reader, terms=terms).jointly(inputs) for terms in (one, other, shared))
+        first_terms, second_terms = known_terms(self.prior, first), known_terms(self.prior, second)
+        check_divided(self.prior, first_terms, second_terms)
+        replace(self._reader, terms=(*first_terms, *second_terms)).check_constant(inputs)
+        shared, reader = [name for name in first_terms if name in second_terms], self._reader_at(inputs)
+        parts = (replace(reader, terms=terms).jointly(inputs) for terms in (first_terms, second_terms, shared))
         (left, rows), (right, columns), (both, _) = parts
         return (between(left, right) + both.left) * rows[:, None] * columns
 

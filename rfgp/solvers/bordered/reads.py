@@ -50,7 +50,7 @@ def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
 
 
 def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
-    """Return rows with the residuals of weights, which are noise (FITC) or bound the density (VFE).
+    """Return rows with the residuals of weights, which are noise (FITC) or bound the likelihood (VFE).
 
     Args:
         weights: The weights. The formulas are those of `rfgp.solvers.lowrank.solver`.
@@ -59,17 +59,19 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
         border: Phi of the weights, and of further ones, (n, F).
 
     Returns:
-        The rows with residual noise, the term of bounding residuals in the log density, 0-d, and the variance (n,) of
-        residuals that is not in the noise of a row's mean.
+        The rows with residual noise, the term of bounding residuals in the log marginal likelihood, 0-d, and the
+        variance (n,) of residuals that is not in the noise of a row's mean.
     """
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
-    own, counts = border[:, : weights.num_features], rows.counts()
+    of_weights, counts = border[:, : weights.num_features], rows.counts()
     by_kind = ([b.name for b in weights.blocks if b.residual and b.residual.is_noise == flag] for flag in (True, False))
-    as_noise, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
+    as_noise, bounding = (
+        weights.with_residuals_of(names).residual_variance(rows.inputs, of_weights) for names in by_kind
+    )
     if weights.adds_noise:
         rows = replace(rows.whole, fixed_noise=as_noise if rows.fixed_noise is None else rows.fixed_noise + as_noise)
-    bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
+    bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
     return rows, bound, (1 - 1 / counts) * as_noise + bounding
 
 
@@ -79,7 +81,7 @@ def bordered_system(
     border: Tensor,  # (n, F)
     noise: Tensor,  # (n,)
     residual: Tensor,  # (n, k)
-    each: Tensor | None = None,  # (k,)
+    output_weights: Tensor | None = None,  # (k,)
     *,
     mixes: bool = False,
 ) -> BorderedSystem:
@@ -91,8 +93,8 @@ def bordered_system(
         border: Phi of the rows.
         noise: The noise D of the rows.
         residual: The residual r of the rows.
-        each: The weight of the log density of each output. If None, 1.
+        output_weights: The weight of the log marginal likelihood of each output. If None, 1.
         mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
     """
     prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
-    return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), each)
+    return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)

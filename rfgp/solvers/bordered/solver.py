@@ -1,4 +1,4 @@
-"""The solver of a prior with sparse precisions and dense weights, for rows in memory."""
+"""The solver of sparse precisions and dense weights, for rows in memory."""
 
 from functools import cached_property, partial
 from typing import Self
@@ -52,13 +52,16 @@ class BorderedSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs. For the same noise factors are kept."""
+        """Return the solver for other targets (n, k) of the same inputs.
+
+        For the same noise factors are kept.
+        """
         return type(self)(self._prior, rows, mean, noise, self)
 
     @cached_property
     def system(self) -> BorderedSystem:
         """The linear algebra of the rows."""
-        numbers = self._noise.detach(), self._residual.detach(), self._rows.each
+        numbers = self._noise.detach(), self._residual.detach(), self._rows.output_weights
         if self._like is not None:
             like, self._like = self._like, None  # a chain of solvers would keep the algebra of all of them
             return like.system.at(*numbers)
@@ -121,6 +124,6 @@ class BorderedSolver(Inference):
 
 
 def _gradients(system: BorderedSystem) -> list[Tensor]:
-    found = system.gradient()
-    of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in found.in_fields for slope in pair]
-    return [found.in_border, found.in_noise, found.in_residual, *of_fields]
+    gradient = system.gradient()
+    of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in gradient.in_fields for slope in pair]
+    return [gradient.in_border, gradient.in_noise, gradient.in_residual, *of_fields]

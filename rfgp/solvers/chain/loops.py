@@ -1,4 +1,4 @@
-"""Compiled loops of a filter and a smoother of half-integer Matern processes of variance 1 on ascending rows.
+"""Compiled loops of filter and smoother of half-integer Matern processes.
 
 The formulas are in `rfgp.solvers.chain.states`. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that
 length. Loops are compiled for each a, and those over small matrices are unrolled. Common arguments are:
@@ -151,15 +151,15 @@ def condition_on_row(target, noise, unit, mean, covariance):
 def take_back(target, noise, unit, mean, covariance, r, curvature, work):
     """Overwrite r and N after a row with those before it, and return (C^-1 y)_i and (C^-1)_ii."""
     a, s = len(unit), covariance[0, 0] + noise
-    score, share, each = (target - mean[0]) / s, noise / s, 1 / s
-    coefficient, precision, before, corner = score, each, score + r[0] * share, each
+    score, share, inverse_variance = (target - mean[0]) / s, noise / s, 1 / s
+    coefficient, precision, before, corner = score, inverse_variance, score + r[0] * share, inverse_variance
     for i in range(a):
         along_gain = along_rest = 0.0  # N k and N (e_0 - k)
         for j in range(a):
-            gain = covariance[j, 0] * each
+            gain = covariance[j, 0] * inverse_variance
             along_gain += curvature[i, j] * gain
             along_rest += curvature[i, j] * (share if j == 0 else -gain)
-        gain = covariance[i, 0] * each
+        gain = covariance[i, 0] * inverse_variance
         coefficient -= gain * r[i]
         precision += gain * along_gain
         corner += along_rest * (share if i == 0 else -gain)
@@ -173,7 +173,7 @@ def take_back(target, noise, unit, mean, covariance, r, curvature, work):
 
 @loop
 def slope_of(unit, tables, moved, mean, r, curvature, work):
-    """Return the derivative of the log density in the length of a step, with r and N after it."""
+    """Return the derivative of the log marginal likelihood in the length of a step, with r and N after it."""
     a, total = len(unit), 0.0
     for i in range(a):
         for j in range(a):
@@ -259,8 +259,10 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
         first = SIZE * block
         for i in range(min(first + SIZE, times.size) - 1, first - 1, -1):
             load(predicted, i - first, unit, mean, covariance)
-            own = noise[i if many else 0]
-            coefficients[i], precisions[i] = take_back(targets[i], own, unit, mean, covariance, r, curvature, work)
+            row_noise = noise[i if many else 0]
+            coefficients[i], precisions[i] = take_back(
+                targets[i], row_noise, unit, mean, covariance, r, curvature, work
+            )
             if i == first:
                 store(adjoints, block, unit, r, curvature)
             x = kappa * (times[i] - times[max(i - 1, 0)])
@@ -291,10 +293,10 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, backw
 
 
 @loop
-def states_at(at, places, times, targets, noise, model, states, adjoints, given, later):
+def states_at(at, indices, times, targets, noise, model, states, adjoints, given, later):
     """Write mean and covariance of the state at points given earlier rows, and r and N given later ones.
 
-    `at` (m,) ascends, and `places` (m,) are the numbers of rows at or before each point.
+    `at` (m,) ascends, and `indices` (m,) are the numbers of rows at or before each point.
     """
     kappa, unit, tables = model
     a, n, many, known = len(unit), times.size, noise.size > 1, -1
@@ -302,7 +304,7 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
     predicted, moved, backward = np.empty((SIZE, a + a * a)), np.empty((SIZE, a, a)), np.empty((SIZE + 1, a + a * a))
     work, numbers = np.empty((4, a, a)), np.full(2 * a, np.nan)
     for p in range(at.size):
-        row, after = max(places[p] - 1, 0), places[p]
+        row, after = max(indices[p] - 1, 0), indices[p]
         first = row - row % SIZE
         if row // SIZE != known:
             known = row // SIZE
@@ -320,7 +322,7 @@ def states_at(at, places, times, targets, noise, model, states, adjoints, given,
 
 
 @loop
-def propagate_between(at, places, times, noise, model, given, propagators):
+def propagate_between(at, indices, times, noise, model, given, propagators):
     """Write the matrices Phi (m, a, a) that map errors of the state at one point to the next, given the rows.
 
     `given` are the states at the points. Phi is the product of A and I - k e_0^T of all steps and rows in between.
@@ -331,15 +333,15 @@ def propagate_between(at, places, times, noise, model, given, propagators):
     for p in range(1, at.size):
         load(given, p - 1, unit, mean, covariance)
         total, last = np.eye(a), at[p - 1]
-        for i in range(places[p - 1], places[p]):
+        for i in range(indices[p - 1], indices[p]):
             advance(kappa * (times[i] - last), unit, tables, mean, covariance, work, numbers)
             total = work[0] @ total
-            own, last = noise[i if many else 0], times[i]
-            s = covariance[0, 0] + own
+            row_noise, last = noise[i if many else 0], times[i]
+            s = covariance[0, 0] + row_noise
             for j in range(a):
                 for k in range(1, a):
                     total[k, j] -= covariance[k, 0] / s * total[0, j]
-                total[0, j] *= own / s
-            condition_on_row(0.0, own, unit, mean, covariance)
+                total[0, j] *= row_noise / s
+            condition_on_row(0.0, row_noise, unit, mean, covariance)
         step_to(kappa * (at[p] - last), unit, tables, work, numbers)
         propagators[p] = work[0] @ total

@@ -1,4 +1,4 @@
-"""The posterior of a Matern process of one column, from the states of rows next to points."""
+"""The posterior of a Matern process of one column, from the states of rows."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,9 +34,9 @@ class ChainReads:
     @cached_property
     def _moments(self) -> tuple[Tensor, Tensor]:
         """The means (n, k) and variances (n,)."""
-        found, given = [states.at(self.points.values) for states in self.given.states], self.given
-        means = np.sqrt(given.variance) * np.stack([one.mean for one in found], axis=1)
-        variances = given.variance * found[0].variance
+        states, given = [of_output.at(self.points.values) for of_output in self.given.states], self.given
+        means = np.sqrt(given.variance) * np.stack([state.mean for state in states], axis=1)
+        variances = given.variance * states[0].variance
         return as_tensor(self.points.restored(means)), as_tensor(self.points.restored(variances))
 
     @property
@@ -52,8 +52,8 @@ class ChainReads:
     @property
     def covariance(self) -> Tensor:
         """The covariance (n, n) of f."""
-        found = self.given.variance * self.given.states[0].covariance(self.points.values)
-        return as_tensor(self.points.restored(self.points.restored(found).T))
+        covariance = self.given.variance * self.given.states[0].covariance(self.points.values)
+        return as_tensor(self.points.restored(self.points.restored(covariance).T))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,13 +102,13 @@ class ChainPosterior(Posterior):
 
     def mean(self, projected: Any) -> Tensor:
         """Return the mean (n, k)."""
-        found: Tensor = projected.mean
-        return found
+        mean: Tensor = projected.mean
+        return mean
 
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the marginal variances (n,)."""
-        found: Tensor = projected.variances
-        return found
+        variance: Tensor = projected.variances
+        return variance
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the covariance (n, n), of at most 2,000 points.

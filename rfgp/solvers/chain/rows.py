@@ -78,13 +78,13 @@ class ChainRows:
         """The process over its standard deviation s, given each output over s."""
         noise, times = self.noise / self.variance, self.order.values
         targets = (self.order.sorted(output) / math.sqrt(self.variance) for output in self._residual.T)
-        return [ChainStates(self.column.order, self.lengthscale, times, one, noise) for one in targets]
+        return [ChainStates(self.column.order, self.lengthscale, times, target, noise) for target in targets]
 
     @cached_property
     def coefficients(self) -> Array:
         """C^-1 (y - mean) of the rows in ascending order, (n, k)."""
-        found: Array = np.stack([one.smoothed.coefficients for one in self.states], axis=1)
-        return found / math.sqrt(self.variance)
+        coefficients: Array = np.stack([state.smoothed.coefficients for state in self.states], axis=1)
+        return coefficients / math.sqrt(self.variance)
 
     @cached_property
     def precisions(self) -> Array:
@@ -95,17 +95,24 @@ class ChainRows:
 _KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
 
 
-def ascending(inputs: Tensor, place: int) -> Ascending:
-    """Return a column of rows (n, d) in ascending order. It is cached for the lifetime of their tensor."""
+def ascending(inputs: Tensor, column: int) -> Ascending:
+    """Return a column of rows (n, d) in ascending order.
+
+    It is cached for the lifetime of their tensor.
+    """
     kept = _KEPT.get(inputs)
-    if kept is None or kept[0] != place:
-        kept = place, Ascending.of(as_array(inputs[:, place]))
+    if kept is None or kept[0] != column:
+        kept = column, Ascending.of(as_array(inputs[:, column]))
         _KEPT[inputs] = kept
     return kept[1]
 
 
-def serves(prior: Prior) -> bool:
-    """Return whether a prior is a Matern process of one column alone."""
+def supports(prior: Prior) -> bool:
+    """Return whether a prior is a Matern process of one column alone.
+
+    Args:
+        prior: The prior.
+    """
     return len(prior.blocks) == len(prior.precisions) == 1 and prior.precisions[0].column is not None
 
 

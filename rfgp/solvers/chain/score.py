@@ -1,4 +1,4 @@
-"""Score and information of the hyperparameters of a Matern process of one column, in one pass over the rows."""
+"""Score and information of a Matern process of one column, in one pass."""
 
 from functools import cached_property
 
@@ -13,7 +13,9 @@ from rfgp.solvers.chain.states import Scores
 
 
 class ChainScore:
-    """Derivatives of the log density in log lengthscale, log s^2, log noise and the mean, 3 + k coordinates.
+    """Derivatives of the log marginal likelihood.
+
+    The 3 + k coordinates are the log lengthscale, log s^2, the log noise and the mean.
 
     Args:
         given: The process given the rows.
@@ -26,17 +28,17 @@ class ChainScore:
 
     @property
     def deviance(self) -> Tensor:
-        """Minus twice the log density, for s^2 = 1 and without constants, 0-d."""
-        return self._rows.each.new_tensor(
-            sum(n * (one.log_determinant + one.squares) for n, _, _, one in self._outputs)
+        """Minus twice the log likelihood, for s^2 = 1 and without constants, 0-d."""
+        return self._rows.output_weights.new_tensor(
+            sum(n * (scores.log_determinant + scores.squares) for n, _, _, scores in self._outputs)
         )
 
     @property
     def gradient(self) -> Tensor:
         """The derivatives, without those of repeated rows, (3 + k,)."""
         score = np.zeros(3 + self._rows.num_outputs)
-        for count, scales, means, one in self._outputs:
-            score += count * (0.5 * scales @ one.in_scales - means @ one.in_means)
+        for count, scales, means, scores in self._outputs:
+            score += count * (0.5 * scales @ scores.in_scales - means @ scores.in_means)
         return torch.from_numpy(score)
 
     @cached_property
@@ -44,11 +46,11 @@ class ChainScore:
         """The estimate of the Fisher information, (3 + k, 3 + k)."""
         size, rows = 3 + self._rows.num_outputs, self._rows
         information = np.zeros((size, size))
-        for count, scales, means, one in self._outputs:
-            information += count * (0.5 * scales @ one.of_scales @ scales.T + means @ one.of_means @ means.T)
+        for count, scales, means, scores in self._outputs:
+            information += count * (0.5 * scales @ scores.of_scales @ scales.T + means @ scores.of_means @ means.T)
         if rows.weight is not None:  # repeated rows have the noise of one observation each
             repeated = (as_array(rows.weight) - 1) * np.square(self._share)
-            information[2, 2] += 0.5 * float(rows.each.sum()) * repeated.sum()
+            information[2, 2] += 0.5 * float(rows.output_weights.sum()) * repeated.sum()
         return torch.from_numpy(information)
 
     @property
@@ -71,6 +73,6 @@ class ChainScore:
         means[:, 0, 0] = means[:, 1, -2] = -1.0
         means[:, 2, 1] = 1.0
         means[range(k), range(3, 3 + k), -1] = given.variance**-0.5
-        counts = self._rows.each.tolist()
+        counts = self._rows.output_weights.tolist()
         pairs = zip(counts, means, given.states, strict=True)
-        return [(count, scales, own, states.scores(shares)) for count, own, states in pairs]
+        return [(count, scales, directions, states.scores(shares)) for count, directions, states in pairs]

@@ -1,4 +1,4 @@
-"""Compiled loops of the filter and its forward derivatives: score and information in one pass over the rows.
+"""Compiled loops of the filter and its forward derivatives.
 
 The formulas are in `rfgp.solvers.chain.states`, and the arguments in `rfgp.solvers.chain.loops`. There are q + 2
 directions: log kappa, parts of the noise, and the mean. `tangents` (q + 1, a, a) are the derivatives of the covariance,
@@ -92,12 +92,12 @@ def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_sca
         x, last = kappa * (times[i] - last), times[i]
         advance(x, unit, tables, mean, covariance, work, numbers)
         advance_tangents(x, unit, tables, mean, work, tangents, moving)
-        own = noise[i if many else 0]
-        s, v = covariance[0, 0] + own, targets[i] - mean[0]
+        row_noise = noise[i if many else 0]
+        s, v = covariance[0, 0] + row_noise, targets[i] - mean[0]
         root = math.sqrt(s)
         z = v / root
         for q in range(parts + 1):
-            noises[q] = 0.0 if q == 0 else own * shares[q - 1, i if shared else 0]
+            noises[q] = 0.0 if q == 0 else row_noise * shares[q - 1, i if shared else 0]
             c[q + 1] = (tangents[q, 0, 0] + noises[q]) / s
         for q in range(parts + 2):
             b[q] = -(moving[q, 0] + (1.0 if q == parts + 1 else 0.0)) / root
@@ -109,5 +109,5 @@ def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_sca
                 of_means[q, k] += b[q] * b[k]
         logarithms, squares = logarithms + math.log(s), squares + z * z
         condition_tangents(v, s, unit, covariance, noises, tangents, moving, work)
-        condition_on_row(targets[i], own, unit, mean, covariance)
+        condition_on_row(targets[i], row_noise, unit, mean, covariance)
     return logarithms, squares

@@ -22,10 +22,10 @@ class ChainSolver(Inference):
     """Rows under a half-integer Matern process of one column, with time and memory linear in the rows.
 
     The formulas are in `rfgp.solvers.chain.states`. For C = s^2 K + D and r = y - mean, the derivative of the log
-    density in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
+    likelihood in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
 
     Args:
-        prior: The prior of one block (`serves`), with gradients.
+        prior: The prior of one block (`supports`), with gradients.
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
@@ -50,7 +50,10 @@ class ChainSolver(Inference):
         return block.values.double(), block.variance.double()
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs. Their order is kept."""
+        """Return the solver for other targets (n, k) of the same inputs.
+
+        Their order is kept.
+        """
         return type(self)(self._prior, rows, mean, noise)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -59,20 +62,20 @@ class ChainSolver(Inference):
         return value + self._rows.repetitions(self._learned)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        given, each, n = self._given, self._rows.each, len(self._rows)
+        given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
         constants = n * (_LOG_2PI + math.log(given.variance))
-        totals = [one.log_determinant + one.squares + constants for one in given.states]
-        return -0.5 * (each @ each.new_tensor(totals)), partial(self._gradients, needs)
+        totals = [states.log_determinant + states.squares + constants for states in given.states]
+        return -0.5 * (output_weights @ output_weights.new_tensor(totals)), partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the derivatives in the residual (n, k), the noise (1,) or (n,), the lengthscale (1,) and s^2."""
-        given, each, n = self._given, self._rows.each, len(self._rows)
+        given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
         coefficients, states = as_tensor(given.coefficients), given.states
-        in_noise = 0.5 * (coefficients.square() @ each - each.sum() * as_tensor(given.precisions))
-        common = 0.5 * (each @ each.new_tensor([one.squares - n for one in states]))
-        slope = each @ each.new_tensor([one.smoothed.slope for one in states])
+        in_noise = 0.5 * (coefficients.square() @ output_weights - output_weights.sum() * as_tensor(given.precisions))
+        common = 0.5 * (output_weights @ output_weights.new_tensor([state.squares - n for state in states]))
+        slope = output_weights @ output_weights.new_tensor([state.smoothed.slope for state in states])
         return [
-            as_tensor(given.order.restored(-given.coefficients)) * each if needs[0] else None,
+            as_tensor(given.order.restored(-given.coefficients)) * output_weights if needs[0] else None,
             in_noise.sum().reshape(1) if len(self._noise) == 1 else as_tensor(given.order.restored(in_noise.numpy())),
             (-slope / given.lengthscale).reshape(1),
             (common - (in_noise * as_tensor(given.noise)).sum()) / given.variance,
@@ -89,9 +92,9 @@ class ChainSolver(Inference):
         def compute(needs: Needs) -> tuple[Tensor, Gradients]:
             lengthscale, variance = (tensor.detach() for tensor in self._process)
             gradient, noise = self._score.gradient, self._learned.detach()
-            found = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
-            constants = self._rows.each.sum() * len(self._rows) * (_LOG_2PI + variance.log())
-            return -0.5 * (self._score.deviance + constants), lambda: found
+            gradients = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
+            constants = self._rows.output_weights.sum() * len(self._rows) * (_LOG_2PI + variance.log())
+            return -0.5 * (self._score.deviance + constants), lambda: gradients
 
         value = with_gradient(compute, *self._process, self._learned, self._mean)
         return value + self._rows.repetitions(self._learned)

@@ -6,9 +6,10 @@ noise D of a row, the filter is
 
     m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
 
-and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log density in m,
-and N is minus its expected second derivative (de Jong 1989, Smoothing and interpolation with the state-space model;
-Durbin and Koopman 2012, Section 4.4). A state has the posterior mean m + P r and covariance P - P N P. At a row
+and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log marginal
+likelihood in m, and N is minus its expected second derivative (de Jong 1989, Smoothing and interpolation with the
+state-space model; Durbin and Koopman 2012, Section 4.4). A state has the posterior mean m + P r and covariance P - P N
+P. At a row
 
     (C^-1 y)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
     r <- (I - k e_0^T)^T r + e_0 v / s,    N <- (I - k e_0^T)^T N (I - k e_0^T) + e_0 e_0^T / s,
@@ -50,7 +51,7 @@ class Smoothed(NamedTuple):
 
     coefficients: Array  # C^-1 y, (n,)
     precisions: Array  # the diagonal of C^-1, (n,)
-    slope: float  # the derivative of the log density in log kappa
+    slope: float  # the derivative of the log marginal likelihood in log kappa
     adjoints: Array  # r and N at the first rows of blocks, (b + 1, a + a^2)
 
 
@@ -76,7 +77,7 @@ class PointStates(NamedTuple):
     covariance: Array  # P, (m, a, a)
     curvature: Array  # N, (m, a, a)
     given: Array  # m and P, (m, a + a^2)
-    places: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
+    indices: NDArray[np.int64]  # the numbers of rows at or before the points, (m,)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,15 +159,15 @@ class ChainStates:
         """Return the states at ascending points."""
         from rfgp.solvers.chain import loops
 
-        a, places = self.order, np.searchsorted(self.times, points, side="right")
+        a, indices = self.order, np.searchsorted(self.times, points, side="right")
         given, later = np.empty((len(points), a + a * a)), np.empty((len(points), a + a * a))
         rows = self.times, self.targets, self.noise, self._model, self._filtered[0]
-        loops.states_at(points, places, *rows, self.smoothed.adjoints, given, later)
+        loops.states_at(points, indices, *rows, self.smoothed.adjoints, given, later)
         covariance, curvature = (array[:, a:].reshape(-1, a, a) for array in (given, later))
         first = covariance[:, 0]  # P e_0
         mean = given[:, 0] + (first * later[:, :a]).sum(axis=1)
         variance = first[:, 0] - np.einsum("pi,pij,pj->p", first, curvature, first)
-        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, given, places)
+        return PointStates(mean, np.maximum(variance, 0.0), covariance, curvature, given, indices)
 
     def covariance(
         self,
@@ -175,13 +176,15 @@ class ChainStates:
         """Return the covariance of f at ascending points."""
         from rfgp.solvers.chain import loops
 
-        found, size = self.at(points), len(points)
+        at_points, size = self.at(points), len(points)
         propagators = np.zeros((size, self.order, self.order))
-        loops.propagate_between(points, found.places, self.times, self.noise, self._model, found.given, propagators)
-        rest = np.eye(1, self.order) - np.einsum("pij,pj->pi", found.curvature, found.covariance[:, :, 0])
-        out, reached = np.diag(found.variance), np.zeros((size, self.order))
+        loops.propagate_between(
+            points, at_points.indices, self.times, self.noise, self._model, at_points.given, propagators
+        )
+        rest = np.eye(1, self.order) - np.einsum("pij,pj->pi", at_points.curvature, at_points.covariance[:, :, 0])
+        out, reached = np.diag(at_points.variance), np.zeros((size, self.order))
         for j in range(1, size):  # `reached` is Phi P_i e_0 of all points i before j
-            reached[j - 1] = found.covariance[j - 1, :, 0]
+            reached[j - 1] = at_points.covariance[j - 1, :, 0]
             reached[:j] = reached[:j] @ propagators[j].T
             out[:j, j] = out[j, :j] = reached[:j] @ rest[j]
         return out
@@ -193,9 +196,9 @@ def model_of(order: int) -> tuple[tuple[float, ...], Array]:
     shifted, intensity = companion(order) + np.eye(order), INTENSITY[order]
     powers = [np.linalg.matrix_power(shifted, k) / math.factorial(k) for k in range(order)]
     integrals = np.zeros((2 * order - 1, order, order))
-    for k, one in enumerate(powers):
-        for m, other in enumerate(powers):
+    for k, left in enumerate(powers):
+        for m, right in enumerate(powers):
             scale = intensity * math.factorial(k + m) / 2.0 ** (k + m + 1)
-            integrals[k + m] += scale * np.outer(one[:, -1], other[:, -1])
+            integrals[k + m] += scale * np.outer(left[:, -1], right[:, -1])
     tables = [*powers, *integrals, STATIONARY[order], companion(order), np.full((order, order), intensity)]
     return (1.0, *[0.0] * (order - 1)), np.stack(tables)

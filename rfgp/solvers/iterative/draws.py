@@ -75,7 +75,10 @@ def _mean_logs(search: CGSolution) -> Floats:
 
 
 def _eigenpairs(diagonal: Floats, second: Floats) -> tuple[Floats, Floats]:
-    """Return eigenvalues and -vectors of a symmetric tridiagonal matrix. LAPACK's fast method fails on large ones."""
+    """Return eigenvalues and -vectors of a symmetric tridiagonal matrix.
+
+    LAPACK's fast method fails on large ones.
+    """
     try:
         values, vectors = scipy.linalg.eigh_tridiagonal(diagonal, second)
     except np.linalg.LinAlgError:

@@ -39,7 +39,10 @@ class GivenTerms:
 
     @cached_property
     def means(self) -> dict[Term, Tensor]:
-        """The coordinates (N, k) of the mean of each term. Two terms may have the same name."""
+        """The coordinates (N, k) of the mean of each term.
+
+        Two terms may have the same name.
+        """
         return {term: term.weights(self._coefficients) for term in self.terms}
 
     @cached_property
@@ -47,9 +50,9 @@ class GivenTerms:
         """The coordinates (N, 2 m) of the unexplained and the explained part of draws of each term."""
         u, _ = self.operator.prior_weights(self._draws.shape[1])
         out = {}
-        for term, own in zip(self.terms, self.operator.split(u), strict=True):
+        for term, part in zip(self.terms, self.operator.split(u), strict=True):
             explained = term.weights(self._draws.to(term.dtype))
-            prior = term.lifted(own.to(term.dtype), self.operator.seed)
+            prior = term.lifted(part.to(term.dtype), self.operator.seed)
             out[term] = torch.cat([prior - explained, explained], dim=1)
         return out
 
@@ -119,11 +122,11 @@ class Joint:
     """
 
     def __init__(self, single: Projected) -> None:
-        found = [(term, *term.read_jointly(single.inputs)) for term in single.terms]
+        reads = [(term, *term.read_jointly(single.inputs)) for term in single.terms]
         none = torch.zeros(len(single.given.operator), len(single.inputs)).double()
-        self.cross = total([none, *(term.cross(matrix) for term, matrix, _ in found)])
-        left = [covariance for *_, covariance in found if covariance is not None]
-        self.prior = total([none.new_zeros(1), *(term.covariance(matrix) for term, matrix, _ in found), *left])
+        self.cross = total([none, *(term.cross(matrix) for term, matrix, _ in reads)])
+        left = [covariance for *_, covariance in reads if covariance is not None]
+        self.prior = total([none.new_zeros(1), *(term.covariance(matrix) for term, matrix, _ in reads), *left])
         self._single = single
 
     @cached_property

@@ -127,7 +127,10 @@ class KroneckerTerm(Term):
         if max(map(len, self._kernels)) > MOST_DECOMPOSED:
             return nystrom(operator)
         others = [part.formed() for part in operator.parts if part is not self.part]
-        columns = [self._eigenvectors(operator), *(one for one in others if one is not None)]
+        columns = [
+            self._eigenvectors(operator),
+            *(columns_of_part for columns_of_part in others if columns_of_part is not None),
+        ]
         return LowRankPreconditioner.of_features(torch.cat(columns, dim=1) / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
@@ -137,10 +140,10 @@ class KroneckerTerm(Term):
         share = len(operator) / len(values)
         count = int((share * values > LEAST_SIGNAL * operator.noise_diag.median()).sum())
         most = min(MOST_RANK, len(operator) // 4, count)
-        places = torch.topk(values, most).indices
-        rows, columns = places // len(second), places % len(second)
+        indices = torch.topk(values, most).indices
+        rows, columns = indices // len(second), indices % len(second)
         vectors: Tensor = left[:, rows][self._codes[0]] * right[:, columns][self._codes[1]]
-        return torch.mul(vectors, values[places].sqrt())
+        return torch.mul(vectors, values[indices].sqrt())
 
     def read(self, inputs: Tensor) -> Reads:
         """Return X of n points, and the conditional variances (n,) given the coordinates."""
@@ -149,13 +152,13 @@ class KroneckerTerm(Term):
             return Reads(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
 
     def _read(self, inputs: Tensor) -> KroneckerRows:
-        found, codes = [], []
+        factors, codes = [], []
         for side, known, root in zip(self._sides, self._positions, self._roots, strict=True):
-            positions, places = side.distinct(inputs)
+            positions, indices = side.distinct(inputs)
             cross = side.covariance(known, positions, *self._block.parameters).double()
-            found.append(half_solve(root, cross).mT)
-            codes.append(places)
-        return KroneckerRows(*found, *codes)
+            factors.append(half_solve(root, cross).mT)
+            codes.append(indices)
+        return KroneckerRows(*factors, *codes)
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
         """Return X of n points, and the conditional covariance (n, n) given the coordinates."""
@@ -175,8 +178,8 @@ class KroneckerTerm(Term):
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
         """Return the prior variances (n,) of the projections of n points."""
-        found: Tensor = reads.matrix.squares()
-        return found
+        variance: Tensor = reads.matrix.squares()
+        return variance
 
     def weights(self, coefficients: Tensor) -> Tensor:
         """Return H^T a, (N_1 N_2, p), in the precision of a."""

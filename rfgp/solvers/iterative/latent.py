@@ -1,4 +1,4 @@
-"""Nearest neighbors conditioned on latent values instead of observations, by conjugate gradients."""
+"""Nearest neighbors of latent values, by conjugate gradients."""
 
 from typing import Self
 
@@ -125,7 +125,10 @@ class LatentSolver(Inference):
 
     @property
     def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,). For more than 256 rows they are estimates from draws."""
+        """The posterior variances of f at the rows, (n,).
+
+        For more than 256 rows they are estimates from draws.
+        """
         return self._as_given(self._ordered.latent_variances)
 
     @property

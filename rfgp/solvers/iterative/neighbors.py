@@ -71,7 +71,10 @@ class NeighborsTerm(Term):
         noise_diag = operator.noise_diag
         whitener = Whitener.of(self._prior, self._inputs, noise_diag, self._phi, self._pattern)
         formed = [part.formed() for part in operator.parts[:-1]]
-        columns = [noise_diag.new_zeros(len(noise_diag), 0), *(one for one in formed if one is not None)]
+        columns = [
+            noise_diag.new_zeros(len(noise_diag), 0),
+            *(formed_columns for formed_columns in formed if formed_columns is not None),
+        ]
         return WhiteningPreconditioner(whitener, operator.deviation, whitener.times(torch.cat(columns, dim=1)))
 
     def read(self, inputs: Tensor) -> Reads:

@@ -1,4 +1,4 @@
-"""Linear systems in C = sum_t H_t H_t^T + D by conjugate gradients, and draws from N(0, C^-1).
+"""Linear systems in C = sum_t H_t H_t^T + D, and draws from N(0, C^-1).
 
 With H = [H_1, H_2, ...] and Psi = D^(-1/2) H, all solves are with B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with
 A = R B R^T for a preconditioner P = (R^T R)^-1.
@@ -30,7 +30,7 @@ draws together take 1.32 GB and 104 s."""
 
 
 class Preconditioner(Protocol):
-    """The role: P = (R^T R)^-1 near B."""
+    """Interface: P = (R^T R)^-1 near B."""
 
     def half_solve(self, v: Tensor) -> Tensor:
         """Return R v, (n, p)."""
@@ -76,7 +76,10 @@ class CGOperator:
     def replaced(
         self, *, parts: Sequence[Part] | None = None, noise_diag: Tensor | None = None, seed: int | None = None
     ) -> "CGOperator":
-        """Return the operator with other parts, another diagonal D (n,) or another seed. If None, they are kept."""
+        """Return the operator with other parts, another diagonal D (n,) or another seed.
+
+        If None, they are kept.
+        """
         parts, noise_diag = parts or self.parts, self.noise_diag if noise_diag is None else noise_diag
         seed = self.seed if seed is None else seed
         return CGOperator(parts, noise_diag, seed, self._precondition, self._advice)
@@ -105,7 +108,7 @@ class CGOperator:
 
     def root_times(self, u: Tensor) -> Tensor:
         """Return H u, (n, p), of u (N, p)."""
-        return total([part.root_times(own) for part, own in zip(self.parts, self.split(u), strict=True)])
+        return total([part.root_times(values) for part, values in zip(self.parts, self.split(u), strict=True)])
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
         """Return H^T v, (N, p), of v (n, p)."""
@@ -155,7 +158,7 @@ class CGOperator:
         """
         u, e = self.prior_weights(count)
         parts = zip(self._scaled_parts, self.split(u), strict=True)
-        right = self.deviation[:, None] * (total([part.root_times(own) for part, own in parts]) + e)
+        right = self.deviation[:, None] * (total([part.root_times(values) for part, values in parts]) + e)
         w, search = self._searched(right, tolerance)
         logs = 2 * float(self.deviation.log().sum()) + self.preconditioner.log_determinant
         return Draws(w, (w * right).sum(0), search, logs)

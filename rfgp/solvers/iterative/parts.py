@@ -19,7 +19,7 @@ FILL = 4
 
 
 class Part(ABC):
-    """The role: a root H (n, N) of a covariance H H^T.
+    """Interface: a root H (n, N) of a covariance H H^T.
 
     Attributes:
         num_columns: The number N of columns.

@@ -117,9 +117,9 @@ class IterativePosterior(Posterior):
         operator = given.operator.replaced(seed=int(torch.randint(2**62, (), generator=generator)))
         w, (u, _) = operator.draws(count * k, PATH_TOLERANCE).solved, operator.prior_weights(count * k)
         functions = []
-        for term, own in zip(given.terms, operator.split(u), strict=True):
+        for term, part in zip(given.terms, operator.split(u), strict=True):
             if self.terms is None or term.name in self.terms:
-                weights = (term.lifted(own, operator.seed) - term.weights(w)).reshape(-1, count, k)
+                weights = (term.lifted(part, operator.seed) - term.weights(w)).reshape(-1, count, k)
                 weights = weights + given.means[term][:, None]
                 functions.append(term.functions(weights.reshape(len(weights), -1)))
 

@@ -1,4 +1,4 @@
-"""Sparse features of nodes times dense features of columns, as products of the factors."""
+"""Products of sparse features of nodes and dense features of columns."""
 
 from collections.abc import Callable
 from functools import cached_property
@@ -77,10 +77,10 @@ class KhatriRaoPart(Part):
     @cached_property
     def _sparse_gram(self) -> list[sp.csr_array] | None:
         """H H^T in blocks of rows, if it takes no more operations than two products with M."""
-        rows, own = self._matrix.rows, self._grams_of_nodes()
-        if own is None:
+        rows, grams = self._matrix.rows, self._grams_of_nodes()
+        if grams is None:
             return None
-        whole = sp.csr_array(own[rows][:, rows])
+        whole = sp.csr_array(grams[rows][:, rows])
         whole.sort_indices()
         right = torch.from_numpy(self._matrix.right)
         whole.data = whole.data * sampled_outer(right, right, whole).numpy()
@@ -91,7 +91,7 @@ class KhatriRaoPart(Part):
 
         Blocks of rows are formed until there are too many entries, because all of them may not fit into memory.
         """
-        left, total, found = self._matrix.left, 0.0, []
+        left, total, grams = self._matrix.left, 0.0, []
         counts = np.bincount(self._matrix.rows, minlength=left.shape[0]).astype(np.float64)
         most, turned = 2.0 * left.nnz * self._matrix.num_functions, left.T.tocsr()
         size = max(1, ENTRIES // left.shape[0])
@@ -101,8 +101,8 @@ class KhatriRaoPart(Part):
             total += counts[some] @ ((block != 0) @ counts)
             if total > most:
                 return None
-            found.append(block)
-        return sp.csr_array(sp.vstack(found))
+            grams.append(block)
+        return sp.csr_array(sp.vstack(grams))
 
 
 class ProductTerm(Term):
@@ -157,7 +157,10 @@ class ProductTerm(Term):
         return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u of single precision. Columns without entries have other weights."""
+        """Return s u, (N F, p), with u of single precision.
+
+        Columns without entries have other weights.
+        """
         size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out.view(-1, size, shape[1])[torch.from_numpy(self._used)] = standard.float().reshape(-1, size, shape[1])
@@ -179,10 +182,10 @@ class ProductTerm(Term):
         gathered = self._phi.transposed_times(v).reshape(-1, psi.shape[1], v.shape[1])
         in_values, in_psi = torch.zeros(len(values), dtype=torch.float64), torch.empty(psi.shape, dtype=torch.float64)
         for f in range(psi.shape[1]):
-            own = np.ascontiguousarray(gathered[:, f])
+            weighted = np.ascontiguousarray(gathered[:, f])
             summed = self._phi.summed(signed, slice(f, f + 1))[:, 0]
-            in_values += sampled_outer(torch.from_numpy(summed), torch.from_numpy(own), pattern)
-            read = np.asarray(self._phi.left @ own)[self._phi.rows]
+            in_values += sampled_outer(torch.from_numpy(summed), torch.from_numpy(weighted), pattern)
+            read = np.asarray(self._phi.left @ weighted)[self._phi.rows]
             in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, read))
         in_variance = 0.5 * float(np.einsum("nfp,nfp,p->", gathered, gathered, signs.numpy()))
         return self._s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self._variance * in_variance

@@ -1,4 +1,4 @@
-"""The role of a term of a prior at rows: its part of their covariance, and its projection to points.
+"""Interface of a term of a prior at rows: its covariance and projection.
 
 A block f has the covariance H H^T at the rows. A matrix X projects coordinates z of the block to points. Draws
 u ~ N(0, I) of the columns of H have the coordinates `lifted`(u), and K(x, rows) a is X `weights`(a).
@@ -31,7 +31,7 @@ class Reads(NamedTuple):
 
 
 class Term(ABC):
-    """The role: a block of the prior at rows.
+    """Interface: a block of the prior at rows.
 
     Attributes:
         name: The name of the term.

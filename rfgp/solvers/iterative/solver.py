@@ -1,4 +1,4 @@
-"""The solver of features, walks and sparse precisions by conjugate gradients and draws.
+"""The solver by conjugate gradients and draws.
 
 With C = K + D, the gradient of log N(y; mean, C) in a direction dC is (a^T dC a - tr(C^-1 dC)) / 2. tr(C^-1 dC) is the
 mean of w^T dC w for w ~ N(0, C^-1), the pathwise estimator (Lin et al. 2024, "Improving linear system solvers for
@@ -80,7 +80,7 @@ class IterativeSolver(Inference):
         See `likelihood_error`.
         """
         with torch.no_grad():
-            value = self._log_density() + self._repeated + self._bound
+            value = self._log_marginal_likelihood() + self._repeated + self._bound
         if not torch.is_grad_enabled():
             return value
         score = self.score()
@@ -89,7 +89,7 @@ class IterativeSolver(Inference):
     @property
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood."""
-        return 0.5 * abs(float(self._rows.each.sum())) * self._probes.log_determinant.error
+        return 0.5 * abs(float(self._rows.output_weights.sum())) * self._probes.log_determinant.error
 
     @property
     def residual(self) -> Tensor:
@@ -103,13 +103,16 @@ class IterativeSolver(Inference):
             return self._operator.solve(self.residual, self._tolerance)
 
     def converges(self, most: int) -> bool:
-        """Return whether conjugate gradients converge in about `most` iterations. The coefficients are kept."""
+        """Return whether conjugate gradients converge in about `most` iterations.
+
+        The coefficients are kept.
+        """
         try:
-            found = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
+            solution = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
         except SolverError:
             return False
-        self.coefficients = found
-        return bool(torch.isfinite(found).all())
+        self.coefficients = solution
+        return bool(torch.isfinite(solution).all())
 
     @cached_property
     def _probes(self) -> Draws:
@@ -121,10 +124,10 @@ class IterativeSolver(Inference):
         """Draws for variances, (n, m)."""
         return self._operator.draws(NUM_PATHS, PATH_TOLERANCE).solved
 
-    def _log_density(self) -> Tensor:
-        """Return an estimate of the log density of y, 0-d, without gradients."""
-        each, n = self._rows.each, len(self._rows)
-        square, k = (self.residual * self.coefficients).sum(0) @ each, float(each.sum())
+    def _log_marginal_likelihood(self) -> Tensor:
+        """Return an estimate of the log marginal likelihood of y, 0-d, without gradients."""
+        output_weights, n = self._rows.output_weights, len(self._rows)
+        square, k = (self.residual * self.coefficients).sum(0) @ output_weights, float(output_weights.sum())
         return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
 
     @property
@@ -134,7 +137,10 @@ class IterativeSolver(Inference):
 
     @cached_property
     def latent_variances(self) -> Tensor:
-        """The posterior variances of f at the rows, (n,). For more than 256 rows they are estimates from draws."""
+        """The posterior variances of f at the rows, (n,).
+
+        For more than 256 rows they are estimates from draws.
+        """
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
             if len(inputs) <= MOST_SOLVED:
@@ -161,13 +167,16 @@ class IterativeSolver(Inference):
         return self._operator.solve(right, tolerance)
 
     def score(self) -> Tensor:
-        """Return a 0-d tensor with the gradient of the log density. Its value has no meaning."""
+        """Return a 0-d tensor with the gradient of the log marginal likelihood.
+
+        Its value has no meaning.
+        """
         with torch.no_grad():
-            each, probes = self._rows.each, self._probes.normalized
+            output_weights, probes = self._rows.output_weights, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)
-            signs = torch.cat([each, (-each.sum() / probes.shape[1]).expand(probes.shape[1])])
+            signs = torch.cat([output_weights, (-output_weights.sum() / probes.shape[1]).expand(probes.shape[1])])
             in_noise_diag = 0.5 * (left.square() * signs).sum(1)
-            in_mean = self.coefficients.sum(0) * each
+            in_mean = self.coefficients.sum(0) * output_weights
         total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
         return sum((term.score(left, signs) for term in self._terms), start=total) + self._repeated + self._bound
 

@@ -1,4 +1,4 @@
-"""The terms of a prior at rows (dense weights, sparse features, sparse precisions), and their operator."""
+"""The terms of a prior at rows, and the operator of their covariance."""
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -132,10 +132,10 @@ class WalkTerm(Term):
     @cached_property
     def part(self) -> SparsePart:
         """The columns of s phi with entries."""
-        places = np.zeros(self._phi.shape[1], dtype=np.int32)
-        places[self._columns] = np.arange(len(self._columns), dtype=np.int32)
+        indices = np.zeros(self._phi.shape[1], dtype=np.int32)
+        indices[self._columns] = np.arange(len(self._columns), dtype=np.int32)
         shape = self._phi.shape[0], len(self._columns)
-        kept = sp.csr_array((self._phi.data, places[self._phi.indices], self._phi.indptr), shape=shape)
+        kept = sp.csr_array((self._phi.data, indices[self._phi.indices], self._phi.indptr), shape=shape)
         return SparsePart(kept, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
@@ -160,7 +160,10 @@ class WalkTerm(Term):
         return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N, p), with u of single precision. Columns without entries have other weights."""
+        """Return s u, (N, p), with u of single precision.
+
+        Columns without entries have other weights.
+        """
         shape = self._phi.shape[1], standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
         out[torch.from_numpy(self._columns)] = standard.float()
@@ -231,7 +234,10 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, reads, self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient. With t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters."""
+        """Return a 0-d tensor with the gradient.
+
+        With t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters.
+        """
         field, values = self._block.field, self._block.values
         gathered = self._reads.T @ left.numpy()
         solved = torch.from_numpy(self._block.factor.solve(gathered))
@@ -265,6 +271,9 @@ def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
-    """Return C = sum_t H_t H_t^T + D (n,) of at least one term at rows. The last term preconditions it."""
+    """Return C = sum_t H_t H_t^T + D (n,) of at least one term at rows.
+
+    The last term preconditions it.
+    """
     last = terms[-1]
     return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)

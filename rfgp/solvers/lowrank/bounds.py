@@ -1,4 +1,4 @@
-"""Bounds of the exact log marginal likelihood from features phi of kernels k with positive semidefinite k - phi phi^T.
+"""Bounds of the exact log marginal likelihood from features of kernels.
 
 The notation is that of `rfgp.solvers.lowrank.solver`. Let Q = Phi Phi^T, K = sum_t s_t^2 k_t, and let
 t = sum_i s^2 q_i / D_i be the trace of D^-1/2 (K - Q) D^-1/2. Then Q <= K <= Q + t D in the order of positive

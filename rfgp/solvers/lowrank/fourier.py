@@ -1,4 +1,4 @@
-"""The log density of rows under random Fourier features, with a fast gradient in the frequencies.
+"""The log marginal likelihood of rows under random Fourier features.
 
 For one term phi = [a cos(x W^T), a sin(x W^T)] and one noise D for all rows, `rfgp.solvers.lowrank.solver` has
 
@@ -20,7 +20,7 @@ from torch import Tensor
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.rows import gathered
 from rfgp.solvers.lowrank.model import LinearModel
-from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_density_of
+from rfgp.solvers.lowrank.solver import Totals, closed_gradients, log_marginal_likelihood_of
 from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, solve, symmetrized
 
 
@@ -39,16 +39,16 @@ def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
     """
     (block,) = model.weights.blocks
     assert block.fourier is not None
-    frequencies, places, amplitudes = block.fourier(*block.parameters)
-    compute = partial(_value, model.detached(), frequencies.detach(), places, amplitudes.detach(), trace_rows)
+    frequencies, columns, amplitudes = block.fourier(*block.parameters)
+    compute = partial(_value, model.detached(), frequencies.detach(), columns, amplitudes.detach(), trace_rows)
     return with_gradient(compute, model.mean, model.noise, model.variances, frequencies)
 
 
 def _value(
-    model: LinearModel, frequencies: Tensor, places: list[int], amplitudes: Tensor, trace_rows: slice, needs: Needs
+    model: LinearModel, frequencies: Tensor, columns: list[int], amplitudes: Tensor, trace_rows: slice, needs: Needs
 ) -> tuple[Tensor, Gradients]:
     rows, noise, m = gathered(model.rows), model.noise, len(frequencies)
-    x = rows.inputs[:, places]
+    x = rows.inputs[:, columns]
     x = x.double() if model.is_precise else x
     phi = x.new_empty(len(x), 2 * m)
     angles = x @ frequencies.to(x).mT
@@ -63,10 +63,10 @@ def _value(
     solution = solve(Statistics(symmetrized(gram), target, centered.square().sum(), count, count), model.scale, noise)
     unscaled = model.scale[:, None] * solution.weights
     residual = centered - (phi @ unscaled.to(x)).double()
-    zero, terms, each = noise.new_zeros(()), torch.zeros_like(model.variances), model.each
-    square = (residual.square() @ each).sum() / noise
+    zero, terms, output_weights = noise.new_zeros(()), torch.zeros_like(model.variances), model.output_weights
+    square = (residual.square() @ output_weights).sum() / noise
     logs = count * torch.log(2 * torch.pi * noise)
-    in_mean = residual.sum(0) / noise * each
+    in_mean = residual.sum(0) / noise * output_weights
     totals = Totals(square, logs, terms, zero, in_mean, zero, terms, ())
     inverse = torch.cholesky_inverse(solution.factor)
 
@@ -75,12 +75,15 @@ def _value(
         if needs[3]:
             scaled = (model.scale[:, None] * inverse * model.scale).to(x)
             in_frequencies = (
-                frequency_gradient(phi, x, residual * each, unscaled, scaled, each.sum(), trace_rows) / noise
+                frequency_gradient(
+                    phi, x, residual * output_weights, unscaled, scaled, output_weights.sum(), trace_rows
+                )
+                / noise
             )
         closed = closed_gradients(model, solution, totals, inverse)
         return [g if need else None for g, need in zip((*closed, in_frequencies), needs, strict=True)]
 
-    return log_density_of(model, solution, totals), gradients
+    return log_marginal_likelihood_of(model, solution, totals), gradients
 
 
 def frequency_gradient(

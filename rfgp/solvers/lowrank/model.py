@@ -1,10 +1,10 @@
-"""A linear model of rows on features, in blocks of rows that may lie on other machines.
+"""A linear model of rows on features, in blocks of rows.
 
 Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
 features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. Let e = sqrt(n b) 6e-8 s^2 /
-noise, with the prior variance s^2 of all terms together. The log density of a row had an error of less than 3e-4 for e
-below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`). From
-`most_rounding` of e on, blocks of features are cast to float64 first.
+noise, with the prior variance s^2 of all terms together. The log marginal likelihood of a row had an error of less than
+3e-4 for e below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`).
+From `most_rounding` of e on, blocks of features are cast to float64 first.
 
 The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
 |phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
@@ -95,9 +95,12 @@ class LinearModel:
         return self.weights.scale
 
     @cached_property
-    def each(self) -> Tensor:
-        """The weights of the log densities of the outputs, (k,). Only rows in memory have signs."""
-        return self.rows.each if isinstance(self.rows, Block) else torch.ones_like(self.mean)
+    def output_weights(self) -> Tensor:
+        """The weights of the log likelihoods of the outputs, (k,).
+
+        Only rows in memory have signs.
+        """
+        return self.rows.output_weights if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property
     def is_uniform(self) -> bool:
@@ -161,7 +164,9 @@ def is_local(rows: Rows) -> bool:
 
 
 def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
-    """Return the sums of a function over the model's rows. Rows on other machines are summed there.
+    """Return the sums of a function over the model's rows.
+
+    Rows on other machines are summed there.
 
     Args:
         model: The model with all rows.
@@ -226,7 +231,7 @@ class ParameterGradients:
         if rates is not None and self._totals is not None and self._totals.requires_grad:
             outputs, upstreams = [self._phi, self._totals], [*upstreams, rates]
         wanted = [leaf for leaf in self._leaves if leaf.requires_grad]
-        found = iter(torch.autograd.grad(outputs, wanted, upstreams, allow_unused=True))
+        gradients = iter(torch.autograd.grad(outputs, wanted, upstreams, allow_unused=True))
         for total, need in zip(self.sums, self._needs, strict=True):
-            if need and (gradient := next(found)) is not None:
+            if need and (gradient := next(gradients)) is not None:
                 total += gradient

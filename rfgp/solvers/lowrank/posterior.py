@@ -1,4 +1,4 @@
-"""The posterior of the weights of features, its covariance in two forms, and its projection to points."""
+"""The posterior of the weights of features, and its projection to points."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -128,7 +128,7 @@ class LowRankPosterior(Posterior):
         weights: The posterior mean of the weights, (F, k).
         uncertainty: The posterior covariance of the weights.
         terms: The names of the terms whose sum is predicted. If None, all.
-        place: The index of the column of the derivative. If None, the function is not differentiated.
+        derivative_column: The index of the column of the derivative. If None, the function is not differentiated.
 
     Examples:
         >>> from rfgp.blocks import Prior, WeightBlock
@@ -144,7 +144,7 @@ class LowRankPosterior(Posterior):
     weights: Tensor
     uncertainty: WeightCovariance
     terms: tuple[str, ...] | None = None
-    place: int | None = None
+    derivative_column: int | None = None
 
     stored = ("weights",)
 
@@ -155,16 +155,19 @@ class LowRankPosterior(Posterior):
 
     @property
     def factor(self) -> Tensor | None:
-        """The Cholesky factor (F, F) of the precision of the weights, for adding rows. None if F > n."""
+        """The Cholesky factor (F, F) of the precision of the weights, for adding rows.
+
+        None if F > n.
+        """
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
         """Return the features of n inputs, (n, F), 0 for other terms."""
-        blocks, place = self.prior.weights, self.place
-        if place is None:
+        blocks, column = self.prior.weights, self.derivative_column
+        if column is None:
             phi = self.prior.dense.scaled(inputs).double()
         else:
-            phi = torch.cat([block.slopes(inputs, place) for block in blocks], dim=1)
+            phi = torch.cat([block.slopes(inputs, column) for block in blocks], dim=1)
         return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
     def mean(self, projected: Tensor) -> Tensor:
@@ -174,20 +177,20 @@ class LowRankPosterior(Posterior):
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
         known = self.uncertainty.variance(projected)
-        if self.place is not None:
+        if self.derivative_column is not None:
             return known + self.missing_slope
         return known + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
         known = self.uncertainty.between(projected, projected)
-        if self.place is not None:
+        if self.derivative_column is not None:
             return known + self.missing_slope * torch.eye(len(known), dtype=known.dtype)
         return known + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
-        if self._residual.has_residual or self.place is not None:
+        if self._residual.has_residual or self.derivative_column is not None:
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
 
@@ -200,7 +203,7 @@ class LowRankPosterior(Posterior):
             return None
         size, sums = max(1, SUM_ENTRIES // max(self.width, 1)), weights.new_zeros(len(inputs), self.width)
         owners = torch.arange(len(inputs), device=weights.device).repeat_interleave(weights.shape[1])
-        parts = (torch.split(one, size) for one in (inputs.flatten(0, 1), weights.flatten(), owners))
+        parts = (torch.split(tensor, size) for tensor in (inputs.flatten(0, 1), weights.flatten(), owners))
         for points, factors, owner in zip(*parts, strict=True):
             sums = sums.index_add(0, owner, factors[:, None] * self.project(points))
         return self.uncertainty.root(sums)
@@ -243,7 +246,7 @@ class LowRankPosterior(Posterior):
         """
         return replace(self, terms=known_terms(self.prior, names))
 
-    def differentiated(self, place: int) -> "LowRankPosterior":
+    def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.
 
         Raises:
@@ -251,23 +254,23 @@ class LowRankPosterior(Posterior):
         """
         for block in self.prior.weights:
             if block.design is not None:
-                block.design.missing_slope(place, *block.parameters)
+                block.design.missing_slope(column, *block.parameters)
             elif block.residual is not None:
                 raise InvalidArgumentError(
                     f"The features of the term {block.name!r} must not miss a part of its derivative, got some that "
                     "do. Use RandomFeatures(), EquispacedFourier() or InducingPoints(method='sor')."
                 )
-        return replace(self, place=place)
+        return replace(self, derivative_column=column)
 
     @property
     def missing_slope(self) -> Tensor:
         """The variance that features miss of the derivative of the predicted terms, 0-d."""
-        assert self.place is not None
+        assert self.derivative_column is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
             is_own = self.terms is None or block.name in self.terms
             if is_own and block.design is not None and block.residual is not None:
-                total = total + block.unit * block.design.missing_slope(self.place, *block.parameters)
+                total = total + block.unit * block.design.missing_slope(self.derivative_column, *block.parameters)
         return total
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:

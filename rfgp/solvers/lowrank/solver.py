@@ -2,8 +2,8 @@
 
 The notation is that of `rfgp.solvers.dense`, with Phi = [s_1 phi_1, s_2 phi_2, ...]. The first pass over the rows
 accumulates phi^T D^-1 phi and phi^T D^-1 y, which suffice for predictions (`rfgp.solvers.lowrank.statistics`). The
-second pass computes the residuals r = y - mean - Phi w, the log density and, on demand, its gradient. w minimizes the
-quadratic form, and d log|A| = tr(A^-1 dA). Hence
+second pass computes the residuals r = y - mean - Phi w, the log marginal likelihood and, on demand, its gradient. w
+minimizes the quadratic form, and d log|A| = tr(A^-1 dA). Hence
 
     d/dphi_t = s_t D^-1 (r w_t^T - (Phi A^-1)_t),    d/dmean = sum_i r_i / D_i,
     d/ds_t^2 = (w_t^T w_t - F_t + tr (A^-1)_tt) / (2 s_t^2),
@@ -16,7 +16,7 @@ their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
 The residual of a kernel is s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`). It may be noise of each
 observation, added to fixed_i (FITC, Snelson and Ghahramani 2006). Then a slope g_i in it adds g_i q_i to the gradient
-in s_t^2 and -2 s_t^2 g_i phi_ti to that in phi_ti. Otherwise the density is a lower bound of the exact one (VFE,
+in s_t^2 and -2 s_t^2 g_i phi_ti to that in phi_ti. Otherwise the likelihood is a lower bound of the exact one (VFE,
 Titsias 2009, Eq. 9), with the term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
 """
 
@@ -93,9 +93,9 @@ class LowRankSolver(Inference):
         by_row = inverse if wanted.by_row(self._detached) else None
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
         in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, self._detached.parameters, strict=True)]
-        found = [*closed_gradients(self._detached, self.solution, totals, inverse), *in_parameters]
-        gradients = [gradient if need else None for gradient, need in zip(found, needs, strict=True)]
-        return log_density_of(self._detached, self.solution, totals), lambda: gradients
+        all_gradients = [*closed_gradients(self._detached, self.solution, totals, inverse), *in_parameters]
+        gradients = [gradient if need else None for gradient, need in zip(all_gradients, needs, strict=True)]
+        return log_marginal_likelihood_of(self._detached, self.solution, totals), lambda: gradients
 
     @cached_property
     def effective_dof_fraction(self) -> float:
@@ -170,11 +170,11 @@ class Wanted(NamedTuple):
 
 
 class Totals(NamedTuple):
-    """Sums over the rows for the log density and its gradient."""
+    """Sums over the rows for the log marginal likelihood and its gradient."""
 
     square: Tensor  # 0-d, sum over rows and outputs of c_j r_ij^2 / D_i
     logs: Tensor  # 0-d, sum of w_i log(2 pi (noise + fixed_i))
-    bound: Tensor  # (T,), sum of w_i q_ti / (noise + fixed_i) over residuals that bound the density
+    bound: Tensor  # (T,), sum of w_i q_ti / (noise + fixed_i) over residuals that bound the likelihood
     bound_in_noise: Tensor  # 0-d, the derivative of -k/2 sum_t s_t^2 bound_t in the noise
     in_mean: Tensor  # (k,)
     in_noise: Tensor  # 0-d
@@ -204,7 +204,7 @@ class _SecondPass:
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
         self._bound, self._in_residual = terms.clone(), terms.clone()
-        self._in_mean, self._each = torch.zeros_like(model.mean), model.each
+        self._in_mean, self._each = torch.zeros_like(model.mean), model.output_weights
         self._in_features = ParameterGradients(model, wanted.parameters)
 
     def add(self, block: Block) -> None:
@@ -224,7 +224,7 @@ class _SecondPass:
                 self._in_features.add(self._upstream(block, phi, residual, rates), rates)
 
     def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
-        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the density.
+        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the likelihood.
 
         Return the derivative of their term -k/2 sum_t s_t^2 bound_t in each row's noise, (b,).
         """
@@ -286,21 +286,36 @@ def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model:
     return second.sums()
 
 
-def log_density_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
-    """Return the log density, 0-d."""
-    each, determinant = model.each, 2 * solution.factor.diagonal().log().sum()
+def log_marginal_likelihood_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
+    """Return the log marginal likelihood, 0-d.
+
+    Args:
+        model: The linear model of the rows.
+        solution: The posterior of the weights.
+        totals: The sums over the rows.
+    """
+    output_weights, determinant = model.output_weights, 2 * solution.factor.diagonal().log().sum()
     bound = model.variances @ totals.bound
-    squares = totals.square + solution.weights.square().sum(0) @ each
-    return -0.5 * (squares + each.sum() * (determinant + totals.logs + bound))
+    squares = totals.square + solution.weights.square().sum(0) @ output_weights
+    return -0.5 * (squares + output_weights.sum() * (determinant + totals.logs + bound))
 
 
 def closed_gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the gradients in mean (k,), noise (0-d) and variances (T,). The last two need A^-1."""
-    k, in_noise, in_variances = model.each.sum(), None, None
+    """Return the gradients in mean (k,), noise (0-d) and variances (T,).
+
+    The last two need A^-1.
+
+    Args:
+        model: The linear model of the rows.
+        solution: The posterior of the weights.
+        totals: The sums over the rows.
+        inverse: The covariance A^-1 of the weights, (F, F). If None, only the gradient in the mean is known.
+    """
+    k, in_noise, in_variances = model.output_weights.sum(), None, None
     if inverse is not None:
-        spread = model.weights.by_block(solution.weights.square() @ model.each + k * (inverse.diagonal() - 1))
+        spread = model.weights.by_block(solution.weights.square() @ model.output_weights + k * (inverse.diagonal() - 1))
         bound = -0.5 * k * totals.bound
         in_variances = 0.5 * spread / model.variances + totals.in_residual + bound
         in_noise = totals.in_noise + totals.bound_in_noise

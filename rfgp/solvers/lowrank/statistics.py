@@ -1,10 +1,10 @@
-"""The first pass over the rows of a linear model: statistics for the posterior of its weights and the best scales.
+"""The first pass over the rows of a linear model: sufficient statistics.
 
 A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + l P^-1), l = noise / s^2 (P as in
 `Statistics`, prior scales relative to s within phi). With A = I + phi^T P phi / l and N observations of k outputs,
 including repetitions,
 
-    -2 log density = Q / s^2 + k (log|A| + N log(2 pi l s^2)) + terms without either,
+    -2 log likelihood = Q / s^2 + k (log|A| + N log(2 pi l s^2)) + terms without either,
     Q = min_u (y - phi u)^T P (y - phi u) / l + u^T u,
 
 so for given l the best s^2 is Q / (N k), and one variable remains.
@@ -31,7 +31,10 @@ TILE = 256
 
 
 class Statistics(NamedTuple):
-    """Sums over the rows, for features phi without scales. P = noise / D is 1 for one observation without noise."""
+    """Sums over the rows, for features phi without scales.
+
+    P = noise / D is 1 for one observation without noise.
+    """
 
     gram: Tensor  # (F, F) phi^T P phi
     target: Tensor  # (F, k) phi^T P (y - mean)
@@ -108,7 +111,13 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
 
 
 def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolution:
-    """Return the posterior of the weights for prior standard deviations s, 0-d or (F,), and the noise, 0-d."""
+    """Return the posterior of the weights.
+
+    Args:
+        statistics: The statistics of the rows.
+        scale: The prior standard deviations s, 0-d or (F,).
+        noise: The noise variance, 0-d.
+    """
     matrix = (scale * statistics.gram) * (scale / noise).reshape(-1, 1)
     matrix.diagonal().add_(1)
     factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
@@ -120,6 +129,12 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
     """Return (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
 
     It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
+
+    Args:
+        statistics: The statistics of the rows.
+        solution: The posterior of the weights.
+        scale: The prior standard deviations s, 0-d or (F,).
+        noise: The noise variance, 0-d.
     """
     gram, target, square = statistics[:3]
     u = scale.reshape(-1, 1) * solution.weights
@@ -140,7 +155,7 @@ class Scales(NamedTuple):
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
-    """Return the factor c (0-d) of variances and noise that maximizes the likelihood, and the posterior with it.
+    """Return the best common factor c of variances and noise, 0-d, and the posterior.
 
     Args:
         model: A model whose rows have no noise of their own.
@@ -161,7 +176,7 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximize the likelihood, or their best ratio at a bound.
+    """Return the most likely noise and variance of one term.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -170,12 +185,12 @@ def best_scales(
         variance_bounds: The least and the largest variance.
         noise_bounds: The least and the largest noise.
     """
-    one, k = torch.ones_like(statistics.square), statistics.target.shape[1]
+    unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
 
     def at(log_ratio: float) -> tuple[float, Scales]:
-        relative = one * math.exp(log_ratio)
-        solution = solve(statistics, one, relative)
-        total = quadratic_form(statistics, solution, one, relative)
+        relative = unit * math.exp(log_ratio)
+        solution = solve(statistics, unit, relative)
+        total = quadratic_form(statistics, solution, unit, relative)
         variance = (total / (count * k)).clamp(*variance_bounds)
         noise = (relative * variance).clamp(*noise_bounds)
         determinant = 2 * solution.factor.diagonal().log().sum()
@@ -184,14 +199,14 @@ def best_scales(
 
     low = math.log(max(noise_bounds[0] / variance_bounds[1], _LEAST_RATIO))
     high = math.log(noise_bounds[1] / variance_bounds[0])
-    middle, reach = min(max(math.log(ratio), low), high), 3.0
+    middle, half_width = min(max(math.log(ratio), low), high), 3.0
     while True:
-        left, right = max(low, middle - reach), min(high, middle + reach)
+        left, right = max(low, middle - half_width), min(high, middle + half_width)
         best = minimize_scalar(lambda v: at(v)[0], bounds=(left, right), method="bounded", options={"xatol": 1e-5})
         inside = left + 0.01 < best.x < right - 0.01
-        if inside or (left == low and right == high) or reach > _WIDEST:
+        if inside or (left == low and right == high) or half_width > _WIDEST:
             break
-        middle, reach = float(best.x), 2 * reach
+        middle, half_width = float(best.x), 2 * half_width
     _, scales = at(float(best.x))
     return scales._replace(solution=solve(statistics, scales.variance.sqrt(), scales.noise))
 
@@ -202,9 +217,9 @@ def best_ratios(
     count: float,
     start: Tensor,  # (T,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximize the likelihood.
+    """Return the most likely variances over the noise (T,), and the noise, 0-d.
 
-    With the best noise, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
+    With the best noise, -2 log likelihood is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
     v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
 
     Args:
@@ -213,21 +228,21 @@ def best_ratios(
         count: The number N of observations.
         start: The ratios at which the search starts, (T,).
     """
-    one, k = torch.ones_like(statistics.square), statistics.target.shape[1]
-    sizes = one.new_tensor(weights.sizes)
+    unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
+    sizes = unit.new_tensor(weights.sizes)
 
     def loss(x: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        scale = weights.by_weight(torch.from_numpy(x).to(one).mul(0.5).exp())
-        solution = solve(statistics, scale, one)
-        q = quadratic_form(statistics, solution, scale, one)
+        scale = weights.by_weight(torch.from_numpy(x).to(unit).mul(0.5).exp())
+        solution = solve(statistics, scale, unit)
+        q = quadratic_form(statistics, solution, scale, unit)
         used = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
         slope = used - count * weights.by_block(solution.weights.square().sum(1)) / q
         value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
         return float(value) / count, (slope / count).cpu().numpy()
 
     limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
-    found = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
-    ratios = torch.from_numpy(found.x).to(one).exp()
+    optimum = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    ratios = torch.from_numpy(optimum.x).to(unit).exp()
     scale = weights.by_weight(ratios.sqrt())
-    total = quadratic_form(statistics, solve(statistics, scale, one), scale, one)
+    total = quadratic_form(statistics, solve(statistics, scale, unit), scale, unit)
     return ratios, total / (count * k)

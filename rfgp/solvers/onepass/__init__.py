@@ -11,4 +11,4 @@ from rfgp.solvers.onepass.posterior import missing_of as missing_of
 from rfgp.solvers.onepass.posterior import restored as restored
 from rfgp.solvers.onepass.posterior import scale_of as scale_of
 from rfgp.solvers.onepass.solver import OnePassSolver as OnePassSolver
-from rfgp.solvers.onepass.solver import serves as serves
+from rfgp.solvers.onepass.solver import supports as supports

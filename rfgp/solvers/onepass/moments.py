@@ -1,4 +1,4 @@
-"""Means and variances of weights on fixed designs at any number of points, by fast Fourier transforms."""
+"""Means and variances of weights on fixed designs, by fast Fourier transforms."""
 
 import itertools
 import math
@@ -20,13 +20,13 @@ from rfgp.solvers.onepass.products import quadratic_series, real_series
 
 def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tensor) -> Tensor:
     """Return the sums (n, m) of features at points (n, D) times coefficients (F, m), two in one transform."""
-    angles, found = design.lattice.angles(design.lattice.columns(inputs)), list[Floats]()
+    angles, values = design.lattice.angles(design.lattice.columns(inputs)), list[Floats]()
     columns = [real_series(column, design.modes) for column in coefficients.detach().numpy().T]
-    for place in range(0, len(columns), 2):
-        pair = columns[place : place + 2]
+    for index in range(0, len(columns), 2):
+        pair = columns[index : index + 2]
         both = series_at_points(angles, pair[0] if len(pair) == 1 else pair[0] + 1j * pair[1])
-        found += [both.real, both.imag][: len(pair)]
-    return torch.as_tensor(np.stack(found, axis=1))
+        values += [both.real, both.imag][: len(pair)]
+    return torch.as_tensor(np.stack(values, axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +58,8 @@ class SeriesMoments:
             self.posterior.prior.weights, (slice(int(a), int(b)) for a, b in itertools.pairwise(ends)), strict=True
         )
         return [
-            (block, places)
-            for block, places in pairs
+            (block, columns)
+            for block, columns in pairs
             if self.posterior.terms is None or block.name in self.posterior.terms
         ]
 
@@ -71,8 +71,8 @@ class SeriesMoments:
     def mean(self, inputs: Tensor) -> Tensor:
         """Return the mean (n, k) at points (n, D)."""
         out = torch.zeros(len(inputs), self.posterior.weights.shape[1], dtype=torch.float64)
-        for (block, places), scale in zip(self._own, self._scales, strict=True):
-            weights = self._as_slopes(block, scale[:, None] * self.posterior.weights[places])
+        for (block, columns), scale in zip(self._own, self._scales, strict=True):
+            weights = self._as_slopes(block, scale[:, None] * self.posterior.weights[columns])
             if isinstance(block.design, LatticeDesign):
                 out += values_on_lattice(block.design, inputs, weights)
             else:
@@ -84,7 +84,7 @@ class SeriesMoments:
         residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
         missing = sum(float(block.unit * design.missing(*block.parameters)) for block, design in residual)
         known = self.known_variance(inputs)
-        return known + (missing if self.posterior.place is None else self.posterior.missing_slope)
+        return known + (missing if self.posterior.derivative_column is None else self.posterior.missing_slope)
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) of the sums of features at points (n, D)."""
@@ -101,21 +101,23 @@ class SeriesMoments:
     def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
         """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
         assert block.design is not None
-        if self.posterior.place is None:
+        if self.posterior.derivative_column is None:
             return block.design.fixed_features(inputs).double()
-        return slopes(block.design.fixed_features, inputs, self.posterior.place)
+        return slopes(block.design.fixed_features, inputs, self.posterior.derivative_column)
 
     def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
-        """Return the weights (F, m) of the derivative of features on a lattice. Other weights are returned unchanged.
+        """Return the weights (F, m) of the derivative of features on a lattice.
+
+        Other weights are returned unchanged.
 
         The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
         """
         design = block.design
-        if self.posterior.place is None or not isinstance(design, LatticeDesign):
+        if self.posterior.derivative_column is None or not isinstance(design, LatticeDesign):
             return weights
-        if self.posterior.place not in design.lattice.places:
+        if self.posterior.derivative_column not in design.lattice.places:
             return torch.zeros_like(weights)
-        column = design.lattice.places.index(self.posterior.place)
+        column = design.lattice.places.index(self.posterior.derivative_column)
         rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
         first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
         return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])
@@ -155,9 +157,9 @@ class SeriesMoments:
     def _covariance_of(self, a: int, b: int) -> Tensor:
         """Return the posterior covariance (F_a, F_b) of the weights of two blocks, times prior standard deviations."""
         (_, rows), (_, columns) = self._own[a], self._own[b]
-        found = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
-        found = self._as_slopes(self._own[a][0], found)
-        return self._as_slopes(self._own[b][0], found.mT).mT
+        covariance = self._scales[a][:, None] * self.inverse[rows, columns] * self._scales[b]
+        covariance = self._as_slopes(self._own[a][0], covariance)
+        return self._as_slopes(self._own[b][0], covariance.mT).mT
 
     @cached_property
     def inverse(self) -> Tensor:

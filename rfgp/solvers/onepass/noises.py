@@ -1,4 +1,4 @@
-"""The noise in the likelihood of rows on fixed designs: one noise for all rows, or some of their own.
+"""The noise of rows on fixed designs: one noise for all rows, or one each.
 
 Row n with noise_n has the weight P_n = w_n v / (v + noise_n) in A, c and u of `rfgp.solvers.onepass.solver`. With
 Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, the residuals r and the sum N_P of P_n,
@@ -123,13 +123,13 @@ class RowNoises:
 
     def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
         """Return the derivative of the log marginal likelihood in log v, 0-d."""
-        found, mean = self._second_pass[0], solved.mean
+        pass_sums, mean = self._second_pass[0], solved.mean
         root = solved.scale / self._variance.sqrt()
         weights = root[:, None] * solved.state.scores
-        squares = found.squares - 2 * mean * found.totals + mean.square() * found.observations
-        target = found.target - found.ones[:, None] * mean
-        residual = (squares + (weights * (found.gram @ weights - 2 * target)).sum(0)).sum()
-        used = (solved.inverse * (root[:, None] * found.gram * root)).sum() - self.statistics.observations
+        squares = pass_sums.squares - 2 * mean * pass_sums.totals + mean.square() * pass_sums.observations
+        target = pass_sums.target - pass_sums.ones[:, None] * mean
+        residual = (squares + (weights * (pass_sums.gram @ weights - 2 * target)).sum(0)).sum()
+        used = (solved.inverse * (root[:, None] * pass_sums.gram * root)).sum() - self.statistics.observations
         return 0.5 * (residual / self._variance + len(mean) * used)
 
     def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:

@@ -1,4 +1,4 @@
-"""The posterior of weights on fixed designs, with moments at any number of points by fast Fourier transforms."""
+"""The posterior of weights on fixed designs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -133,13 +133,13 @@ class SeriesPosterior(Posterior):
         """
         return replace(self, dense=self.dense.of(names))
 
-    def differentiated(self, place: int) -> "SeriesPosterior":
+    def differentiated(self, column: int) -> "SeriesPosterior":
         """Return the posterior of the derivative of the function in one column.
 
         Raises:
             InvalidArgumentError: If a term has no derivative.
         """
-        return replace(self, dense=self.dense.differentiated(place))
+        return replace(self, dense=self.dense.differentiated(column))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of n inputs, (count, n, k), from weights and, outside the box of the rows, from the kernel.
@@ -154,12 +154,12 @@ class SeriesPosterior(Posterior):
             is_out = self.is_outside(inputs)
             if inputs.requires_grad or bool(is_out.all()):
                 return dense.project(inputs) @ weights + extensions.at(inputs)
-            draws = [SeriesMoments(replace(dense, weights=one)).mean(inputs[~is_out]) for one in weights]
-            found = torch.stack(draws)
+            draws = [SeriesMoments(replace(dense, weights=draw)).mean(inputs[~is_out]) for draw in weights]
+            stacked = torch.stack(draws)
             if not bool(is_out.any()):
-                return found
-            out = found.new_zeros(count, len(inputs), weights.shape[2])
-            out[:, ~is_out] = found
+                return stacked
+            out = stacked.new_zeros(count, len(inputs), weights.shape[2])
+            out[:, ~is_out] = stacked
             out[:, is_out] = dense.project(inputs[is_out]) @ weights + extensions.at(inputs[is_out])
             return out
 
@@ -197,8 +197,8 @@ class SeriesPosterior(Posterior):
         if self.kept is None:
             return self.dense.tensors()
         sums, mean, noise = self.kept
-        found = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
-        return {**found, "mean": mean.contiguous(), "noise": noise.contiguous()}
+        by_name = dict(zip(sum_names(self._layout), sums.flat(), strict=True))
+        return {**by_name, "mean": mean.contiguous(), "noise": noise.contiguous()}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of these tensors for k outputs."""
@@ -237,7 +237,7 @@ class SeriesPosterior(Posterior):
             return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
 
         wants_gradient = inputs.requires_grad or self.dense.weights.requires_grad
-        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.place is None):
+        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.derivative_column is None):
             return slowly(inputs)
         is_out = self.is_outside(inputs)
         if not bool(is_out.any()):
@@ -255,7 +255,7 @@ def _check_slopes(posterior: SeriesPosterior, inputs: Tensor) -> None:
     Raises:
         InvalidArgumentError: If they are.
     """
-    if posterior.dense.place is not None and bool(posterior.is_outside(inputs).any()):
+    if posterior.dense.derivative_column is not None and bool(posterior.is_outside(inputs).any()):
         raise InvalidArgumentError(OUTSIDE)
 
 
@@ -278,8 +278,8 @@ def weighted_by_precision(
 def sum_names(layout: Layout) -> list[str]:
     """Return the names of the tensors of sums in a file."""
     count = len(layout.lattices)
-    names = [f"{kind}_{place}" for kind in ("generator", "projection") for place in range(count)]
-    return [*names, *(f"cross_{place}" for place in range(len(layout.pairs))), "gram", "num_rows"]
+    names = [f"{kind}_{index}" for kind in ("generator", "projection") for index in range(count)]
+    return [*names, *(f"cross_{index}" for index in range(len(layout.pairs))), "gram", "num_rows"]
 
 
 def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
@@ -306,7 +306,11 @@ def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
 
 
 def has_lattices(prior: Prior) -> bool:
-    """Return whether all blocks of a prior are fixed designs whose products have transforms, one on a lattice."""
+    """Return whether all blocks are fixed designs with transforms, one on a lattice.
+
+    Args:
+        prior: The prior.
+    """
     known = [block.design for block in prior.weights if block.design is not None]
     if not prior.has_weights_only or len(known) < len(prior.weights):
         return False
@@ -319,12 +323,12 @@ def designs_of(prior: Prior) -> list[Design]:
     Raises:
         InvalidArgumentError: If a block has none.
     """
-    found = [block.design for block in prior.weights if block.design is not None]
-    if len(found) < len(prior.blocks):
+    designs = [block.design for block in prior.weights if block.design is not None]
+    if len(designs) < len(prior.blocks):
         raise InvalidArgumentError(
             "Each term must have features without hyperparameters, got one without a design. Use EquispacedFourier()."
         )
-    return found
+    return designs
 
 
 def scale_of(prior: Prior) -> Tensor:

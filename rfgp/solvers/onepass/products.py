@@ -1,4 +1,4 @@
-"""Products of real features on lattices, from their sums over rows, and series of products with given coefficients.
+"""Products of real features on lattices, and series of such products.
 
 A design on a lattice has the features c_j Re exp(i theta_j) and c_j Im exp(i theta_j) of the modes j. c_0 is 1, and
 c_j = sqrt(2) otherwise. The mode j = 0 has no imaginary part. Products of two features are
@@ -34,8 +34,8 @@ def indices_of(modes: Modes) -> Integers:
 
 def at_modes(sums: Complex, modes: Modes) -> Complex:
     """Return sums (2 K_1 + 1, ..., q) at the modes of a lattice, (p + 1, q)."""
-    places = indices_of(modes) + modes.lattice.half_widths
-    return np.asarray(sums[tuple(places.T)])
+    indices = indices_of(modes) + modes.lattice.half_widths
+    return np.asarray(sums[tuple(indices.T)])
 
 
 def real_projections(values: Complex, modes: Modes) -> Floats:
@@ -71,11 +71,11 @@ def _products(differences: Complex, totals: Complex, first: Modes, second: Modes
 def real_series(coefficients: Floats, modes: Modes) -> Complex:
     """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ...), for coefficients w (2 p + 1,)."""
     lattice, p = modes.lattice, len(modes.indices)
-    found = np.zeros(lattice.shape, dtype=np.complex128)
+    series = np.zeros(lattice.shape, dtype=np.complex128)
     real, imaginary = coefficients[: p + 1], np.concatenate([[0.0], coefficients[p + 1 :]])
-    places = indices_of(modes) + lattice.half_widths
-    found[tuple(places.T)] = amplitudes(modes) * (real - 1j * imaginary)
-    return np.asarray(0.5 * (found + np.conj(np.flip(found))))
+    indices = indices_of(modes) + lattice.half_widths
+    series[tuple(indices.T)] = amplitudes(modes) * (real - 1j * imaginary)
+    return np.asarray(0.5 * (series + np.conj(np.flip(series))))
 
 
 def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex:
@@ -94,7 +94,10 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
     shapes = (first.lattice.doubled_shape,) * 2 if is_same else (first.lattice.shape, second.lattice.shape)
     shape = shapes[0] if is_same else (*shapes[0], *shapes[1])
     inner = 1 if is_same else math.prod(shapes[1])
-    a, b = (flat_indices(indices_of(modes), own) for modes, own in zip((first, second), shapes, strict=True))
+    a, b = (
+        flat_indices(indices_of(modes), lattice_shape)
+        for modes, lattice_shape in zip((first, second), shapes, strict=True)
+    )
     size, total = math.prod(shape), np.zeros(math.prod(shape), dtype=np.complex128)
     for some in np.array_split(np.arange(p), max(1, p * q // _ENTRIES)):
         scale = 0.5 * amplitudes(first)[some, None] * amplitudes(second)
@@ -104,9 +107,9 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
         sc[some > 0], ss[some > 0, 1:] = covariance[p - 1 + later, :q], covariance[p - 1 + later, q:]
         minus, plus = scale * ((cc + ss) + 1j * (cs - sc)), scale * ((cc - ss) - 1j * (cs + sc))
         starts = size // 2 + inner * a[some, None]
-        places, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
-        total += np.bincount(places, values.real, minlength=size)
-        total += 1j * np.bincount(places, values.imag, minlength=size)
+        indices, values = np.concatenate([starts - b, starts + b]).ravel(), np.concatenate([minus, plus]).ravel()
+        total += np.bincount(indices, values.real, minlength=size)
+        total += 1j * np.bincount(indices, values.imag, minlength=size)
     return total.reshape(shape)
 
 

@@ -1,4 +1,4 @@
-"""Gaussian regression on fixed designs from statistics alone, with gradient and Fisher information.
+"""Gaussian regression on fixed designs from sufficient statistics.
 
 The weights are w ~ N(0, I) with prior standard deviations s. y = mean + phi diag(s) w + e has e of variance
 v = noise + delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi and N
@@ -41,8 +41,13 @@ from rfgp.solvers.onepass.sums import Layout, row_blocks
 from rfgp.solvers.role import Inference
 
 
-def serves(prior: Prior, rows: Rows) -> bool:
-    """Return whether sums by transforms apply: all blocks are fixed designs, and the rows have no signs."""
+def supports(prior: Prior, rows: Rows) -> bool:
+    """Return whether sums by transforms apply.
+
+    Args:
+        prior: The prior. All its blocks must be fixed designs.
+        rows: The rows, without signs of outputs.
+    """
     return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
 
 
@@ -122,7 +127,10 @@ class OnePassSolver(Inference):
             in_mean = (state.totals - state.ones @ state.scores) / variance
             scale = self.scale.detach()
             in_scale = torch.where(scale > 0, in_log_scale / scale, 0.0)
-            return [each if need else None for each, need in zip((in_mean, in_variance, in_scale), needs, strict=True)]
+            return [
+                gradient if need else None
+                for gradient, need in zip((in_mean, in_variance, in_scale), needs, strict=True)
+            ]
 
         return value, gradients
 
@@ -171,7 +179,9 @@ class OnePassSolver(Inference):
         return posterior_with(self.prior, state, sums, self.mean, self.noise)
 
     def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, k) and variance (n,) of each row given all others. See `LowRankSolver.leave_one_out`.
+        """Return the mean (n, k) and variance (n,) of each row given all others.
+
+        See `LowRankSolver.leave_one_out`.
 
         Args:
             some: The rows to return. If None, all, in a second pass over them.

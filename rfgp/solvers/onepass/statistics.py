@@ -1,4 +1,4 @@
-"""Sufficient statistics of Gaussian regression on fixed designs, cached for the lifetime of the rows."""
+"""Sufficient statistics of Gaussian regression on fixed designs."""
 
 import weakref
 from collections.abc import Sequence
@@ -49,28 +49,32 @@ _STATISTICS: _Known = weakref.WeakKeyDictionary()
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
-    """Return the statistics of rows. Rows are read unless statistics on the same lattices are cached.
+    """Return the statistics of rows.
+
+    Rows are read unless statistics on the same lattices are cached.
 
     Args:
         designs: The designs of all blocks.
         rows: The rows.
     """
     layout = Layout.of(designs)
-    found: Statistics = _kept(_STATISTICS, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows)))
-    return found
+    statistics: Statistics = _kept(
+        _STATISTICS, 1, rows, layout.designs, lambda: assemble(layout, row_sums(layout, rows))
+    )
+    return statistics
 
 
 def row_sums(layout: Layout, rows: Rows) -> RowSums:
     """Return the sums over rows. Rows are read unless sums are cached."""
-    found: RowSums = _kept(_SUMS, KEPT, rows, layout.key, lambda: sums_over(layout, rows))
-    return found
+    sums: RowSums = _kept(_SUMS, KEPT, rows, layout.key, lambda: sums_over(layout, rows))
+    return sums
 
 
 def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: Any) -> Any:
     """Return the result for a key and rows. The last `most` results are cached."""
     known = kept.setdefault(rows, [])
-    for one, result in known:
-        if len(one) == len(key) and all(a is b or a == b for a, b in zip(one, key, strict=True)):
+    for known_key, result in known:
+        if len(known_key) == len(key) and all(a is b or a == b for a, b in zip(known_key, key, strict=True)):
             return result
     result = compute()
     known.append((key, result))
@@ -81,7 +85,7 @@ def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: An
 def assemble(layout: Layout, sums: RowSums) -> Statistics:
     """Return the statistics for the modes of all designs."""
     k, designs, columns = sums.num_outputs, layout.designs, _dense_columns(layout, sums)
-    projections = [_projections(layout, sums, place, columns) for place in range(len(designs))]
+    projections = [_projections(layout, sums, index, columns) for index in range(len(designs))]
     ends = np.cumsum([0, *(design.num_features for design in designs)])
     gram = np.empty((ends[-1], ends[-1]))
     for a in range(len(designs)):
@@ -104,15 +108,15 @@ def projected(layout: Layout, sums: RowSums) -> Tensor:
 
 def _dense_columns(layout: Layout, sums: RowSums) -> dict[int, slice]:
     """Return the positions of the features of each dense design among the columns Z."""
-    first = np.cumsum([0, *(layout.designs[place].num_features for place in layout.dense)]) + 1 + sums.num_outputs
-    return {place: slice(int(a), int(b)) for place, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
+    first = np.cumsum([0, *(layout.designs[index].num_features for index in layout.dense)]) + 1 + sums.num_outputs
+    return {index: slice(int(a), int(b)) for index, a, b in zip(layout.dense, first[:-1], first[1:], strict=True)}
 
 
-def _projections(layout: Layout, sums: RowSums, place: int, columns: dict[int, slice]) -> Floats:
+def _projections(layout: Layout, sums: RowSums, index: int, columns: dict[int, slice]) -> Floats:
     """Return the products of the features of a design with all columns Z, (F, q)."""
-    lattice, design = layout.lattice_of[place], layout.designs[place]
+    lattice, design = layout.lattice_of[index], layout.designs[index]
     if lattice is None:
-        return sums.gram[columns[place]]
+        return sums.gram[columns[index]]
     assert isinstance(design, LatticeDesign)
     return real_projections(at_modes(sums.projections[lattice], design.modes), design.modes)
 

@@ -1,4 +1,4 @@
-"""Sums over rows for designs without hyperparameters: one pass over the rows suffices for a whole fit.
+"""Sums over rows for designs without hyperparameters, in one pass.
 
 The columns Z of the rows are 1, the targets and the features of dense designs. With theta_k = 2 pi h k (x - center) for
 the integers k of a lattice, the sums are Z^T P Z, and for each lattice
@@ -61,23 +61,23 @@ class Layout:
     @classmethod
     def of(cls, designs: Sequence[Design]) -> "Layout":
         """Return the layout of designs."""
-        lattices, places = list[Lattice](), list[int | None]()
+        lattices, lattice_of = list[Lattice](), list[int | None]()
         for design in designs:
             if not isinstance(design, LatticeDesign):
-                places.append(None)
+                lattice_of.append(None)
                 continue
-            known = next((i for i, one in enumerate(lattices) if one.same_as(design.lattice)), None)
+            known = next((i for i, lattice in enumerate(lattices) if lattice.same_as(design.lattice)), None)
             if known is None:
                 known = len(lattices)
                 lattices.append(design.lattice)
-            places.append(known)
-        dense = tuple(i for i, place in enumerate(places) if place is None)
-        return cls(tuple(designs), tuple(lattices), tuple(places), dense)
+            lattice_of.append(known)
+        dense = tuple(i for i, index in enumerate(lattice_of) if index is None)
+        return cls(tuple(designs), tuple(lattices), tuple(lattice_of), dense)
 
     @property
     def key(self) -> tuple[Any, ...]:
         """The designs and lattices that define the sums."""
-        return (*self.lattices, *(self.designs[place] for place in self.dense))
+        return (*self.lattices, *(self.designs[index] for index in self.dense))
 
     @property
     def pairs(self) -> list[tuple[int, int]]:
@@ -88,11 +88,11 @@ class Layout:
     @property
     def num_dense(self) -> int:
         """The number of features of the dense designs."""
-        return sum(self.designs[place].num_features for place in self.dense)
+        return sum(self.designs[index].num_features for index in self.dense)
 
     def dense_features(self, inputs: Tensor) -> Tensor:
         """Return the features (n, F) of the dense designs at rows (n, D)."""
-        parts = [self.designs[place].fixed_features(inputs).double() for place in self.dense]
+        parts = [self.designs[index].fixed_features(inputs).double() for index in self.dense]
         return torch.cat(parts, dim=1) if parts else torch.zeros(len(inputs), 0, dtype=torch.float64)
 
     @property
@@ -145,8 +145,8 @@ class RowSums:
         """Return sums of the same layout from the tensors (...) of `flat`."""
         arrays = [tensor.numpy() for tensor in tensors[:-1]]
         kinds = self._arrays()
-        own = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
-        return self._with(own, round(float(tensors[-1])))
+        parts = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
+        return self._with(parts, round(float(tensors[-1])))
 
     def _arrays(self) -> list[Any]:
         return [*self.generators, *self.projections, *self.crosses, self.gram]
@@ -162,8 +162,8 @@ def no_sums(layout: Layout, num_outputs: int) -> RowSums:
     q = 1 + num_outputs + layout.num_dense
     lattices = layout.lattices
     return RowSums(
-        tuple(np.zeros(one.doubled_shape, dtype=np.complex128) for one in lattices),
-        tuple(np.zeros((*one.shape, q), dtype=np.complex128) for one in lattices),
+        tuple(np.zeros(lattice.doubled_shape, dtype=np.complex128) for lattice in lattices),
+        tuple(np.zeros((*lattice.shape, q), dtype=np.complex128) for lattice in lattices),
         tuple(np.zeros((*lattices[a].shape, *lattices[b].shape), dtype=np.complex128) for a, b in layout.pairs),
         np.zeros((q, q)),
         0,
@@ -188,13 +188,16 @@ def weighted_sums(
         count: The number of different weights.
         num_values: The number of values.
     """
-    found = passed(rows, partial(_flat_sums, layout, weigh, count, num_values))
-    empty, size = no_sums(layout, rows.num_outputs), (len(found) - num_values) // count
-    return [empty.of_flat(found[i * size : (i + 1) * size]) for i in range(count)], list(found[count * size :])
+    sums = passed(rows, partial(_flat_sums, layout, weigh, count, num_values))
+    empty, size = no_sums(layout, rows.num_outputs), (len(sums) - num_values) // count
+    return [empty.of_flat(sums[i * size : (i + 1) * size]) for i in range(count)], list(sums[count * size :])
 
 
 def passed(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
-    """Return the sums of a function over rows. Rows on other machines are summed there."""
+    """Return the sums of a function over rows.
+
+    Rows on other machines are summed there.
+    """
     parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
     return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
 
@@ -214,7 +217,10 @@ def _flat_sums(layout: Layout, weigh: Weighing, count: int, num_values: int, row
     values = torch.zeros(num_values, dtype=torch.float64)
     for block in row_blocks(layout, rows):
         weighted, more = weigh(block)
-        totals = [total.plus(sums_of_block(layout, one)) for total, one in zip(totals, weighted, strict=True)]
+        totals = [
+            total.plus(sums_of_block(layout, weighted_block))
+            for total, weighted_block in zip(totals, weighted, strict=True)
+        ]
         values = values + torch.stack(list(more)) if num_values else values
     return (*(tensor for total in totals for tensor in total.flat()), *values.unbind())
 
@@ -224,10 +230,10 @@ def sums_of_block(layout: Layout, block: Block) -> RowSums:
     with torch.no_grad():
         dense = layout.dense_features(block.inputs)
         columns = torch.cat([block.targets.double(), dense], dim=1).numpy()
-        points = [one.columns(block.inputs) for one in layout.lattices]
-        for one, own in zip(layout.lattices, points, strict=True):
-            _check_inside(one, own)
-        angles = [one.angles(own) for one, own in zip(layout.lattices, points, strict=True)]
+        points = [lattice.columns(block.inputs) for lattice in layout.lattices]
+        for lattice, positions in zip(layout.lattices, points, strict=True):
+            _check_inside(lattice, positions)
+        angles = [lattice.angles(positions) for lattice, positions in zip(layout.lattices, points, strict=True)]
     weight = None if block.weight is None else block.weight.numpy()
     weighted = columns if weight is None else columns * weight[:, None]
     ones = np.ones(len(block)) if weight is None else weight
@@ -248,11 +254,11 @@ def _transforms(angles: Floats, ones: Floats, columns: Floats, lattice: Lattice)
     both = sums_at_frequencies(angles, ones + 1j * first, lattice.doubled_shape)
     generator, projection = _divided(both)
     inner = tuple(slice(int(k), int(3 * k + 1)) for k in lattice.half_widths)
-    found = [generator[inner], projection[inner]]
-    for place in range(0, len(others), 2):
-        pair = others[place] + 1j * (others[place + 1] if place + 1 < len(others) else 0)
-        found += _divided(sums_at_frequencies(angles, pair, lattice.shape))
-    return generator, np.stack(found[: len(others) + 2], axis=-1)
+    series = [generator[inner], projection[inner]]
+    for index in range(0, len(others), 2):
+        pair = others[index] + 1j * (others[index + 1] if index + 1 < len(others) else 0)
+        series += _divided(sums_at_frequencies(angles, pair, lattice.shape))
+    return generator, np.stack(series[: len(others) + 2], axis=-1)
 
 
 def _divided(sums: Complex) -> tuple[Complex, Complex]:

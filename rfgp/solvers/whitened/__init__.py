@@ -1,4 +1,4 @@
-"""Nearest neighbors conditioned on observations, with weights and sparse precisions."""
+"""Nearest neighbors of observations, with weights and sparse precisions."""
 
 from rfgp.solvers.whitened.blocked import BlockedInference as BlockedInference
 from rfgp.solvers.whitened.blocked import is_large as is_large

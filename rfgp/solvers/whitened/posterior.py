@@ -1,4 +1,4 @@
-"""The posterior of new points under nearest neighbors of observations, weights and sparse precisions.
+"""The posterior under nearest neighbors of observations, at new points.
 
 Given y, let a new point x have the nearest rows N, b = C_NN^-1 c and d = v - b^T c. The function at x is
 
@@ -207,9 +207,10 @@ def _joint_root(
     blocks, system = whole._rows.given(inputs)
     reads = [part._own_reads(blocks, inputs) for part in parts]
     pairs, zeros = zip(parts, reads, strict=True), torch.zeros(len(inputs), dtype=torch.float64)
-    residual = [zeros + part._residual.residual_variance(inputs, own) for part, (own, _) in pairs]
-    dense, sparse = torch.cat([own for own, _ in reads]), sp.csr_array(sp.vstack([own for _, own in reads]))
-    own = dense.new_zeros(count, count)
+    residual = [zeros + part._residual.residual_variance(inputs, features) for part, (features, _) in pairs]
+    dense = torch.cat([features for features, _ in reads])
+    sparse = sp.csr_array(sp.vstack([of_values for _, of_values in reads]))
+    of_neighbors = dense.new_zeros(count, count)
     if any(part._has_neighbors for part in parts):
         block, rows = neighbors_of(whole.prior), len(whole.inputs)
         flags = torch.cat([block.flags(part.terms).expand(len(inputs), -1) for part in parts])
@@ -219,9 +220,9 @@ def _joint_root(
         of_near = whole._rows.near(blocks, sp.csr_array(near[:, :rows]))
         right = torch.cat([left.sqrt().diag(), of_near[0], torch.from_numpy(of_near[1].toarray())], dim=1)
         solved = torch.linalg.solve_triangular(among, right, upper=False, unitriangular=True)
-        own, known, latent = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
+        of_neighbors, known, latent = torch.split(solved, [count, *dense.shape[1:], *sparse.shape[1:]], dim=1)
         dense, sparse = dense - known, sp.csr_array(sparse - latent.numpy())
-    root = torch.cat([own, half_solved(system, whole.factor, dense, sparse)], dim=1)
+    root = torch.cat([of_neighbors, half_solved(system, whole.factor, dense, sparse)], dim=1)
     square = root.square().sum(1) + torch.cat(residual)
     single = torch.cat([part.variance(inputs, read) for part, read in zip(parts, projected, strict=True)])
     return root, (single / square.clamp_min(torch.finfo(square.dtype).tiny)).sqrt()

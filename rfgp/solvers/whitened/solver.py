@@ -1,4 +1,4 @@
-"""Rows under nearest neighbors conditioned on observations, with weights and sparse precisions.
+"""Rows under nearest neighbors of observations, weights and sparse precisions.
 
 f = Phi w + A u + g, y = mean + f + e. g + e has the precision V^T V with a sparse V (`rfgp.local.factor`). The noise is
 within the conditionals (Vecchia 1988; Katzfuss and Guinness 2021). Whitened rows are a linear model of noise 1
@@ -78,8 +78,8 @@ class WhitenedSolver(Inference):
         self._phi = features(prior, all_weights(prior, rows.inputs), rows.inputs)
         rows, _, self._missing = completed(prior.dense, rows, noise.double(), self._phi)
         self._noise = rows.noise_diag(noise.double()).expand(len(rows))
-        own = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
-        self._repeated = rows.take(own).repetitions(noise.double())
+        last = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
+        self._repeated = rows.take(last).repetitions(noise.double())
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
@@ -115,19 +115,19 @@ class WhitenedSolver(Inference):
     @cached_property
     def system(self) -> BorderedSystem:
         """The regression of the whitened rows."""
-        return white_system(self._blocks, self._reads.matrix(), *self._white, self._rows.each)
+        return white_system(self._blocks, self._reads.matrix(), *self._white, self._rows.output_weights)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
         if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
-            residual, each = self._rows.targets - self._mean, self._rows.each
+            residual, output_weights = self._rows.targets - self._mean, self._rows.output_weights
             block, x = neighbors_of(self._prior), self._rows.inputs
-            density = block.log_prob(x, self._noise, residual, each, self._pattern)
-            if density is not None:
-                return density + self._repeated
+            value = block.log_prob(x, self._noise, residual, output_weights, self._pattern)
+            if value is not None:
+                return value + self._repeated
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
-        density = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
-        return density + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
+        value = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
+        return value + self._rows.output_weights.sum() * self._whitener.log_determinant + self._repeated
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients

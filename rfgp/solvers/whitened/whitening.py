@@ -1,4 +1,4 @@
-"""The whitener V of rows under a block of nearest neighbors with their noise, and whitened rows.
+"""The whitening of rows under a block of nearest neighbors with noise.
 
 Let V^T V = (G + D)^-1, with the covariance G of the block of neighbors at the rows (`rfgp.local.factor`). V (y - mean)
 is a linear model of noise 1: V Phi w + V A u + e, e ~ N(0, I), with u of a sparse precision.
@@ -44,8 +44,8 @@ class Whitener:
         pattern: EntryPattern,  # (r, n)
     ) -> "Whitener":
         """Return the whitener of rows with inputs x and features Phi of the dense weights and further ones."""
-        own = explained_columns(prior, phi)
-        return cls(neighbors_of(prior).inverse_factor(x, noise, pattern, own), pattern)
+        columns = explained_columns(prior, phi)
+        return cls(neighbors_of(prior).inverse_factor(x, noise, pattern, columns), pattern)
 
     def times(self, dense: Tensor) -> Tensor:
         """Return V B (r, c), float64, for B (n, c)."""
@@ -87,11 +87,11 @@ def white_system(
     reads: sp.csr_array,  # (r, N)
     dense: Tensor,  # (r, F)
     targets: Tensor,  # (r, k)
-    each: Tensor | None = None,  # (k,)
+    output_weights: Tensor | None = None,  # (k,)
 ) -> BorderedSystem:
     """Return the regression of whitened targets on whitened projections and features."""
     ones = torch.ones(len(targets), dtype=torch.float64)
-    return bordered_system(blocks, reads, dense, ones, targets, each, mixes=True)
+    return bordered_system(blocks, reads, dense, ones, targets, output_weights, mixes=True)
 
 
 class WhiteRows:

@@ -17,10 +17,10 @@ STATIONARY = ("trend", "space", "own", "varying", "both", "changing", "season")
 
 def twin_through(case, gp, noise=0.07):
     """Return the dense twin of a model whose terms have the covariance of its features, if they have some."""
-    prior, exact = gp.regression.prior(), covariance_of(case)
-    x, _ = gp.regression.points({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS})
+    prior, exact = gp.state.prior(), covariance_of(case)
+    x, _ = gp.state.points({key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS})
     places = {"rows": slice(0, 60), "new": slice(60, None)}
-    scale = float(gp.regression.scaling.targets.scale) ** 2
+    scale = float(gp.state.scaling.targets.scale) ** 2
 
     def covariance(name, first, second):
         blocks = prior.of([name]).weights
@@ -60,7 +60,7 @@ APPROXIMATIONS = {
 }
 
 
-def serves(case, approximation):
+def supports(case, approximation):
     """Whether an approximation serves a term of a case: random features need a stationary factor."""
     names = {name for name in NAMES[case] if name in STATIONARY}
     if getattr(approximation, "kind", "") == "laplace":
@@ -71,7 +71,7 @@ def serves(case, approximation):
 @pytest.mark.parametrize("approximation", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
 @pytest.mark.parametrize("case", KERNELS)
 def test_terms_through_features_agree_with_dense_algebra_of_the_features(case, approximation):
-    if not serves(case, approximation):
+    if not supports(case, approximation):
         with pytest.raises(rfgp.InvalidArgumentError, match=r"cannot be used for the term .* because"):
             model(case, approximation).condition(ROWS, Y)
         return
@@ -230,7 +230,7 @@ def test_values_are_shown_and_compared():
     ("approximation", "stage"),
     [
         (rfgp.RandomFeatures(4, learn_frequencies=True), "learning frequencies"),
-        (rfgp.InducingPoints(8, learn_locations=True, method="vfe"), "draws too"),
+        (rfgp.InducingPoints(8, learn_locations=True, method="vfe"), "basis too"),
     ],
 )
 def test_draws_are_learned(approximation, stage):

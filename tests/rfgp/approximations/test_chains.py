@@ -38,7 +38,7 @@ def model(nu, likelihood="gaussian", **options):
 def test_a_model_matches_exact_covariances(nu, given):
     gp = model(nu).condition(*rows(), **given)
     exact = gp.exact()
-    assert isinstance(gp.regression.posterior, ChainPosterior)
+    assert isinstance(gp.state.posterior, ChainPosterior)
     values = [float(one.log_marginal_likelihood().detach()) for one in (gp, exact)]
     assert values[0] == pytest.approx(values[1], rel=1e-8)
     found, expected = gp.predict(NEW), exact.predict(NEW)
@@ -56,7 +56,7 @@ def test_other_likelihoods_match_sparse_factors(likelihood, inference, monkeypat
     counts = (y > 0.2).astype(float)
     found = model(0.5, likelihood, inference=inference).condition(X, counts)
     means = found.predict(NEW).mean, found.predict(NEW).std, found.log_marginal_likelihood().detach()
-    monkeypatch.setattr(chain, "serves", lambda prior: False)
+    monkeypatch.setattr(chain, "supports", lambda prior: False)
     other = model(0.5, likelihood, inference=inference).condition(X, counts)
     for one, expected in zip(
         means, (other.predict(NEW).mean, other.predict(NEW).std, other.log_marginal_likelihood().detach()), strict=True
@@ -98,14 +98,14 @@ def test_nanoseconds_of_a_clock_predict_as_seconds(nu):
 def test_a_process_with_other_terms_keeps_its_sparse_factor():
     X, y = rows()
     gp = rfgp.GP(k.Matern(1, nu=1.5) + k.Linear(0), approximation={"matern(1)": rfgp.SparsePrecision()}, seed=0)
-    assert type(gp.condition(X, y).regression.posterior) is BorderedPosterior
+    assert type(gp.condition(X, y).state.posterior) is BorderedPosterior
 
 
 def planned(kernel, num_rows, likelihood="gaussian"):
     """Return the names of the classes of the planned approximations of a kernel for so many rows."""
     X, y = rows()
-    regression = rfgp.GP(kernel, likelihood, seed=0).condition(X, np.abs(y.round())).regression
-    terms = list(regression.spec.term_data(regression.hyperparameters, num_rows))
+    state = rfgp.GP(kernel, likelihood, seed=0).condition(X, np.abs(y.round())).state
+    terms = list(state.spec.term_data(state.hyperparameters, num_rows))
     return [type(one).__name__ for one in assign("auto", terms).values()]
 
 

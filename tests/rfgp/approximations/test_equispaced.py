@@ -60,7 +60,7 @@ def model(case="gaussian", y=Y, rows=ROWS, approximation=TIGHT, **options):
 
 def twin(case, gp, y=Y):
     """Return the same sum by dense algebra in the user's units, at the hyperparameters of a model."""
-    places, hyperparameters = {"rows": slice(0, N), "new": slice(N, None)}, gp.regression.hyperparameters
+    places, hyperparameters = {"rows": slice(0, N), "new": slice(N, None)}, gp.state.hyperparameters
     values = {name: hyperparameters.value(name).detach().numpy() for name in hyperparameters.space.names}
     terms = {term.name: term for term in k.Sum(gp.kernel.terms()).terms()}
 
@@ -74,7 +74,7 @@ def twin(case, gp, y=Y):
 def check_predictions(gp, case="gaussian"):
     # the series of a season misses 1e-6 of its variance, and a tighter lattice of three columns takes longer
     atol = 1e-5 if case in ("with others", "cube", "product") else 1e-6
-    assert isinstance(gp.regression.posterior, onepass.SeriesPosterior)
+    assert isinstance(gp.state.posterior, onepass.SeriesPosterior)
     dense, found = twin(case, gp), gp.predict(LATER)
     for name in gp.terms:
         one, expected = found.terms[name], dense.cross_covariance(name, name)
@@ -98,7 +98,7 @@ FAULTS = {
     "two lattices": (products, "inner * a[:, None] - b], flat", "inner * a[:, None] + b], flat", "two columns"),
     "series of variances": (products, "1j * (cs - sc)", "1j * (cs + sc)", "line and plane"),
     "targets": (sums, "ones + 1j * first", "ones + 2j * first", "gaussian"),
-    "further columns": (sums, "others[place] + 1j", "others[place] + 2j", "with others"),
+    "further columns": (sums, "others[index] + 1j", "others[index] + 2j", "with others"),
     "the mean": (posterior, "- ones[:, None] * mean", "+ ones[:, None] * mean", "gaussian"),
     "the variance of two terms": (moments, "(1 if a == b else 2)", "1", "two columns"),
     "the determinant": (noises, "* (_LOG_2PI + self._variance.log())", "* _LOG_2PI", "map"),
@@ -121,18 +121,18 @@ def test_planted_errors_are_seen(module, right, wrong, case):
 
 
 def leaves_of(gp):
-    values = gp.regression.hyperparameters
+    values = gp.state.hyperparameters
     names = [name for name, one in values.space.quantities.items() if not one.is_fixed]
     values = values.leaves(names)
-    return gp.regression.replace(hyperparameters=values), [values.raw[name] for name in names], values
+    return gp.state.replace(hyperparameters=values), [values.raw[name] for name in names], values
 
 
 def check_gradient(case, rows, approximation=TIGHT):
     """Value and gradient from statistics are those of the passes over rows."""
-    regression, leaves, values = leaves_of(model(case, approximation=approximation))
+    state, leaves, values = leaves_of(model(case, approximation=approximation))
     mean, noise = (one.double() for one in mean_and_noise(values))
-    fast = regression.infer(rows).log_marginal_likelihood()
-    slow = LowRankSolver(LinearModel(regression.prior().dense, rows, mean.expand(rows.num_outputs), noise))
+    fast = state.infer(rows).log_marginal_likelihood()
+    slow = LowRankSolver(LinearModel(state.prior().dense, rows, mean.expand(rows.num_outputs), noise))
     options = {"allow_unused": True, "materialize_grads": True}
     pairs = [torch.autograd.grad(value, leaves, **options) for value in (fast, slow.log_marginal_likelihood())]
     assert sum(bool(one.any()) for one in pairs[1]) >= 3
@@ -144,13 +144,13 @@ def check_gradient(case, rows, approximation=TIGHT):
 @pytest.mark.parametrize("case", ["gaussian", "product", "two columns", "with others"])
 @pytest.mark.parametrize("is_weighted", [False, True])
 def test_gradient_is_that_of_passes_over_rows(case, is_weighted):
-    rows = model(case).regression.rows
+    rows = model(case).state.rows
     weight = torch.as_tensor(np.random.default_rng(1).uniform(0.5, 3.0, N)) if is_weighted else None
     check_gradient(case, Block(rows.inputs, rows.targets, weight=weight))
 
 
 def test_gradient_of_coarse_lattices_includes_the_modes_left_out():
-    rows = model("map").regression.rows
+    rows = model("map").state.rows
     coarse = rfgp.EquispacedFourier(tolerance=0.01, max_features=55)
     check_gradient("map", Block(rows.inputs, rows.targets), coarse)
     with planted(design, "(self.variance(*parameters) - self._log", "(1.01 * self.variance(*parameters) - self._log"):
@@ -160,9 +160,9 @@ def test_gradient_of_coarse_lattices_includes_the_modes_left_out():
 def check_information(case="two columns"):
     """The Fisher information of log s^2, log v and the mean is that of dense algebra."""
     gp = model(case)
-    found = gp.regression.infer(Block(gp.regression.rows.inputs, gp.regression.rows.targets))
-    prior = gp.regression.prior()
-    phi = prior.dense.scaled(gp.regression.rows.inputs).double()
+    found = gp.state.infer(Block(gp.state.rows.inputs, gp.state.rows.targets))
+    prior = gp.state.prior()
+    phi = prior.dense.scaled(gp.state.rows.inputs).double()
     variance, size = found.variance, phi.shape[1]
     inverse = torch.linalg.inv(phi @ phi.mT + variance * torch.eye(N, dtype=torch.float64))
     projected = phi.mT @ inverse @ phi  # the derivatives of C are phi_j phi_j^T and v I
@@ -304,10 +304,10 @@ def test_many_more_rows_lay_the_lattice_anew(change):
     kernel = k.Matern((0, 1), nu=2.5)
     fresh = waves_model(X, y, kernel=kernel, start=start)
     gp = waves_model(X[:32], y[:32], kernel=kernel, start=start)
-    few = gp.regression.posterior.prior.num_features
+    few = gp.state.posterior.prior.num_features
     gp = gp.condition(X, y) if change == "condition" else gp.update(X[32:], y[32:])
-    assert gp.regression.posterior.prior.num_features > 1.5 * few
-    scale = fresh.regression.scaling.targets.scale.item() / gp.regression.scaling.targets.scale.item()
+    assert gp.state.posterior.prior.num_features > 1.5 * few
+    scale = fresh.state.scaling.targets.scale.item() / gp.state.scaling.targets.scale.item()
     np.testing.assert_allclose(gp.predict(X).mean, fresh.predict(X).mean, atol=0.01 * max(1, scale))
 
 
@@ -472,7 +472,7 @@ def test_files_and_pickles_keep_sums_and_no_rows(case, tmp_path):
     for other in (rfgp.load(tmp_path / "model.rfgp"), pickle.loads(pickle.dumps(gp))):
         np.testing.assert_allclose(other.predict(LATER).mean, gp.predict(LATER).mean, atol=1e-12)
         np.testing.assert_allclose(other.predict(LATER).std, gp.predict(LATER).std, atol=1e-12)
-    assert rfgp.load(tmp_path / "model.rfgp").regression.rows is None
+    assert rfgp.load(tmp_path / "model.rfgp").state.rows is None
 
 
 def test_other_likelihoods_use_the_same_features():

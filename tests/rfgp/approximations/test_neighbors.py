@@ -108,7 +108,7 @@ def test_terms_without_neighbors_are_added():
     near = {"trend": near_of(), "season": near_of(), "own": near_of()}
     chosen = {name: near.get(name, rfgp.Exact()) for name in NAMES[case]}
     gp = model(case, chosen).condition(ROWS, Y)
-    assert gp.regression.prior().neighbors.names == ("trend", "season")
+    assert gp.state.prior().neighbors.names == ("trend", "season")
     check_terms(gp.predict(NEW), twin(case), NAMES[case], 1e-7)
 
 
@@ -156,7 +156,7 @@ def test_copies_of_rows_without_noise_say_nothing_new():
 def test_neighbors_of_a_season_are_in_other_periods():
     t = np.concatenate([np.arange(0, 10, 0.5), [0.25]])
     gp = rfgp.GP(k.Periodic("t", 2.5), approximation=near_of(count=3), seed=0).condition({"t": t}, np.sin(t))
-    block, rows = gp.regression.prior().neighbors, gp.regression.points({"t": t})[0]
+    block, rows = gp.state.prior().neighbors, gp.state.points({"t": t})[0]
     distance = np.linalg.norm(block.scaled(rows) - block.scaled(rows)[0], axis=1)
     assert set(np.argsort(distance)[:4]) == {0, 5, 10, 15}
 
@@ -245,7 +245,7 @@ def test_all_neighbors_of_a_users_kernel_are_exact():
     start = {"own.lengthscale": 3.0, "own.outputscale": 1.3, "noise": 0.1}
     gp = rfgp.GP(Wendland("t", name="own"), approximation=rfgp.Exact(), start=start, seed=0).condition(ROWS, Y)
     near = gp.with_approximation(near_of())
-    assert isinstance(near.regression.prior().neighbors, KernelVecchiaBlock)
+    assert isinstance(near.state.prior().neighbors, KernelVecchiaBlock)
     assert near.log_marginal_likelihood().item() == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-9)
     np.testing.assert_allclose(near.predict(NEW).covariance, gp.predict(NEW).covariance, atol=1e-8)
 

@@ -56,14 +56,14 @@ def model(other="rbf", way="walks", y=Y, rows=ROWS, **options):
 
 def leaves_of(gp):
     """Return the regression whose hyperparameters are leaves, and these by path."""
-    values = gp.regression.hyperparameters
+    values = gp.state.hyperparameters
     values = values.leaves([name for name, one in values.space.quantities.items() if not one.is_fixed])
-    return gp.regression.replace(hyperparameters=values), {n: one for n, one in values.raw.items() if one.requires_grad}
+    return gp.state.replace(hyperparameters=values), {n: one for n, one in values.raw.items() if one.requires_grad}
 
 
-def features_of(regression, inputs):
+def features_of(state, inputs):
     """Return the features of the two terms at inputs (n, D), products multiplied out row by row, with gradients."""
-    spec, values = regression.spec, regression.hyperparameters
+    spec, values = state.spec, state.hyperparameters
     known = {name: values.standardized(name) for name in values.space.quantities}
     product = spec.priors[0]
     theta = torch.stack([known[path].double() for path in product.paths])
@@ -86,18 +86,18 @@ def features_of(regression, inputs):
 
 
 def inputs_of(gp, rows):
-    return gp.regression.points(rows)[0]
+    return gp.state.points(rows)[0]
 
 
 def check_density(gp):
     """The density and its gradient in every hyperparameter are those of the multiplied features, to 1e-8."""
-    rows, (regression, raw) = gp.regression.needed_rows("a test"), leaves_of(gp)
-    phi, values = torch.cat(features_of(regression, rows.inputs), dim=1), regression.hyperparameters
+    rows, (state, raw) = gp.state.needed_rows("a test"), leaves_of(gp)
+    phi, values = torch.cat(features_of(state, rows.inputs), dim=1), state.hyperparameters
     noise, mean = values.standardized("noise").double(), values.standardized("mean").double()
     covariance = phi @ phi.mT + noise * torch.eye(N, dtype=torch.float64)
     dense = torch.distributions.MultivariateNormal(torch.zeros(N, dtype=torch.float64), covariance)
     expected = dense.log_prob((rows.targets - mean)[:, 0])
-    found = regression.infer(rows).log_marginal_likelihood()
+    found = state.infer(rows).log_marginal_likelihood()
     np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-8)
     assert len(raw) >= 4
     pairs = (torch.autograd.grad(value, list(raw.values()), allow_unused=True) for value in (found, expected))
@@ -109,14 +109,14 @@ def check_density(gp):
 
 def check_predictions(gp, mean_digits=1e-8, digits=1e-8):
     """Means and variances of the sum and of each term are those of the multiplied features."""
-    inputs, rows = inputs_of(gp, BOTH), gp.regression.needed_rows("a test")
+    inputs, rows = inputs_of(gp, BOTH), gp.state.needed_rows("a test")
     with torch.no_grad():
-        parts = [phi.numpy() for phi in features_of(gp.regression, inputs)]
-    noise, mean = (gp.regression.hyperparameters.standardized(name).numpy() for name in ("noise", "mean"))
+        parts = [phi.numpy() for phi in features_of(gp.state, inputs)]
+    noise, mean = (gp.state.hyperparameters.standardized(name).numpy() for name in ("noise", "mean"))
     kernels = [phi @ phi.T for phi in parts]
     total = sum(kernels)[:N, :N] + noise * np.eye(N)
     solved = np.linalg.solve(total, rows.targets.numpy() - mean)
-    found, y = gp.predict(NEW), gp.regression.scaling.targets
+    found, y = gp.predict(NEW), gp.state.scaling.targets
     scale, shift = np.atleast_1d(y.scale.numpy()), np.atleast_1d(y.location.numpy())
     for name, kernel in zip(("product", "slope", None), (*kernels, sum(kernels)), strict=True):
         one = found if name is None else found.terms[name]
@@ -141,18 +141,18 @@ def test_conjugate_gradients_match_multiplied_features(monkeypatch):
     monkeypatch.setattr(choice, "MOST_DENSE", 10)
     for way in ("walks", "chebyshev"):
         gp = model("matern of each group", way)
-        assert isinstance(gp.regression.infer(gp.regression.needed_rows("a test")), IterativeSolver)
+        assert isinstance(gp.state.infer(gp.state.needed_rows("a test")), IterativeSolver)
         check_predictions(gp, 1e-7, 1e-5)
 
 
 def check_score(gp):
     """The gradient that draws are read for is that of dense algebra, in both factors and the variance."""
-    rows, rng = gp.regression.needed_rows("a test"), np.random.default_rng(3)
+    rows, rng = gp.state.needed_rows("a test"), np.random.default_rng(3)
     left, signs = torch.from_numpy(rng.normal(size=(N, 3))), torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
-    regression, raw = leaves_of(gp)
-    phi = features_of(regression, rows.inputs)[0]
+    state, raw = leaves_of(gp)
+    phi = features_of(state, rows.inputs)[0]
     expected = 0.5 * ((phi.mT @ left).square() * signs).sum()
-    found = products.ProductTerm(regression.prior().walks[0], rows.inputs).score(left, signs)
+    found = products.ProductTerm(state.prior().walks[0], rows.inputs).score(left, signs)
     options = {"materialize_grads": True, "allow_unused": True}
     pairs = [torch.autograd.grad(value, list(raw.values()), **options) for value in (found, expected)]
     for one, other in zip(*pairs, strict=True):
@@ -166,7 +166,7 @@ def test_score_of_draws_matches_dense_gradient(other):
 
 def test_products_of_matrices_agree_in_all_forms(monkeypatch):
     rng = np.random.default_rng(4)
-    block, x = model().regression.prior().walks[0], inputs_of(model(), ROWS)
+    block, x = model().state.prior().walks[0], inputs_of(model(), ROWS)
     dense = block.features(x, keep=False).matrix().toarray()
     v, u = rng.normal(size=(N, 3)), rng.normal(size=(dense.shape[1], 3))
     for entries, most, speed in ((2**22, 2**13, 4), (60, 0, 1e9), (60, 0, 0)):
@@ -212,7 +212,7 @@ FAULTS = {
         "small[places]",
         check_density,
     ),
-    "the gradient in columns": (products, "self._phi.left @ own", "self._phi.left @ -own", check_score),
+    "the gradient in columns": (products, "self._phi.left @ weighted", "self._phi.left @ -weighted", check_score),
     "the gradient in nodes": (products, "in_values += sampled", "in_values -= sampled", check_score),
 }
 
@@ -228,14 +228,14 @@ def test_product_kernel_is_unbiased():
     near = {"node": np.array(["n0", "n1", "n2", "n3"] * 2), "hour": np.arange(8) / 4, "pressure": np.arange(8.0)}
     gp = model(way=rfgp.Exact())
     near = {key: near.get(key, value[:8]) for key, value in ROWS.items()}
-    spec, values = gp.spec, gp.regression.hyperparameters
+    spec, values = gp.spec, gp.state.hyperparameters
     data, x = spec.term_data(values, N)[0], inputs_of(gp, near)
     approximation = rfgp.RandomWalks(2, exact_hops=0, columns=rfgp.RandomFeatures(2, coupling="iid"))
     with torch.no_grad():
         exact = gp.prior_covariance(near)
-        slope = gp.regression.prior().of(["slope"]).kernel(x, x)
+        slope = gp.state.prior().of(["slope"]).kernel(x, x)
         draws = [approximation.draw(data, seed).at(data.values, spec.columns).kernel(x, x) for seed in range(300)]
-        scale = float(gp.regression.scaling.targets.scale) ** 2
+        scale = float(gp.state.scaling.targets.scale) ** 2
     nodes = x[:, gp.spec.terms[0].places[0][0]]
     one, other = ((nodes[:, None] != nodes) & torch.ones(8, 8).triu(1).bool()).nonzero().T
     samples = torch.stack(draws)[:, one, other].numpy()
@@ -286,7 +286,7 @@ def test_new_levels_have_the_prior_of_their_features(way):
     with torch.no_grad():
         block = gp.spec.priors[0].features.prior(torch.tensor([2.0]).double(), torch.ones(()).double())
         nodes = block.kernel(x[:, place].long(), x[:, place].long()).numpy()
-    values, scale = gp.hyperparameters, float(gp.regression.scaling.targets.scale)
+    values, scale = gp.hyperparameters, float(gp.state.scaling.targets.scale)
     matern = k.Matern(("hour", "pressure"), nu=1.5, lengthscale=values["product.matern.lengthscale"].tolist()).matrix(
         new
     )
@@ -301,14 +301,14 @@ def test_fit_tunes_walks_and_updates_keep_draws():
     gp = gp.fit(ROWS, Y)
     assert np.isfinite(gp.predict(NEW).std).all()
     more = gp.update(NEW, np.zeros(M))
-    assert more.spec.priors[0].has_draws_of(gp.spec.priors[0])
+    assert more.spec.priors[0].has_basis_of(gp.spec.priors[0])
     again = gp.with_approximation({"product": rfgp.RandomWalks(4, seed=9, columns=FEW)})
-    assert not again.spec.priors[0].has_draws_of(gp.spec.priors[0])
+    assert not again.spec.priors[0].has_basis_of(gp.spec.priors[0])
 
 
 def test_harmonics_are_redrawn_for_shorter_lengthscales():
     gp = model("periodic")
-    data = gp.spec.term_data(gp.regression.hyperparameters, N)[0]
+    data = gp.spec.term_data(gp.state.hyperparameters, N)[0]
     prior, approximation = gp.spec.priors[0], WAYS["walks"]
     assert approximation.redraw(data, 0, prior) is prior
     short = {**data.values, "product.periodic.lengthscale": torch.tensor(0.2).double()}
@@ -353,7 +353,7 @@ def test_new_nodes_and_copies_predict():
     for other in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
         np.testing.assert_array_equal(other.predict(unseen).mean, expected.mean)
         np.testing.assert_array_equal(other.predict(unseen).std, expected.std)
-    assert isinstance(gp.regression.prior().walks[0], SparseProductBlock)
+    assert isinstance(gp.state.prior().walks[0], SparseProductBlock)
 
 
 @pytest.mark.parametrize(

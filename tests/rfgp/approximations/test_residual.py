@@ -135,8 +135,8 @@ def test_prior_is_that_of_the_terms():
     """The covariance of a term has its low-rank part and its residual, and each is counted once."""
     kernel = KERNELS["beside weights"]
     gp, exact = model(kernel, near(4)), covariance_of(kernel)
-    prior, (x, _) = gp.regression.prior(), gp.regression.points(ROWS)
-    scale = float(gp.regression.scaling.targets.scale) ** 2
+    prior, (x, _) = gp.state.prior(), gp.state.points(ROWS)
+    scale = float(gp.state.scaling.targets.scale) ** 2
     for names in (["trend"], ["slope"], ["trend", "store"], ["trend", "slope", "store"]):
         expected, own = sum(exact(name, "rows", "rows") for name in names), prior.of(names)
         np.testing.assert_allclose(scale * own.kernel(x, x).detach(), expected, atol=1e-10)
@@ -162,8 +162,8 @@ def dense_vecchia(covariance, noise, near):
 def test_few_neighbors_are_those_of_the_residual_alone(case):
     kernel, name = KERNELS[case], KERNELS[case].terms()[0].name
     gp, exact = model(kernel, near(5)), twin(kernel)
-    prior, (x, _) = gp.regression.prior(), gp.regression.points(ROWS)
-    scale = float(gp.regression.scaling.targets.scale) ** 2
+    prior, (x, _) = gp.state.prior(), gp.state.points(ROWS)
+    scale = float(gp.state.scaling.targets.scale) ** 2
     with torch.no_grad():
         phi = prior.explained[0].scaled(x).numpy()
         order = prior.neighbors.order(60)
@@ -243,7 +243,7 @@ def test_bounds_are_those_of_the_points():
 def redrawn(gp, **changes):
     """Return the term of points before and after a redraw at changed hyperparameters."""
     values = gp.hyperparameters.values.with_values(**changes)
-    return gp.spec.priors[0], gp.spec.redrawn(values, 60).priors[0]
+    return gp.spec.priors[0], gp.spec.with_new_basis(values, 60).priors[0]
 
 
 @pytest.mark.parametrize("residual", [None, rfgp.Vecchia(5)])
@@ -278,8 +278,8 @@ def test_points_of_a_file_are_chosen_again(tmp_path):
     again = rfgp.load(tmp_path / "m")
     assert again.spec.priors[0].lengthscales is None
     np.testing.assert_array_equal(again.predict(NEW).mean, gp.predict(NEW).mean)
-    spec = with_rows(again.spec, again.regression.rows)
-    after = spec.redrawn(again.hyperparameters.values, 60).priors[0]
+    spec = with_rows(again.spec, again.state.rows)
+    after = spec.with_new_basis(again.hyperparameters.values, 60).priors[0]
     assert after is not again.spec.priors[0]
     torch.testing.assert_close(after.points, gp.spec.priors[0].points)
 
@@ -289,12 +289,12 @@ def test_gradient_in_points_is_that_of_differences(condition_on):
     """The features of the residual follow the points."""
     approximation = near(6, points=5, condition_on=condition_on, learn_locations=True)
     gp = model(KERNELS["of two columns"], approximation)
-    regression = gp.regression
-    (draw,) = regression.spec.priors[0].learnable.values()
+    state = gp.state
+    (draw,) = state.spec.priors[0].learnable.values()
 
     def density(points):
-        values = regression.hyperparameters.with_others({"space.points": points}, {})
-        return regression.replace(hyperparameters=values).log_marginal_likelihood()
+        values = state.hyperparameters.with_others({"space.points": points}, {})
+        return state.replace(hyperparameters=values).log_marginal_likelihood()
 
     points = draw.clone().requires_grad_()
     (slope,) = torch.autograd.grad(density(points), points)
@@ -313,7 +313,7 @@ def test_points_are_learned():
         for learns in (False, True)
     )
     assert gp.log_marginal_likelihood() > before.log_marginal_likelihood() + 1
-    assert gp.fit_report.stages[-1].name.endswith("draws too")
+    assert gp.fit_report.stages[-1].name.endswith("basis too")
     again = pickle.loads(pickle.dumps(gp)).predict(rows)
     np.testing.assert_array_equal(gp.predict(rows).mean, again.mean)
 
@@ -333,7 +333,7 @@ def test_seed_of_the_residual_is_that_of_its_order():
         residual = rfgp.Vecchia(5, seed=seeds.get("own"))
         approximation = rfgp.InducingPoints(10, residual=residual, seed=seeds.get("points"))
         gp = rfgp.GP(SPACE, approximation=approximation, seed=seeds["model"]).condition(ROWS, Y)
-        return gp.regression.prior().neighbors.seed
+        return gp.state.prior().neighbors.seed
 
     assert order(model=1) != order(model=2)
     assert order(model=1, points=7) == order(model=2, points=7) == 7
@@ -349,7 +349,7 @@ def test_models_are_copied_and_pickled():
 
 def test_residual_is_a_block_of_its_term():
     gp = model(KERNELS["beside weights"], near(8, condition_on="latent"))
-    block = gp.regression.prior().neighbors
+    block = gp.state.prior().neighbors
     assert isinstance(block, VecchiaBlock)
     assert (block.name, block.is_residual, block.residual_of) == ("trend", True, "trend")
     assert (block.num_neighbors, block.condition_on, block.columns) == (8, "latent", (0,))
@@ -397,7 +397,7 @@ def test_second_residual_is_refused_when_approximations_change():
     with pytest.raises(rfgp.InvalidArgumentError, match="one term may have neighbors"):
         gp.with_approximation({"space": rfgp.Vecchia(5)})
     moved = gp.with_approximation({"trend": rfgp.InducingPoints(10), "space": near(5)})
-    assert moved.regression.prior().neighbors.residual_of == "space"
+    assert moved.state.prior().neighbors.residual_of == "space"
 
 
 def test_responses_require_a_gaussian_likelihood():

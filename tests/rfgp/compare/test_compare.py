@@ -41,7 +41,7 @@ def test_observations_of_one_node_are_on_one_side_of_a_split():
     twice, values = np.repeat(np.arange(40), 2), np.repeat(VALUES[:40], 2)
     found = compare_nodes(GRAPH, twice, values, methods=("chebyshev",), sizes=(8,), num_train=61, plan=Plan(1, 1, 0))
     exact = found.example.process
-    known = {int(i) for i in exact.regression.rows.inputs.flatten().tolist()}
+    known = {int(i) for i in exact.state.rows.inputs.flatten().tolist()}
     assert len(known) == 31
     assert found.example.observed.shape == (80 - 62,)
     with pytest.raises(rfgp.DataError, match="training part"):
@@ -55,14 +55,14 @@ def test_crowded_nodes_are_not_always_trained_on():
     for seed in range(8):
         options = {"methods": ("chebyshev",), "sizes": (4,), "num_train": 15}
         found = compare_nodes(GRAPH, nodes, VALUES[nodes] + np.arange(69) / 100, plan=Plan(1, 1, seed), **options)
-        trained.append(0 in found.example.process.regression.rows.inputs.flatten().tolist())
+        trained.append(0 in found.example.process.state.rows.inputs.flatten().tolist())
     assert 0 < sum(trained) < 8
 
 
 def test_rows_that_repeat_are_on_one_side_of_a_split():
     X, y = np.tile(TABLE.X[:60], (2, 1)), np.tile(TABLE.y[:60], 2)
     found = compare_table(X, y, methods=["iid"], sizes=[4], num_train=61, num_test=40, plan=Plan(1, 1, 0))
-    assert not set(found.example.process.regression.rows.chunk.y.tolist()) & set(found.example.observed.tolist())
+    assert not set(found.example.process.state.rows.chunk.y.tolist()) & set(found.example.observed.tolist())
     assert len(found.example.observed) == 39
 
 

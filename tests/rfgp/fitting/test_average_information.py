@@ -18,29 +18,29 @@ def iterative(monkeypatch):
     monkeypatch.setattr(MOST_DENSE, 0)
 
 
-def ascended(regression, values=None, **plan):
+def ascended(state, values=None, **plan):
     """Return the hyperparameters found by scoring, from those of the regression or others, and the report."""
-    rows = regression.rows
+    rows = state.rows
 
     def infer(values):
-        return regression.replace(hyperparameters=values).infer(rows)
+        return state.replace(hyperparameters=values).infer(rows)
 
-    jacobian = regression.scaling.targets.log_jacobian(rows.count)
-    return AverageInformation(infer, rows, jacobian, values or regression.hyperparameters, Plan(**plan)).run()
+    jacobian = state.scaling.targets.log_jacobian(rows.count)
+    return AverageInformation(infer, rows, jacobian, values or state.hyperparameters, Plan(**plan)).run()
 
 
 def test_scoring_ends_within_its_error_of_the_maximum(monkeypatch):
-    exact = model(observations()).regression
+    exact = model(observations()).state
     best, report = maximize(Objective.of(exact, exact.rows), exact.hyperparameters, Plan())
     likelihood = exact.replace(hyperparameters=best).log_marginal_likelihood()
     with monkeypatch.context() as patch:
         patch.setattr(MOST_DENSE, 0)
-        regression = model(observations()).regression
-        values, scored = ascended(regression)
+        state = model(observations()).state
+        values, scored = ascended(state)
     assert scored.converged
     assert scored.iterations < 20
     assert abs(scored.log_marginal_likelihood - report.log_marginal_likelihood) < 6 * scored.likelihood_error
-    lost = likelihood - regression.replace(hyperparameters=values).log_marginal_likelihood()
+    lost = likelihood - state.replace(hyperparameters=values).log_marginal_likelihood()
     assert 0 <= lost.item() < 1.0  # 1/16 of 4 parameters / 2 = .125 nats are expected
 
 
@@ -90,17 +90,17 @@ def test_steps_are_optimal_within_radius_and_bounds():
 
 @pytest.mark.parametrize("name", ["noise", "nodes.lengthscale"])
 def test_scoring_starts_within_bounds(name, iterative):
-    regression = model(observations()).regression
-    ((_, high),) = regression.hyperparameters.space.bounds(name)
-    outside = regression.hyperparameters.with_values(**{name: 1e9})
+    state = model(observations()).state
+    ((_, high),) = state.hyperparameters.space.bounds(name)
+    outside = state.hyperparameters.with_values(**{name: 1e9})
     beside = outside.replaced({name: torch.tensor(np.nextafter(high, -np.inf))})  # missed by rounding
     for start in (outside, beside):
         assert start.raw[name].item() != high
-        values, report = ascended(regression, start, given_iterations=0)
+        values, report = ascended(state, start, given_iterations=0)
         assert values.raw[name].item() == high
         assert report.at_bounds == (name,)
     if name == "noise":
-        values, report = ascended(regression, outside)
+        values, report = ascended(state, outside)
         assert report.converged
         assert values.value("noise").item() < 1
 
@@ -108,24 +108,24 @@ def test_scoring_starts_within_bounds(name, iterative):
 def test_scoring_respects_priors_and_fixed_values(iterative):
     one = torch.ones((), dtype=torch.float64)
     tight = torch.distributions.Normal(one, 1e-3 * one)
-    regression = model(observations(), lengthscale=1.2, priors={"lengthscale": tight}).regression
-    values, report = ascended(regression, fixed=("noise",))
+    state = model(observations(), lengthscale=1.2, priors={"lengthscale": tight}).state
+    values, report = ascended(state, fixed=("noise",))
     assert report.converged
     assert values.value("nodes.lengthscale").item() == pytest.approx(1.0, abs=5e-3)
-    assert values.value("noise").item() == regression.hyperparameters.value("noise").item()
-    same, everything = ascended(regression, fixed=regression.hyperparameters.space.names)
+    assert values.value("noise").item() == state.hyperparameters.value("noise").item()
+    same, everything = ascended(state, fixed=state.hyperparameters.space.names)
     assert everything.iterations == 0
     assert everything.likelihood_error > 0
     assert report.trace[0] == pytest.approx(everything.log_marginal_likelihood, rel=1e-9)
-    assert torch.equal(same.flat(), regression.hyperparameters.flat())
+    assert torch.equal(same.flat(), state.hyperparameters.flat())
 
 
 def test_average_information_matches_dense_algebra(iterative):
-    regression = model(observations(), "noise").regression
-    rows, values = regression.rows, regression.hyperparameters
+    state = model(observations(), "noise").state
+    rows, values = state.rows, state.hyperparameters
 
     def infer(values):
-        return regression.replace(hyperparameters=values).infer(rows)
+        return state.replace(hyperparameters=values).infer(rows)
 
     free = values.space.free(())
     names = [name for name in free for _ in range(values.raw[name].numel())]

@@ -40,14 +40,14 @@ def fitted(kind, nu):
     gp = rfgp.GP(k.Matern(0, nu=nu), approximation=rfgp.SparsePrecision(), seed=0, **priors, **start)
     gp.fit(X, y, **options)
     assert gp.fit_report.converged
-    return gp, gp.fit_report.log_marginal_likelihood + float(gp.regression.hyperparameters.log_hyperprior())
+    return gp, gp.fit_report.log_marginal_likelihood + float(gp.state.hyperparameters.log_hyperprior())
 
 
 def check_fit(kind, nu):
     """Compare the likelihood with that of L-BFGS and sparse factors."""
     gp, found = fitted(kind, nu)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(chain, "serves", lambda prior: False)
+        patch.setattr(chain, "supports", lambda prior: False)
         other, expected = fitted(kind, nu)
     assert abs(found - expected) < 0.05, found - expected
     np.testing.assert_allclose(gp.predict(NEW).mean, other.predict(NEW).mean, rtol=0.01)

@@ -15,8 +15,8 @@ from problems import table
 
 import graphs
 import rfgp
-from rfgp.fitting import fingerprint, open_journal
-from rfgp.fitting.checkpoint import FileJournal
+from rfgp.fitting import fingerprint, open_checkpoint_log
+from rfgp.fitting.checkpoint import FileCheckpointLog
 from rfgp.regression import begin
 from rfgp.rows import Chunk
 
@@ -31,7 +31,7 @@ rng = np.random.default_rng(0)
 X = rng.standard_normal((2600, 3))
 y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(2600)
 stop, kind, path, out = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
-remember = checkpoint.FileJournal.memoize
+remember = checkpoint.FileCheckpointLog.memoize
 count = 0
 def counted(self, name, compute):
     global count
@@ -44,7 +44,7 @@ def counted(self, name, compute):
             file.write(b"half a record")
         os.kill(os.getpid(), signal.SIGKILL)
     return tensors
-checkpoint.FileJournal.memoize = counted
+checkpoint.FileCheckpointLog.memoize = counted
 gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=kind == "learned")
 source = rfgp.tables.Batches([(X, y)])
 gp.fit(source, max_iterations=30, checkpoint=path)
@@ -82,12 +82,12 @@ def test_resumed_fit_equals_an_uninterrupted_one(kind, tmp_path):
 def test_finished_fit_is_read_from_its_checkpoint(tmp_path, monkeypatch):
     X, y = table(300)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
-    before, computed, remember = (tmp_path / "c").read_bytes(), [], FileJournal.memoize
+    before, computed, remember = (tmp_path / "c").read_bytes(), [], FileCheckpointLog.memoize
 
     def watched(self, name, compute):
         return remember(self, name, lambda: computed.append(name) or compute())
 
-    monkeypatch.setattr(FileJournal, "memoize", watched)
+    monkeypatch.setattr(FileCheckpointLog, "memoize", watched)
     again = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, y, checkpoint=tmp_path / "c")
     np.testing.assert_array_equal(again.predict(X).variance, gp.predict(X).variance)
     assert again.fit_report == gp.fit_report
@@ -231,19 +231,19 @@ def test_error_names_an_impossible_checkpoint(tmp_path, monkeypatch):
 
 
 def test_journal_without_a_path_computes_each_step():
-    with open_journal(None, lambda: "x") as journal:
-        assert journal.memoize("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
-        assert journal.memoize("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0
+    with open_checkpoint_log(None, lambda: "x") as checkpoint_log:
+        assert checkpoint_log.memoize("a", lambda: {"v": torch.ones(1)})["v"].item() == 1
+        assert checkpoint_log.memoize("a", lambda: {"v": torch.zeros(1)})["v"].item() == 0
 
 
 def test_record_without_a_tensor_raises(tmp_path):
     def step():
         return {"value": torch.ones(()), "gradient": torch.ones(2)}
 
-    with open_journal(tmp_path / "c", lambda: "x") as journal:
-        journal.memoize("a", lambda: {"value": torch.ones(())})
-        journal.memoize("b", lambda: {"value": torch.ones(())})
-    with open_journal(tmp_path / "c", lambda: "x") as journal:
-        assert journal.memoize("a", step)["value"].item() == 1
+    with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
+        checkpoint_log.memoize("a", lambda: {"value": torch.ones(())})
+        checkpoint_log.memoize("b", lambda: {"value": torch.ones(())})
+    with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
+        assert checkpoint_log.memoize("a", step)["value"].item() == 1
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'gradient'"):
-            journal.memoize("b", step)["gradient"]
+            checkpoint_log.memoize("b", step)["gradient"]

@@ -67,16 +67,16 @@ def case(request):
     X[7] = X[4]
     y = np.sin(X[:, :1]) + X[:, 1:2] + 0.3 * rng.normal(size=(30, outputs))
     gp = rfgp.GP(kernel, approximation=rfgp.Exact(), priors=own)
-    regression = begin(gp.spec, Chunk(X, y if outputs > 1 else y[:, 0]))
-    start = regression.hyperparameters
+    state = begin(gp.spec, Chunk(X, y if outputs > 1 else y[:, 0]))
+    start = state.hyperparameters
     names = start.space.free(())
     vector = start.vector(names)
-    return regression, start.moved(names, vector + 0.3 * rng.normal(size=len(vector))), formulas
+    return state, start.moved(names, vector + 0.3 * rng.normal(size=len(vector))), formulas
 
 
-def density(regression, values, formulas):
+def density(state, values, formulas):
     """Return the log density of standardized targets and that of the hyperpriors by dense algebra."""
-    rows = regression.rows
+    rows = state.rows
     x, y = rows.inputs.numpy(), rows.targets.numpy()
     known = {name: values.standardized(name).numpy() for name in values.space.names}
     kernel = sum(formula(x, known, name) for name, formula in formulas.items())
@@ -88,22 +88,22 @@ def density(regression, values, formulas):
     return -0.5 * (squares + y.shape[1] * logs) + prior
 
 
-def differences(regression, values, formulas, free):
+def differences(state, values, formulas, free):
     """Return central differences of the density in free raw values."""
     vector, found = values.vector(free), []
     for step in STEP * np.eye(len(vector)):
-        ends = [density(regression, values.moved(free, vector + sign * step), formulas) for sign in (1, -1)]
+        ends = [density(state, values.moved(free, vector + sign * step), formulas) for sign in (1, -1)]
         found.append((ends[0] - ends[1]) / (2 * STEP))
     return np.array(found)
 
 
-def mistake(regression, values, formulas):
+def mistake(state, values, formulas):
     """Return the largest errors of the value and of the gradient."""
-    closed, free = ClosedForm.of(regression, regression.rows), values.space.free(())
+    closed, free = ClosedForm.of(state, state.rows), values.space.free(())
     value, gradient = closed(values, free)
-    expected = differences(regression, values, formulas, free)
+    expected = differences(state, values, formulas, free)
     errors = np.abs(gradient.numpy() - expected) / np.abs(expected).max()
-    return abs(float(value) - density(regression, values, formulas)), errors.max()
+    return abs(float(value) - density(state, values, formulas)), errors.max()
 
 
 def test_value_and_gradient_match_dense_algebra(case):
@@ -113,22 +113,22 @@ def test_value_and_gradient_match_dense_algebra(case):
 
 
 def test_gradient_matches_autograd(case):
-    regression, values, _ = case
+    state, values, _ = case
     free = values.space.free(())
-    found = Objective.of(regression, regression.rows).evaluated(values, free)
-    plain = Objective.of(regression, regression.rows)
-    theirs = Objective(plain.density, plain.rows, plain.count, plain.jacobian).evaluated(values, free)
+    found = Objective.of(state, state.rows).evaluated(values, free)
+    plain = Objective.of(state, state.rows)
+    theirs = Objective(plain.log_likelihood, plain.rows, plain.count, plain.jacobian).evaluated(values, free)
     torch.testing.assert_close(found["value"], theirs["value"], rtol=1e-12, atol=1e-12)
     torch.testing.assert_close(found["gradient"], theirs["gradient"], rtol=1e-8, atol=1e-11)
 
 
 @pytest.mark.parametrize("planted", ["slope", "noise"])
 def test_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
-    regression, values, formulas = case
+    state, values, formulas = case
     if planted == "slope" and not any("lengthscale" in name for name in values.space.names):
         pytest.skip("no term is stationary")
     if planted == "slope":
-        measure = next(term.measure for term in regression.spec.terms if term.measure is not None)
+        measure = next(term.measure for term in state.spec.terms if term.measure is not None)
         right = type(measure).gram_and_slope
         monkeypatch.setattr(
             type(measure), "gram_and_slope", lambda self, z: (right(self, z)[0], 1.01 * right(self, z)[1])
@@ -141,7 +141,7 @@ def test_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
             return value, [*gradients[:-2], 1.01 * gradients[-2], gradients[-1]]
 
         monkeypatch.setattr(DenseSolver, "likelihood_and_gradients", wrong)
-    assert mistake(regression, values, formulas)[1] > 1e-6
+    assert mistake(state, values, formulas)[1] > 1e-6
 
 
 @pytest.mark.parametrize(
@@ -151,15 +151,15 @@ def test_planted_error_in_the_gradient_is_found(case, planted, monkeypatch):
 )
 def test_other_models_have_no_closed_form(kernel, approximation):
     X = np.random.default_rng(0).normal(size=(30, 3))
-    regression = begin(rfgp.GP(kernel, approximation=approximation).spec, Chunk(X, X[:, 0]))
-    assert ClosedForm.of(regression, regression.rows) is None
+    state = begin(rfgp.GP(kernel, approximation=approximation).spec, Chunk(X, X[:, 0]))
+    assert ClosedForm.of(state, state.rows) is None
 
 
 def test_row_far_out_has_no_closed_form():
     X = np.random.default_rng(0).normal(size=(30, 2))
     gp = rfgp.GP(k.RBF(name="rbf"), approximation=rfgp.Exact())
-    regression = begin(gp.spec, Chunk(X, X[:, 0]))
-    values = regression.hyperparameters.replaced({"rbf.lengthscale": torch.full((2,), math.log(1e-6))})
+    state = begin(gp.spec, Chunk(X, X[:, 0]))
+    values = state.hyperparameters.replaced({"rbf.lengthscale": torch.full((2,), math.log(1e-6))})
     free = values.space.free(())
-    assert ClosedForm.of(regression, regression.rows)(values, free) is None
-    assert bool(torch.isfinite(Objective.of(regression, regression.rows).evaluated(values, free)["value"]))
+    assert ClosedForm.of(state, state.rows)(values, free) is None
+    assert bool(torch.isfinite(Objective.of(state, state.rows).evaluated(values, free)["value"]))

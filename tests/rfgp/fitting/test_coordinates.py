@@ -14,7 +14,7 @@ def space():
     one = torch.ones((), dtype=torch.float64)
     flat = Affine(0 * one, one)
     bounds = (torch.tensor([1e-3, 2e-3]), torch.tensor([1e4, 2e4]))
-    lengthscale = Hyperparameter(torch.ones(2), one, tuple(b.double() for b in bounds), fades=True)
+    lengthscale = Hyperparameter(torch.ones(2), one, tuple(b.double() for b in bounds), saturates=True)
     return ParameterSpace.of(
         {"lengthscale": lengthscale, "noise": Hyperparameter(one, one, (1e-6 * one, one))}, flat, flat
     )
@@ -22,13 +22,13 @@ def space():
 
 def test_raw_numbers_round_trip():
     there = Coordinates.of(space(), ["noise", "lengthscale", "mean"])
-    np.testing.assert_allclose(np.exp(there.fading), [np.inf, 1e3, 2e3, np.inf])
+    np.testing.assert_allclose(np.exp(there.saturation), [np.inf, 1e3, 2e3, np.inf])
     for x in (np.array([-3.0, -2.0, 3.0, 0.5]), np.array([-3.0, np.log(1e4), np.log(2e4), -7.0])):
         u = there.at(x)
         np.testing.assert_allclose(there.raw(u), x, rtol=1e-10)
-        expected = [x[0], *(-0.5 * np.log(np.exp(-2 * x[1:3]) + np.exp(-2 * there.fading[1:3]))), x[3]]
+        expected = [x[0], *(-0.5 * np.log(np.exp(-2 * x[1:3]) + np.exp(-2 * there.saturation[1:3]))), x[3]]
         np.testing.assert_allclose(u, expected, rtol=1e-12)
-        step = 1e-7 * np.exp(-2 * (x - np.minimum(there.fading, 50))).clip(0, 1)
+        step = 1e-7 * np.exp(-2 * (x - np.minimum(there.saturation, 50))).clip(0, 1)
         slope = (there.raw(u + step) - there.raw(u - step)) / (2 * step)
         np.testing.assert_allclose(there.slope(x)[1:3], slope[1:3], rtol=1e-5)
         np.testing.assert_array_equal(there.slope(x)[[0, 3]], 1.0)
@@ -60,7 +60,7 @@ def test_better_of_two_ends_is_returned(monkeypatch):
     y = np.sin(2 * X[:, 0]) + 0.05 * rng.standard_normal(40)
     alone = rfgp.ExactGP().fit(X, y)
     poor = np.log(1e-3)
-    monkeypatch.setattr(Coordinates, "restart", lambda self, x, gradient: np.where(np.isinf(self.fading), x, poor))
+    monkeypatch.setattr(Coordinates, "restart", lambda self, x, gradient: np.where(np.isinf(self.saturation), x, poor))
     gp = rfgp.ExactGP().fit(X, y)
     assert gp.fit_report.evaluations > alone.fit_report.evaluations
     assert gp.fit_report.log_marginal_likelihood == alone.fit_report.log_marginal_likelihood

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.fitting import Plan, open_journal
+from rfgp.fitting import Plan, open_checkpoint_log
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.finish import finish, neighbor_correlation
 
@@ -16,24 +16,24 @@ def begun(**plan):
     """Return a fit in single precision of a target without noise. It starts at a noise of a tenth."""
     X = np.random.default_rng(0).random((1000, 1)).astype(np.float32)
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, coupling="iid", seed=0).condition(X, np.sin(2 * X[:, 0]))
-    return TermFit.of(gp.regression, Plan(**plan))
+    return TermFit.of(gp.state, Plan(**plan))
 
 
 def test_small_noise_repeats_sums_in_double_precision():
     fit = begun()
     assert not fit.linear(fit.values, fit.rows).is_precise
-    regression, report = finish(fit, [], "", False)
-    assert fit.linear(regression.hyperparameters, fit.rows).is_precise
-    jacobian = regression.scaling.targets.log_jacobian(1000)
-    anew = float(regression.infer(fit.rows).log_marginal_likelihood()) + jacobian
+    state, report = finish(fit, [], "", False)
+    assert fit.linear(state.hyperparameters, fit.rows).is_precise
+    jacobian = state.scaling.targets.log_jacobian(1000)
+    anew = float(state.infer(fit.rows).log_marginal_likelihood()) + jacobian
     assert report.log_marginal_likelihood == pytest.approx(anew, rel=1e-9)
 
 
 def test_checkpoint_without_a_sum_raises(tmp_path):
-    with open_journal(tmp_path / "c", lambda: "x") as journal:
-        journal.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
-    with open_journal(tmp_path / "c", lambda: "x") as journal:
-        fit = begun(journal=journal)
+    with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
+        checkpoint_log.memoize("a pass over all rows", lambda: {"gram": torch.ones(1)})
+    with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
+        fit = begun(checkpoint_log=checkpoint_log)
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'target'"):
             finish(fit, [], "", False)
 

@@ -8,7 +8,7 @@ import torch
 from problems import exhausted, table
 
 import rfgp
-from rfgp.fitting import Plan, draws, frequencies
+from rfgp.fitting import Plan, basis, frequencies, outcome
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.frequencies import Learning, nothing_learned
 
@@ -19,7 +19,7 @@ def fit_of(n, **options):
     """Return a fit of 5 frequencies at its start."""
     X, y = table(n)
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True, **options).condition(X, y)
-    return TermFit.of(gp.regression, Plan(given_iterations=7))
+    return TermFit.of(gp.state, Plan(given_iterations=7))
 
 
 def rows_of(block):
@@ -78,8 +78,8 @@ def test_learning_starts_at_the_best_of_short_runs():
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize(("density", "expected"), [(1e3, "rejected"), (-1e3, "learned")])
 def test_close_scores_are_compared_with_fitted_fixed_frequencies(density, expected, monkeypatch):
-    monkeypatch.setattr(draws, "CLEAR_GAIN", np.inf)
-    monkeypatch.setattr(draws, "fixed_density", lambda *_: torch.tensor(density))
+    monkeypatch.setattr(basis, "CLEAR_GAIN", np.inf)
+    monkeypatch.setattr(basis, "fixed_log_prob", lambda *_: torch.tensor(density))
     X, y = exhausted(1000)
     report = (
         rfgp.SparseSpectrumGP(num_frequencies=16, seed=0, learn_frequencies=True)
@@ -94,7 +94,7 @@ def test_close_scores_are_compared_with_fitted_fixed_frequencies(density, expect
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 def test_more_learned_numbers_than_rows_are_compared(monkeypatch):
-    monkeypatch.setattr(draws, "CLEAR_GAIN", -np.inf)
+    monkeypatch.setattr(basis, "CLEAR_GAIN", -np.inf)
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
@@ -229,7 +229,7 @@ def test_copies_of_held_out_rows_are_not_learned_from():
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True).condition(
         np.tile(X, (2, 1)), np.tile(y, 2)
     )
-    split = TermFit.of(gp.regression, Plan(given_iterations=7)).split()
+    split = TermFit.of(gp.state, Plan(given_iterations=7)).split()
     assert len(split.held_out) == 30
     assert not rows_of(split.held_out) & rows_of(split.training)
 
@@ -256,7 +256,7 @@ def test_scale_is_bounded_during_learning_only(prior, monkeypatch):
 
 
 def test_too_few_steps_warn(monkeypatch):
-    monkeypatch.setattr(frequencies, "SETTLED", -1.0)
+    monkeypatch.setattr(outcome, "SETTLED", -1.0)
     X, y = exhausted(3000)
     gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0, learn_frequencies=True)
     with pytest.warns(rfgp.ConvergenceWarning, match="Raise max_iterations"):

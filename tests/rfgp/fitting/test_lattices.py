@@ -30,7 +30,7 @@ def test_stationary_terms_of_few_columns_are_planned_on_lattices(kernel, planned
     gp = rfgp.GP(kernel, seed=0).condition(X, y)
     found = {isinstance(report.approximation, rfgp.EquispacedFourier) for report in gp.terms.values()}
     assert (True in found) == planned
-    assert isinstance(gp.regression.posterior, SeriesPosterior) == planned
+    assert isinstance(gp.state.posterior, SeriesPosterior) == planned
 
 
 @pytest.mark.parametrize(("d", "length"), [(1, 0.05), (2, 0.2)])
@@ -63,7 +63,7 @@ def check_start_of_counts():
     X = rng.uniform(0, [2, 1], (3000, 2))
     y = rng.poisson(np.exp(1 + np.sin(4 * X[:, 0]) * np.cos(6 * X[:, 1])))
     gp = rfgp.GP(k.RBF(), likelihood="poisson", approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
-    begun = lattices.started(lattices.TermFit.of(gp.regression, lattices.Plan()))
+    begun = lattices.with_best_start(lattices.TermFit.of(gp.state, lattices.Plan()))
     name = next(path for path in begun.values.space.names if path.endswith("lengthscale"))
     assert bool((begun.values.value(name) > 0.1).all())
 
@@ -79,7 +79,7 @@ def test_fit_corrects_the_noise_of_few_modes():
     """A search with few modes counts omitted variance as noise. The next search, with more modes, does not."""
     X, _, y = waves(3000, 2, 0.05)
     gp = rfgp.GP(k.RBF(), approximation=rfgp.EquispacedFourier(), seed=0).condition(X, y)
-    fit = lattices.TermFit.of(gp.regression, lattices.Plan())
+    fit = lattices.TermFit.of(gp.state, lattices.Plan())
     few, many = lattices.with_lattices(fit, 3000, 31), lattices.with_lattices(fit, 3000)
     total = [
         float(one.values.standardized("noise")) + float(lattices.missing_of(one.spec.prior(one.values)))

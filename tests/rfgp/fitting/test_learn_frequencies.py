@@ -56,8 +56,8 @@ def test_few_rows_have_few_frequencies():
 
 def test_features_alone_are_learned_as_without_neighbors(monkeypatch):
     """The bound of the noise too. With neighbors it is a hundredth of the usual one."""
-    asked, original = [], learn_frequencies.fit_draws
-    monkeypatch.setattr(learn_frequencies, "fit_draws", lambda fit: asked.append(fit) or original(fit))
+    asked, original = [], learn_frequencies.fit_basis_functions
+    monkeypatch.setattr(learn_frequencies, "fit_basis_functions", lambda fit: asked.append(fit) or original(fit))
     options = {"max_iterations": 2, "fixed": ["noise"]}
     model(noise=1e-9).fit(*table(240), **options)
     alone = model(local=None, num_frequencies=5).fit(*table(240), max_iterations=1)
@@ -86,11 +86,11 @@ def test_held_out_rows_reject_an_overfitted_candidate(monkeypatch):
         learn_frequencies.Candidate(None, name, None, density) for name, density in zip("ab", held_out, strict=True)
     ]
     assert learn_frequencies.best_of(candidates)[0].name == "a"
-    better = candidates[1]._replace(density=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
+    better = candidates[1]._replace(log_prob=torch.linspace(0.1, 0.2, 20, dtype=torch.float64))
     assert learn_frequencies.best_of([candidates[0], better])[0].name == "b"
-    unsure = candidates[1]._replace(density=torch.tensor([0.1, -0.09] * 10, dtype=torch.float64))
+    unsure = candidates[1]._replace(log_prob=torch.tensor([0.1, -0.09] * 10, dtype=torch.float64))
     assert learn_frequencies.best_of([candidates[0], unsure])[0].name == "a"
-    broken = candidates[1]._replace(density=torch.full((20,), torch.nan, dtype=torch.float64))
+    broken = candidates[1]._replace(log_prob=torch.full((20,), torch.nan, dtype=torch.float64))
     assert learn_frequencies.best_of([candidates[0], broken])[0].name == "a"
 
 
@@ -103,21 +103,25 @@ def test_checkpoints_lead_to_the_same_model(tmp_path):
         model(num_neighbors=11).fit(X, y, max_iterations=3, checkpoint=tmp_path / "c")
 
 
-@pytest.mark.parametrize("has_rivals", [False, True])
-def test_rejected_frequencies_are_searched_without_rivals(has_rivals):
+@pytest.mark.parametrize("fixed_also_compared", [False, True])
+def test_rejected_frequencies_are_searched_without_rivals(fixed_also_compared):
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((600, 3)), rng.standard_normal(600)  # there is nothing to learn
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)
-    _, report = fit_terms(begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
+    _, report = fit_terms(
+        begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, fixed_also_compared=fixed_also_compared)
+    )
     assert report.learned_frequencies_rejected
-    assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
+    assert any(stage.name.startswith("all rows") for stage in report.stages) != fixed_also_compared
 
 
-@pytest.mark.parametrize("has_rivals", [False, True])
-def test_fixed_frequencies_of_rivals_use_few_rows(has_rivals):
+@pytest.mark.parametrize("fixed_also_compared", [False, True])
+def test_fixed_frequencies_of_rivals_use_few_rows(fixed_also_compared):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 30))
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
-    _, report = fit_terms(begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, has_rivals=has_rivals))
-    assert any(stage.name.startswith("all rows") for stage in report.stages) != has_rivals
+    _, report = fit_terms(
+        begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, fixed_also_compared=fixed_also_compared)
+    )
+    assert any(stage.name.startswith("all rows") for stage in report.stages) != fixed_also_compared

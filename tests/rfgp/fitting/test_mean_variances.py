@@ -9,7 +9,7 @@ import pytest
 import graphs
 import rfgp
 from rfgp.fitting.coordinates import Coordinates
-from rfgp.fitting.mean_variances import MeanVariances, Shift
+from rfgp.fitting.mean_variances import MeanVariances, VarianceReparametrization
 
 SIZES, LABELS = (50, 50, 50, 50), 5
 D = graphs.kernels.Diffusion
@@ -78,8 +78,8 @@ def test_given_fixed_parameters_are_not_searched():
 def test_mean_variances_match_the_dense_kernel(features):
     kernel = graphs.kernels.RegularizedLaplacian(3.0)
     gp = model(kernel, features, "bernoulli", rank=blocks()[0].num_nodes).condition(*data("bernoulli"))
-    found = MeanVariances.of(gp.regression, gp.regression.rows)
-    (log,) = found.logs(gp.regression.hyperparameters).values()
+    found = MeanVariances.of(gp.state, gp.state.rows)
+    (log,) = found.logs(gp.state.hyperparameters).values()
     expected = dense_mean_variance(kernel, blocks()[2])
     assert np.exp(log) == pytest.approx(expected, rel=1e-8)
 
@@ -89,16 +89,16 @@ def test_gaussian_and_stationary_models_are_not_shifted():
     gaussian = rfgp.GraphGP(graph, features="exact", seed=0).condition(list(graph.labels)[:5], np.arange(5.0))
     flat = rfgp.GP(rfgp.kernels.RBF(), "bernoulli", seed=0).condition(np.arange(4.0)[:, None], [0.0, 1.0, 1.0, 0.0])
     for gp in (gaussian, flat):
-        assert MeanVariances.of(gp.regression, gp.regression.rows) is None
+        assert MeanVariances.of(gp.state, gp.state.rows) is None
 
 
 @pytest.mark.parametrize("fixed", [(), ("nodes.outputscale",), ("nodes.lengthscale",)])
 def test_shifted_coordinates_and_their_gradient(fixed):
     """The gradient is that of a function of raw numbers by finite differences in the coordinates."""
-    now = model(D(2.0), likelihood="bernoulli").condition(*data("bernoulli")).regression
+    now = model(D(2.0), likelihood="bernoulli").condition(*data("bernoulli")).state
     values = now.hyperparameters
     free = values.space.free(fixed)
-    there = Coordinates.of(values.space, free, Shift(MeanVariances.of(now, now.rows), values, free))
+    there = Coordinates.of(values.space, free, VarianceReparametrization(MeanVariances.of(now, now.rows), values, free))
     x = values.vector(free) + 0.1
     u = there.at(x)
     np.testing.assert_allclose(there.raw(u), x, rtol=1e-12)

@@ -8,7 +8,7 @@ import torch
 from stationary import spec_of
 
 import rfgp
-from rfgp.fitting import Plan
+from rfgp.fitting import Plan, neighbor_fit
 from rfgp.fitting import neighbors as fitting
 from rfgp.fitting.frequencies import MOST_SCALE
 from rfgp.fitting.neighbors import fit_neighbors
@@ -36,22 +36,20 @@ def near(count=12):
 BOTH = spec_of("gaussian", FEATURES, "matern32", near())
 
 
-def exactly(regression):
+def exactly(state):
     """Return a regression with the exact kernels."""
-    spec = regression.spec
+    spec = state.spec
     chosen = dict.fromkeys(spec.approximations, rfgp.Exact())
-    return regression.replace(
-        spec=spec.with_approximations(chosen, regression.hyperparameters, regression.num_observations)
-    )
+    return state.replace(spec=spec.with_approximations(chosen, state.hyperparameters, state.num_observations))
 
 
 def fitted(n, spec=BOTH):
     return fit_neighbors(begin(spec, Chunk(*table(n))), Plan())
 
 
-def errors(regression, n=300):
+def errors(state, n=300):
     X, y = table(n, seed=1)
-    return float(np.sqrt(np.mean((regression.predict(X).mean - y) ** 2)))
+    return float(np.sqrt(np.mean((state.predict(X).mean - y) ** 2)))
 
 
 @pytest.mark.slow
@@ -79,8 +77,8 @@ def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
             seen.append((len(rows), pattern))
             super().__init__(prior, rows, mean, noise, pattern, order)
 
-    monkeypatch.setattr(fitting, "MOST_ROWS", 300)
-    monkeypatch.setattr(fitting, "WhitenedSolver", Watched)
+    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 300)
+    monkeypatch.setattr(neighbor_fit, "WhitenedSolver", Watched)
     found, report = fitted(1200, spec_of("gaussian", FEATURES, "matern32", rfgp.Vecchia(12, block_size=1, seed=0)))
     assert report.stages[0].rows == 300
     assert report.log_marginal_likelihood == pytest.approx(found.log_marginal_likelihood().item(), rel=1e-9)
@@ -93,7 +91,7 @@ def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
 @pytest.mark.slow
 def test_misleading_rows_lead_to_more_rows(monkeypatch):
     """Only two nearly equal rows with different targets show noise, and they are not among the first rows."""
-    monkeypatch.setattr(fitting, "MOST_ROWS", 40)
+    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 40)
     X = table(200)[0]
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
     X[1], y[1] = X[0] + 1e-7, y[0] + 1
@@ -147,10 +145,10 @@ def test_less_likely_neighbors_give_no_second_start(monkeypatch):
 
 def test_leave_one_out_matches_the_exact_process():
     fit = fitting.NeighborFit.of(begin(spec_of("matern32", near(80)), Chunk(*table(80))), Plan())
-    exact = exactly(fit.regression).leave_one_out()
+    exact = exactly(fit.state).leave_one_out()
     z = (table(80)[1] - exact.mean) / np.sqrt(exact.variance)
     expected = np.mean(-0.5 * (z**2 + np.log(2 * np.pi * exact.variance))) + np.log(table(80)[1].std(ddof=1))
-    assert fit.density_left_out(fit.regression.hyperparameters) == pytest.approx(expected, abs=1e-8)
+    assert fit.left_out_log_prob(fit.state.hyperparameters) == pytest.approx(expected, abs=1e-8)
 
 
 def test_smooth_functions_switch_neighbors_off():
@@ -194,11 +192,11 @@ def test_output_scales_of_features_are_bounded_by_default():
 def test_more_rows_start_where_fewer_ended(spec, most, is_warm):
     """With features there are several optima, and the last fit does not depend on earlier ones."""
     fit = fitting.NeighborFit.of(begin(spec, Chunk(*table(200))), Plan(most_rows=most))
-    start = fit.regression.hyperparameters
+    start = fit.state.hyperparameters
     ended = start.shifted(noise=1.0)
     wider = fit.with_more(ended)
     assert wider.most == 2 * fit.most
-    assert wider.regression.hyperparameters is (ended if is_warm else start)
+    assert wider.state.hyperparameters is (ended if is_warm else start)
 
 
 @pytest.mark.parametrize("has_twins", [False, True])
@@ -209,15 +207,15 @@ def test_sample_of_many_rows_detects_misleading_rows(monkeypatch, has_twins):
         X[1::2] = X[::2] + 1e-7
         y[1::2] += np.random.default_rng(1).standard_normal(600)
     fit = fitting.NeighborFit.of(begin(spec_of("matern52", near(8)), Chunk(X, y)), Plan(most_rows=20))
-    least = {"noise": fit.regression.hyperparameters.space.quantities["noise"].bounds[0].log()}
-    values, report = fit.search(fit.regression.hyperparameters.replaced(least), "")
+    least = {"noise": fit.state.hyperparameters.space.quantities["noise"].bounds[0].log()}
+    values, report = fit.search(fit.state.hyperparameters.replaced(least), "")
     values = values.replaced(least) if has_twins else values
     by_all = fit.needs_more_rows(values, report)
-    monkeypatch.setattr(fitting, "MOST_CHECKED", 1000)
-    monkeypatch.setattr(fitting, "MOST_ROWS", 300)
+    monkeypatch.setattr(neighbor_fit, "MOST_CHECKED", 1000)
+    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 300)
     assert by_all == fit.needs_more_rows(values, report) == has_twins
-    last, sizes = fitting.NeighborFit.of(fit.regression, Plan()), []
+    last, sizes = fitting.NeighborFit.of(fit.state, Plan()), []
     monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
-    monkeypatch.setattr(fitting, "MOST_ROWS", 20)
+    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 20)
     dataclasses.replace(last, most=20).needs_more_rows(values, report)
     assert sizes == [1200]  # all rows before the last fit

@@ -69,5 +69,5 @@ def test_starts_that_fail_are_skipped(iterations, monkeypatch, iterative):
         fitted()
     (values,) = searched
     data = observations()
-    own = GraphGP(grid(), features="walks", num_walkers=64, seed=0).condition(data.nodes, data.y).regression
+    own = GraphGP(grid(), features="walks", num_walkers=64, seed=0).condition(data.nodes, data.y).state
     assert torch.equal(values.flat(), own.hyperparameters.flat()) == (iterations == 1)

@@ -6,7 +6,7 @@ from stationary import spec_of
 
 import rfgp
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbors import ITERATIONS_PER_ROUND
+from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND
 from rfgp.regression import begin
 from rfgp.rows import Chunk
 
@@ -32,12 +32,12 @@ def fitted_by(approximation, plan=None):
     return fit_terms(begin(spec, Chunk(*table())), plan or Plan())
 
 
-def points(regression):
-    return regression.spec.priors[0].points
+def points(state):
+    return state.spec.priors[0].points
 
 
-def total(regression):
-    return regression.log_marginal_likelihood().item()
+def total(state):
+    return state.log_marginal_likelihood().item()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def test_points_are_selected_again_if_lengthscales_change(monkeypatch):
 
 def test_learned_points_move_and_are_more_likely(residual):
     found, report = fitted(**RESIDUAL, learn_locations=True)
-    assert report.stages[-1].name == "all rows, draws too"
+    assert report.stages[-1].name == "all rows, basis too"
     assert report.converged
     assert report.stages[-1].iterations > ITERATIONS_PER_ROUND
     assert total(found) > total(residual[0]) + 0.5

@@ -217,7 +217,7 @@ def test_effective_dof_fraction_of_weights():
     X, y = table(200)
     gp = rfgp.SparseSpectrumGP(num_frequencies=6, seed=0, dtype=torch.float64).fit(X, y)
     with torch.no_grad():
-        phi = gp.regression.prior().dense.scaled(gp.regression.rows.inputs)
+        phi = gp.state.prior().dense.scaled(gp.state.rows.inputs)
         gram = phi.T @ phi / gp.hyperparameters.standardized("noise")
     expected = torch.trace(torch.linalg.solve(gram + torch.eye(12), gram)).item() / 12
     assert gp.fit_report.effective_dof_fraction == pytest.approx(expected, rel=1e-8)

@@ -9,7 +9,16 @@ from checks import fails
 from planting import planted
 
 from rfgp import spectra
-from rfgp.lattices import Lattice, Modes, SpectralProduct, lattice, plan_lattice, planning, reach, spectral
+from rfgp.lattices import (
+    Lattice,
+    Modes,
+    SpectralProduct,
+    distance_at_correlation,
+    lattice,
+    plan_lattice,
+    planning,
+    spectral,
+)
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import series_at_points, sums_at_frequencies
 
@@ -95,7 +104,7 @@ def test_outside_points_have_the_prior_and_are_continuous():
 
 @pytest.mark.parametrize("spectrum", [spectra.Gaussian(), spectra.Matern(0.5), spectra.RationalQuadratic(2.0)])
 def test_reach_is_where_the_kernel_is_small(spectrum):
-    r = reach(spectrum, 0.01)
+    r = distance_at_correlation(spectrum, 0.01)
     assert float(spectrum.kernel(torch.tensor(r, dtype=torch.float64))) == pytest.approx(0.01, rel=1e-6)
 
 
@@ -130,9 +139,9 @@ def plan_of_most(most):
 def test_lattice_serves_nearby_lengthscales(factor):
     design, parameters, _ = design_of("gaussian", level=1e-5)
     near = {design.names[0]: factor * parameters[0]}
-    assert planning.serves(design.product, near, design.lattice, 1e-5, 1e-3)
+    assert planning.supports(design.product, near, design.lattice, 1e-5, 1e-3)
     far = {design.names[0]: 2.5 * factor * parameters[0]}
-    assert not planning.serves(design.product, far, design.lattice, 1e-5, 1e-3)
+    assert not planning.supports(design.product, far, design.lattice, 1e-5, 1e-3)
 
 
 @pytest.mark.parametrize("d", [1, 2, 3])

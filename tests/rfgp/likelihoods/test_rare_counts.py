@@ -50,4 +50,4 @@ def test_usual_counts_do_not_warn(likelihood):
 def test_a_prior_that_is_given_takes_the_place_of_the_default():
     X, y = rare(30)
     space = rfgp.GP(k.RBF(), "poisson", priors={"outputscale": priors.HalfNormalDeviation(0.5)}).condition(X, y)
-    assert space.regression.hyperparameters.space.hyperpriors == {"rbf.outputscale": priors.HalfNormalDeviation(0.5)}
+    assert space.state.hyperparameters.space.hyperpriors == {"rbf.outputscale": priors.HalfNormalDeviation(0.5)}

@@ -398,7 +398,7 @@ def test_costs_are_of_the_features_that_terms_have(approximation):
     for rows in (3000, 30):
         if rows < 3000:
             gp.condition(t[:rows, None], np.sin(t[:rows]))
-        for block in gp.regression.prior().weights:
+        for block in gp.state.prior().weights:
             cost = gp.terms[block.name].cost
             assert cost.num_features == block.num_features
             assert f"{block.num_features} " in cost.note

@@ -126,7 +126,7 @@ def test_other_approximations_are_of_the_largest_alone():
 
 def test_a_fit_is_of_one_model_again():
     gp = average(models_of(*CASES["exact"]))
-    again = rfgp.GP.of(gp.spec, Fitted.of(gp.regression))
+    again = rfgp.GP.of(gp.spec, Fitted.of(gp.state))
     for one in (gp, again):
         one.fit(ROWS, Y, max_iterations=3)
         assert one.members == ()
@@ -157,7 +157,7 @@ def test_identities_differ_by_members_and_shares():
     changed = models_of(*CASES["exact"])
     changed[1].hyperparameters.noise = 0.9
     all_of_them = [models[0], average(models), average(models, (0.5, 0.2, 0.3)), average(changed)]
-    texts = [[str(entry) for entry in gp.regression.spec.identity()] for gp in all_of_them]
+    texts = [[str(entry) for entry in gp.state.spec.identity()] for gp in all_of_them]
     assert len(set(map(tuple, texts))) == 4
 
 

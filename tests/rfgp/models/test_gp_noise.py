@@ -58,7 +58,7 @@ def test_the_bound_is_that_of_dense_algebra():
     X, y = data(n=30)
     own = k.RBF("b", lengthscale=0.8) + 0.5 * k.Group("site")
     gp = model(SMOOTH, own, rfgp.Exact(), standardize=False, start={"mean": 0.1}).condition(X, y)
-    latent = gp.regression.process.at(gp.regression.points(X)[0])
+    latent = gp.state.process.at(gp.state.points(X)[0])
     found = {name: gp.hyperparameters[name].detach() for name in gp.hyperparameters.names}
     of_noise = {name.removeprefix("noise."): value for name, value in found.items() if name.startswith("noise.")}
     of_function = {name: value for name, value in found.items() if name.startswith("smooth.")}

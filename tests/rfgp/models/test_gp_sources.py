@@ -103,7 +103,7 @@ def test_conditioning_is_that_of_rows_in_memory(name, folder):
     likelihoods = [one.log_marginal_likelihood().item() for one in (gp, kept)]
     assert likelihoods[0] == pytest.approx(likelihoods[1], rel=1e-11)
     np.testing.assert_allclose(gp.leave_one_out().variance, kept.leave_one_out().variance, rtol=1e-9)
-    levels = {column.key: column.levels for column in gp.regression.spec.schema.columns if column.levels}
+    levels = {column.key: column.levels for column in gp.state.spec.schema.columns if column.levels}
     assert levels == {"store": ("north", "south", "west"), "zip": (100, 101, 102, 103), "open": (False, True)}
 
 
@@ -197,7 +197,7 @@ def test_an_update_adds_rows_and_levels(as_source, tmp_path):
     else:
         gp.update(more[INPUTS], Y[400:])
     kept.update(more[INPUTS], Y[400:])
-    assert gp.regression.spec.schema.columns == kept.regression.spec.schema.columns
+    assert gp.state.spec.schema.columns == kept.state.spec.schema.columns
     assert_same(gp, kept, more[INPUTS])
     gp.save(tmp_path / "model.safetensors")
     assert_same(rfgp.load(tmp_path / "model.safetensors"), kept, more[INPUTS])

@@ -378,7 +378,7 @@ class TestChecks:
         ratios = []
         for seed in range(12):
             gp = exact.with_approximation(RandomWalks(64, exact_hops=0, seed=seed))
-            rows = gp.regression.rows
+            rows = gp.state.rows
             used, hidden = split(graph, rows.inputs[:, 0].long().numpy(), 0)
             laws = [
                 copy.deepcopy(model).condition(used.numpy(), rows.targets[used, 0].numpy()) for model in (exact, gp)
@@ -563,8 +563,8 @@ def test_a_kernel_without_parameters_is_not_tuned_again(monkeypatch):
     gp = GraphGP(GRAPH, "random-walk", features="walks", num_walkers=4, seed=0)
     gp.fit(TRAIN, Y)
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
-    again = gp.spec.redrawn(gp.hyperparameters.values, len(TRAIN))
-    assert again.priors[0].has_draws_of(gp.spec.priors[0])
+    again = gp.spec.with_new_basis(gp.hyperparameters.values, len(TRAIN))
+    assert again.priors[0].has_basis_of(gp.spec.priors[0])
 
 
 def test_a_learned_coupling_serves_the_check_as_well(monkeypatch):
@@ -593,8 +593,8 @@ class TestAKernelThatNoSeriesIs:
             assert ("a polynomial of degree 2,000 does not approximate this kernel" in str(found)) == found.is_poor
         auto = GraphGP(g, "matern", "auto", num_walkers=2, seed=0).condition(nodes, np.sin(nodes / 100))
         auto.hyperparameters.set(kappa=999.0)
-        again = auto.spec.redrawn(auto.hyperparameters.values, len(nodes))
-        assert again.priors[0].has_draws_of(auto.spec.priors[0])
+        again = auto.spec.with_new_basis(auto.hyperparameters.values, len(nodes))
+        assert again.priors[0].has_basis_of(auto.spec.priors[0])
 
 
 @pytest.mark.parametrize("features", ["exact", "walks", "precision"])

@@ -46,7 +46,7 @@ def twin(gp, X, y, new, weight=None, noise=0.0):
 
     Of the subset of regressors; with what it misses for noise (FITC); or left over, of which rows say nothing (VFE).
     """
-    p, scaling = gp.hyperparameters, gp.regression.scaling.inputs
+    p, scaling = gp.hyperparameters, gp.state.scaling.inputs
     ((_, term),) = gp.terms.items()
     spectrum, method = term.kernel.terms()[0].factors[0].measure, term.approximation.method
     length, z = p.lengthscale.detach().numpy(), (points_of(gp) * scaling.scale + scaling.location).numpy()
@@ -166,7 +166,7 @@ def test_points_that_are_learned_say_more():
     X, y = table(400)
     options = {"num_points": 8, "noise": 0.05}
     fixed, learned = model(**options).fit(X, y), model(learn_locations=True, **options).fit(X, y)
-    assert learned.fit_report.stages[-1].name.endswith("draws too")
+    assert learned.fit_report.stages[-1].name.endswith("basis too")
     assert learned.log_marginal_likelihood() > fixed.log_marginal_likelihood() + 1  # 2.7 to 6, by the last bits
     new, _ = table(200, seed=1)
     means, *_ = twin(learned, X, y, new)
@@ -176,7 +176,7 @@ def test_points_that_are_learned_say_more():
 @pytest.mark.parametrize("method", METHODS)
 def test_gradients_in_points(method):
     gp = model(method=method, num_points=4, learn_locations=True).condition(*table(60))
-    now, values = gp.regression, gp.hyperparameters.values.detached()
+    now, values = gp.state, gp.hyperparameters.values.detached()
     known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
 
     def density(points):
@@ -248,7 +248,7 @@ def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     monkeypatch.setattr("rfgp.approximations.inducing_points.LEAST_SAMPLE", 30)
     monkeypatch.setitem(SAMPLED, "k-means", 1)
     gp = model(num_points=30).fit(Batches([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
-    scaling = gp.regression.scaling.inputs
+    scaling = gp.state.scaling.inputs
     points = (points_of(gp) * scaling.scale + scaling.location).numpy()
     assert np.abs(points[:, None] - X[None]).max(2).min(1).max() < 1e-9  # 30 rows of the table, as many as were sampled
     means, _, total = twin(gp, X, y, new)

@@ -72,7 +72,7 @@ def assert_close(*options, **more):
 
 def linear(gp):
     """Return the linear model of the rows of a conditioned model."""
-    now = gp.regression
+    now = gp.state
     return LinearModel(now.prior().dense, now.rows, *mean_and_noise(now.hyperparameters))
 
 

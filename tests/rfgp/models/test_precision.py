@@ -121,7 +121,7 @@ def test_a_field_that_loses_all_digits_is_named():
     kernel = kernels.RegularizedLaplacian(6, 900.0)
     gp = rfgp.GraphGP(graph, kernel, features="precision", outputscale=1.0, noise=0.1, seed=0).condition(*data(graph))
     with pytest.raises(rfgp.NotPositiveDefiniteError, match=r"pivot at node [0-9]+\..* lengthscale"):
-        gp.regression.prior().diagonal(torch.arange(3.0, dtype=torch.float64)[:, None])
+        gp.state.prior().diagonal(torch.arange(3.0, dtype=torch.float64)[:, None])
 
 
 @pytest.mark.slow

@@ -55,17 +55,17 @@ class TestEvery:
     def test_the_fit_is_a_maximum_of_the_bound(self, fitted, name):
         gp = fitted[name]
         assert gp.fit_report.converged
-        assert gp.regression.approximation == "variational"
+        assert gp.state.approximation == "variational"
         gp.hyperparameters.zero_grad()
         value = gp.log_marginal_likelihood()
         value.backward()
         assert float(value.detach()) == pytest.approx(gp.fit_report.log_marginal_likelihood, abs=1e-3)
         slopes = {n.replace("/", "."): p.grad.clone() for n, p in gp.hyperparameters.raw.items()}
         inside = {n: slope for n, slope in slopes.items() if n not in gp.fit_report.at_bounds}
-        steepest, values = max(float(g.abs().max()) for g in inside.values()), gp.regression.hyperparameters
+        steepest, values = max(float(g.abs().max()) for g in inside.values()), gp.state.hyperparameters
         for step in (0.003, 0.03, 0.3):  # along the gradient, on the scale of logarithms
             moved = values.replaced({n: values.raw[n].detach() + step * g / steepest for n, g in inside.items()})
-            found = gp.regression.at(moved).log_marginal_likelihood()
+            found = gp.state.at(moved).log_marginal_likelihood()
             assert float(found.detach()) < float(value.detach()) + 0.02
 
     def test_it_predicts(self, fitted, name):

@@ -14,9 +14,9 @@ GIVEN = [name for name in CASES if name not in SEARCHED]
 
 def prior_and_inputs(name):
     case = CASES[name]()
-    regression = case.model.regression
-    inputs, _ = regression.points(case.inputs)
-    return regression.prior(), inputs
+    state = case.model.state
+    inputs, _ = state.points(case.inputs)
+    return state.prior(), inputs
 
 
 @pytest.mark.parametrize("name", GIVEN)
@@ -41,8 +41,8 @@ def test_covariance_is_symmetric_with_the_diagonal(name):
 
 
 def test_a_spec_is_its_only_member_unless_it_is_an_average():
-    regression = CASES["exact"]().model.regression
-    (member,) = regression.spec.members(regression.hyperparameters)
+    state = CASES["exact"]().model.state
+    (member,) = state.spec.members(state.hyperparameters)
     assert isinstance(member, Member)
     assert member.weight == 1
-    assert torch.equal(member.noise, regression.hyperparameters.standardized("noise").double())
+    assert torch.equal(member.noise, state.hyperparameters.standardized("noise").double())

@@ -50,16 +50,16 @@ def test_nothing_in_it_can_be_set(given):
 
 def test_in_place_changes_of_hyperparameters_do_not_reach_it(given):
     model, X, y = given
-    before = model.condition(X, y).regression
+    before = model.condition(X, y).state
     mean, noise = before.predict(X).mean, before.hyperparameters.raw["noise"].item()
     model.hyperparameters.raw["noise"].data.add_(2.0)
-    after = model.regression
+    after = model.state
     assert after is not before
     assert before.hyperparameters.raw["noise"].item() == noise
     assert after.hyperparameters.raw["noise"].item() == noise + 2.0
     np.testing.assert_array_equal(before.predict(X).mean, mean)
     assert np.abs(after.predict(X).mean - mean).max() > 1e-3
-    assert model.regression is after
+    assert model.state is after
     model.hyperparameters.raw["noise"].data.add_(1.0)
     assert after.hyperparameters.raw["noise"].item() == noise + 2.0
 
@@ -69,39 +69,39 @@ def test_nothing_that_is_kept_carries_a_gradient(given):
     model.condition(X, y)
     model.log_marginal_likelihood().backward()
     assert torch.is_grad_enabled()
-    assert not any(tensor.requires_grad for tensor in model.regression.posterior.tensors().values())
-    assert not any(raw.requires_grad for raw in model.regression.hyperparameters.raw.values())
+    assert not any(tensor.requires_grad for tensor in model.state.posterior.tensors().values())
+    assert not any(raw.requires_grad for raw in model.state.hyperparameters.raw.values())
 
 
 def test_copies_are_equal_and_pickles_drop_computed_values(given):
     model, X, y = given
-    regression = model.condition(X, y).regression
-    mean = regression.predict(X).mean
-    assert copy.deepcopy(regression) is regression
-    again = pickle.loads(pickle.dumps(regression))
-    assert regression.present_posterior is not None
+    state = model.condition(X, y).state
+    mean = state.predict(X).mean
+    assert copy.deepcopy(state) is state
+    again = pickle.loads(pickle.dumps(state))
+    assert state.present_posterior is not None
     assert again.present_posterior is None
     np.testing.assert_array_equal(again.predict(X).mean, mean)
 
 
 def test_pickles_keep_a_posterior_that_was_given():
     X, y = drawn()
-    regression = begin(table().spec, Chunk(X, y))
-    alone = regression.replace(rows=None, given=regression.posterior)
+    state = begin(table().spec, Chunk(X, y))
+    alone = state.replace(rows=None, given=state.posterior)
     again = pickle.loads(pickle.dumps(alone))
-    np.testing.assert_array_equal(again.predict(X).mean, regression.predict(X).mean)
+    np.testing.assert_array_equal(again.predict(X).mean, state.predict(X).mean)
     with pytest.raises(rfgp.NotFittedError, match="saved without data"):
         _ = again.replace(hyperparameters=again.hyperparameters.shifted(noise=1.0)).posterior
 
 
 def test_what_has_no_rows_says_what_needs_them():
     X, y = drawn()
-    regression = begin(rfgp.ExactGP().spec, Chunk(X, y))
-    alone = regression.replace(rows=None, given=regression.posterior)
+    state = begin(rfgp.ExactGP().spec, Chunk(X, y))
+    alone = state.replace(rows=None, given=state.posterior)
     for ask in (alone.log_marginal_likelihood, alone.leave_one_out, lambda: extended(alone, Chunk(X, y))):
         with pytest.raises(rfgp.NotFittedError, match="saved without data"):
             ask()
-    np.testing.assert_array_equal(conditioned(alone, Chunk(X, y)).predict(X).mean, regression.predict(X).mean)
+    np.testing.assert_array_equal(conditioned(alone, Chunk(X, y)).predict(X).mean, state.predict(X).mean)
 
 
 def test_the_only_pass_over_a_stream_counts_its_rows():

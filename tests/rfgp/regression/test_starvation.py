@@ -64,7 +64,7 @@ def test_left_out_densities_match_each_row_left_out():
         rest = np.arange(12) != i
         solved = np.linalg.solve(C[np.ix_(rest, rest)], C[rest, i])
         expected = stats.norm(solved @ y[rest], np.sqrt(C[i, i] - solved @ C[rest, i])).logpdf(y[i])
-        assert float(found.densities[i, 0]) == pytest.approx(expected, abs=1e-6)
+        assert float(found.log_prob[i, 0]) == pytest.approx(expected, abs=1e-6)
 
 
 def test_structure_that_is_taken_for_little_noise_is_named():

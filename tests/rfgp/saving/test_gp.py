@@ -78,7 +78,7 @@ def assert_saved(gp, new, tmp_path, data=None):
         assert getattr(again, attribute) == getattr(gp, attribute)
     for name, quantity in gp.hyperparameters.quantities.items():
         found = again.hyperparameters.quantities[name]
-        for flag in ("fades", "is_variance", "is_fixed", "is_positive"):
+        for flag in ("saturates", "is_variance", "is_fixed", "is_positive"):
             assert getattr(found, flag) == getattr(quantity, flag), (name, flag)
     for term, report in gp.terms.items():
         assert repr(again.terms[term].approximation) == repr(report.approximation)

@@ -44,7 +44,7 @@ def model_of(path):
         saved = read(path, lambda kind: MODELS)
     except Exception as error:
         raise rfgp.ModelFileError(repr(error)) from error
-    return rfgp.GP.of(saved.regression.spec, Fitted.of(saved.regression, saved.report))
+    return rfgp.GP.of(saved.state.spec, Fitted.of(saved.state, saved.report))
 
 
 def load(name):

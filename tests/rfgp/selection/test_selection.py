@@ -115,11 +115,11 @@ def test_a_single_candidate_is_not_scored():
 def test_candidates_that_fail_go_no_further(monkeypatch, tmp_path):
     original = validation.fit_terms
 
-    def failing(regression, plan):
-        kernel = repr(regression.spec.options.kernel)
+    def failing(state, plan):
+        kernel = repr(state.spec.options.kernel)
         if "nu=0.5" in kernel and "+" not in kernel:
             raise rfgp.SolverError("planted")
-        found, report = original(regression, plan)
+        found, report = original(state, plan)
         if "+" in kernel:
             noise = {"noise": torch.tensor(float("nan"), dtype=torch.float64)}
             found = found.replace(hyperparameters=found.hyperparameters.replaced(noise))

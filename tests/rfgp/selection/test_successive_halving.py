@@ -88,7 +88,7 @@ def test_learned_frequencies_know_the_gain_they_need(monkeypatch):
     assert plans[LEARNED].needed_gain == pytest.approx(0.4)
     assert plans[MORE].needed_score + made.validation.jacobian == pytest.approx(1.3 + 0.3 + 0.1)
     assert plans[NEAR].needed_gain == plans[NEAR].needed_score == -np.inf
-    assert [plans[name].has_rivals for name in (LEARNED, MORE, NEAR)] == [True, True, False]
+    assert [plans[name].fixed_also_compared for name in (LEARNED, MORE, NEAR)] == [True, True, False]
 
 
 def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
@@ -97,7 +97,7 @@ def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
 
     def scored_in_folds(self, found):
         refitted.append(found.candidate.name)
-        found.density = spread(self, {"exact RBF": 1.0, "exact Matern 3/2": 2.0}.get(found.candidate.name, 0.5))
+        found.log_prob = spread(self, {"exact RBF": 1.0, "exact Matern 3/2": 2.0}.get(found.candidate.name, 0.5))
         return found
 
     monkeypatch.setattr(Validation, "scored_in_folds", scored_in_folds)

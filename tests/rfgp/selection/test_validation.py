@@ -30,12 +30,12 @@ def waves(n, seed=0):
 def test_held_out_densities_are_those_of_predictions(likelihood):
     X, y = table(100) if likelihood == "gaussian" else counts(100)
     rows = validation_of(rfgp.GP(likelihood=likelihood, seed=0), X, y, given_iterations=3)
-    found, scaling = rows.fitted(ALONE, 1000, None), rows.regression.scaling
+    found, scaling = rows.fitted(ALONE, 1000, None), rows.state.scaling
     assert (len(rows.rows), len(rows.held_out)) == (80, 20)
     new = scaling.inputs.inverse(rows.held_out.inputs).numpy()
     targets = scaling.targets.inverse(rows.held_out.targets[:, 0]).numpy()
-    expected = found.regression.replace(rows=rows.rows).predict(new).observed().log_prob(targets)
-    np.testing.assert_allclose(found.density, expected, rtol=1e-6)
+    expected = found.state.replace(rows=rows.rows).predict(new).observed().log_prob(targets)
+    np.testing.assert_allclose(found.log_prob, expected, rtol=1e-6)
 
 
 def test_exposures_of_held_out_counts_are_used():
@@ -44,7 +44,7 @@ def test_exposures_of_held_out_counts_are_used():
     y = rng.poisson(times * np.exp(np.sin(3 * X[:, 0]))).astype(float)
     gp = rfgp.GP(likelihood="poisson", seed=0)
     with_times, without = (
-        validation_of(gp, X, y, exposure, given_iterations=20).fitted(ALONE, 80, None).density.mean()
+        validation_of(gp, X, y, exposure, given_iterations=20).fitted(ALONE, 80, None).log_prob.mean()
         for exposure in (times, None)
     )
     assert with_times > without + 0.5
@@ -55,7 +55,7 @@ def test_noise_that_varies_is_scored_on_some_rows():
     X = rng.uniform(-1, 1, (60, 1))
     y = np.sin(3 * X[:, 0]) + np.exp(X[:, 0] - 2) * rng.standard_normal(60)
     rows = validation_of(rfgp.GP(likelihood="heteroscedastic", seed=0), X, y, given_iterations=3)
-    density = rows.fitted(candidate(RBF, rfgp.Exact()), 40, None).density
+    density = rows.fitted(candidate(RBF, rfgp.Exact()), 40, None).log_prob
     assert len(density) == 12
     assert np.isfinite(density.numpy()).all()
 
@@ -67,7 +67,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     monkeypatch.setattr(validation, "MOST_HELD_OUT", 40)
     rows = validation_of(rfgp.GP(seed=0), X, y, given_iterations=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
-    whole = rows.fitted(near, 200, None).density
+    whole = rows.fitted(near, 200, None).log_prob
     monkeypatch.setattr(validation, "MOST_CONDITIONED", 1000)
     original = validation.nearest
     planted = {
@@ -78,7 +78,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     distance = {}
     for fault, nearest in planted.items():
         monkeypatch.setattr(validation, "nearest", nearest)
-        distance[fault] = float((rows.fitted(near, 200, None).density - whole).abs().mean())
+        distance[fault] = float((rows.fitted(near, 200, None).log_prob - whole).abs().mean())
     assert distance["none"] < 0.01
     assert min(distance["columns"], distance["few"]) > 0.1
 
@@ -94,12 +94,12 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
         candidate(RBF + kernel, FIXED, NEAR) if with_features else candidate(kernel, NEAR) for kernel in (MATERN, ROUGH)
     )
     found = rows.fitted(one, 100, None)
-    begun = validation.start_of(rows.regression, other, rows.rows, found)
-    values = begun.hyperparameters, found.regression.hyperparameters
+    begun = validation.start_of(rows.state, other, rows.rows, found)
+    values = begun.hyperparameters, found.state.hyperparameters
     assert values[0].equals(values[1])
     assert "nu=0.5" in repr(begun.spec.options.kernel)
     if with_features:
-        families = begun.spec, found.regression.spec
+        families = begun.spec, found.state.spec
         assert torch.equal(*(each.prior(values[1]).dense.scaled(rows.rows.inputs) for each in families))
     assert rows.plan_of(other, found).is_continued
 
@@ -188,7 +188,7 @@ def test_folds_are_scored_by_fits_without_them(has_twins):
     rows = validation_of(rfgp.GP(seed=0), X, y, holds_out=False)
     assert len(rows.folds) == 5
     one = candidate(RBF, rfgp.Exact())
-    found = rows.scored_in_folds(rows.fitted(one, len(y), None)).density[rows.folds[0]]
+    found = rows.scored_in_folds(rows.fitted(one, len(y), None)).log_prob[rows.folds[0]]
     fold = rows.folds[0].numpy()
     others = np.setdiff1d(np.arange(len(y)), fold)
     alone = rfgp.GP(k.RBF(), approximation=rfgp.Exact(), seed=0).fit(X[others], y[others])

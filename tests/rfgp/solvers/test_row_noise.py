@@ -53,7 +53,7 @@ def dense_twin(gp, weight):
     """Return the same sum by dense algebra, with repeated rows."""
     repeated = np.repeat(np.arange(N), np.ones(N, dtype=int) if weight is None else weight.astype(int))
     places = {"rows": repeated, "new": np.arange(N, N + NEW)}
-    values, terms = gp.regression.hyperparameters, {term.name: term for term in k.Sum(gp.kernel.terms()).terms()}
+    values, terms = gp.state.hyperparameters, {term.name: term for term in k.Sum(gp.kernel.terms()).terms()}
 
     def covariance(name, first, second):
         own = {path: values.value(path).detach() for path in values.space.names if path.startswith(f"{name}.")}
@@ -64,7 +64,7 @@ def dense_twin(gp, weight):
 
 def check_predictions(case="series", weight=None):
     gp = model(case, sample_weight=weight)
-    assert isinstance(gp.regression.posterior, SeriesPosterior)
+    assert isinstance(gp.state.posterior, SeriesPosterior)
     dense, found = dense_twin(gp, weight), gp.predict(LATER)
     for name in gp.terms:
         one, expected = found.terms[name], dense.cross_covariance(name, name)
@@ -86,15 +86,15 @@ def test_density_and_predictions_match_dense_algebra(case, weight):
 
 def solvers_of(case, approximation, weight):
     """Return the solver by transforms and that by features, with leaves."""
-    regression = model(case, approximation, sample_weight=weight).regression
-    values = regression.hyperparameters
+    state = model(case, approximation, sample_weight=weight).state
+    values = state.hyperparameters
     names = values.space.free(())
     values = values.leaves(names)
     mean, noise = (one.double() for one in mean_and_noise(values))
-    fast = regression.replace(hyperparameters=values).infer(regression.rows)
+    fast = state.replace(hyperparameters=values).infer(state.rows)
     assert isinstance(fast.noises, noises.RowNoises)
-    prior = regression.replace(hyperparameters=values).prior()
-    slow = LowRankSolver(LinearModel(prior.dense, regression.rows, mean.expand(1), noise))
+    prior = state.replace(hyperparameters=values).prior()
+    slow = LowRankSolver(LinearModel(prior.dense, state.rows, mean.expand(1), noise))
     return fast, slow, [values.raw[name] for name in names]
 
 
@@ -154,7 +154,7 @@ FAULTS = {
     "the determinant": (noises, "block.counts() * (_LOG_2PI", "(_LOG_2PI", check_gradient),
     "the slope in the noise": (noises, "weights - 2 * target", "weights - target", check_gradient),
     "the trace in the noise": (noises, ".sum() - self.statistics", ".sum() + self.statistics", check_gradient),
-    "the squares": (noises, "2 * mean * found.totals", "mean * found.totals", check_gradient),
+    "the squares": (noises, "2 * mean * pass_sums.totals", "mean * pass_sums.totals", check_gradient),
     "cubes": (noises, "2 * cubed", "cubed", check_information),
     "the product": (noises, "(product * inverse).sum(1)", "product.sum(1)", check_information),
 }  # fmt: skip
@@ -184,11 +184,11 @@ def test_predictions_have_gradients_in_hyperparameters():
 
 
 def test_rows_in_parts_have_the_sums_of_all_rows():
-    regression = model("with others", sample_weight=WEIGHT).regression
-    rows = regression.rows
+    state = model("with others", sample_weight=WEIGHT).state
+    rows = state.rows
     parts = JoinedRows([rows.take(slice(0, 70)), replace(rows.take(slice(70, None)), weight=rows.weight[70:])])
     for name in ("log_marginal_likelihood", "leave_one_out"):
-        one, other = (getattr(regression.infer(some), name)() for some in (rows, parts))
+        one, other = (getattr(state.infer(some), name)() for some in (rows, parts))
         for a, b in zip(*((x if isinstance(x, tuple) else (x,)) for x in (one, other)), strict=True):
             np.testing.assert_allclose(a.detach(), b.detach(), rtol=1e-10)
 
@@ -208,11 +208,11 @@ def test_updates_add_sums_of_rows_with_and_without_noise(tmp_path):
 
 
 def test_several_outputs_share_the_noise_of_rows():
-    regression = model("map", sample_weight=WEIGHT).regression
-    targets = torch.cat([regression.rows.targets, regression.rows.inputs[:, :1].double()], dim=1)
-    rows = Block(regression.rows.inputs, targets, regression.rows.fixed_noise, regression.rows.weight)
-    prior = regression.prior().detached()
-    noise, mean = regression.hyperparameters.standardized("noise").double().detach(), torch.tensor([0.2, -0.1]).double()
+    state = model("map", sample_weight=WEIGHT).state
+    targets = torch.cat([state.rows.targets, state.rows.inputs[:, :1].double()], dim=1)
+    rows = Block(state.rows.inputs, targets, state.rows.fixed_noise, state.rows.weight)
+    prior = state.prior().detached()
+    noise, mean = state.hyperparameters.standardized("noise").double().detach(), torch.tensor([0.2, -0.1]).double()
     slow = LowRankSolver(LinearModel(prior.dense, rows, mean, noise)).log_marginal_likelihood()
     np.testing.assert_allclose(OnePassSolver(prior, rows, mean, noise).log_marginal_likelihood(), slow, rtol=1e-9)
 
@@ -236,12 +236,10 @@ def test_wrong_noise_keeps_its_error(bad):
 
 
 def test_rows_without_noise_and_weights_are_uniform():
-    regression = model("map").regression
-    rows = regression.rows
+    state = model("map").state
+    rows = state.rows
     zero = Block(rows.inputs, rows.targets, fixed_noise=torch.zeros(N, dtype=torch.float64))
-    values = [
-        regression.infer(some).log_marginal_likelihood().item() for some in (zero, replace(zero, fixed_noise=None))
-    ]
+    values = [state.infer(some).log_marginal_likelihood().item() for some in (zero, replace(zero, fixed_noise=None))]
     assert values[0] == pytest.approx(values[1], rel=1e-12)
 
 
@@ -253,7 +251,7 @@ def check_modes():
     kernel, start = k.Matern((0, 1), nu=2.5, lengthscale=(2.0, 2.0)), {"noise": 1e-6, "mean": 0.0}
     gp = rfgp.GP(kernel, approximation=rfgp.EquispacedFourier(tolerance=1e-4), start=start, seed=0)
     gp.condition(X, y, noise=noise)
-    assert gp.regression.posterior.prior.num_features < 2000
+    assert gp.state.posterior.prior.num_features < 2000
     exact = rfgp.GP(kernel, approximation=rfgp.Exact(), start=start, seed=0).condition(X, y, noise=noise)
     errors = (gp.predict(X[:200]).mean - exact.predict(X[:200]).mean) / exact.predict(X[:200]).std
     assert np.abs(errors).max() < 0.2

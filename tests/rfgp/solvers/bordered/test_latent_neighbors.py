@@ -91,7 +91,7 @@ def test_value_and_gradient_of_few_neighbors_match_dense(kind):
     noise, residual = problem.rows.noise_diag(problem.noise), problem.rows.targets - problem.mean
     covariance = definition(problem) + noise.expand(n).diag()
     density = torch.distributions.MultivariateNormal(torch.zeros(n).double(), covariance)
-    expected = density.log_prob(residual.mT) @ problem.rows.each + problem.rows.repetitions(problem.noise)
+    expected = density.log_prob(residual.mT) @ problem.rows.output_weights + problem.rows.repetitions(problem.noise)
     value = found.log_marginal_likelihood()
     assert value.item() == pytest.approx(expected.item(), rel=1e-8)
     pairs = zip(gradients(value, problem.theta), gradients(expected, problem.theta), strict=True)
@@ -224,7 +224,7 @@ def test_projection_of_rows_is_their_own_value():
     assert set(reads.data) == {1.0}
     assert reads.indices[3] == reads.indices[7]
     assert not block.residual_variance(problem.rows.inputs).any()
-    places = block.field.places[torch.from_numpy(reads.indices.astype(np.int64))]
+    places = block.field.positions[torch.from_numpy(reads.indices.astype(np.int64))]
     assert torch.equal(places, problem.rows.inputs)
     single = latent_precision(problem.near, problem.rows.inputs.float())
     assert (np.diff(single.projector(problem.rows.inputs.float()).indptr) == 1).all()

@@ -69,7 +69,7 @@ PLANTED = [
     (check_score, "signs", score, "score += count * (", "score += ("),
     (check_score, "plain", score, "scales[0, 1] = scales[1, -1] = -1.0", "scales[0, 1] = -1.0"),
     (check_information, "uneven", score, "information[2, 2] += 0.5 *", "information[2, 2] += 0.0 *"),
-    (check_information, "plain", score, "0.5 * scales @ one.of_scales", "scales @ one.of_scales"),
+    (check_information, "plain", score, "0.5 * scales @ scores.of_scales", "scales @ scores.of_scales"),
     (check_information, "plain", score, "given.variance**-0.5", "1.0"),
 ]
 

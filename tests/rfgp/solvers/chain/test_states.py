@@ -190,7 +190,7 @@ PLANTED = [
     (loops, check_slope, "change + 0.5 * pair", "change + pair"),
     (loops, check_slope, "pair = r[i] * r[j] - curvature[i, j]", "pair = r[i] * r[j]"),
     (loops, check_points, "kappa * (times[after] - at[p])", "kappa * (times[after] - times[row])"),
-    (loops, check_points, "total[0, j] *= own / s", "total[0, j] *= 1"),
+    (loops, check_points, "total[0, j] *= row_noise / s", "total[0, j] *= 1"),
     (score_loops, check_scores, "moving[q, i] += v *", "moving[q, i] -= v *"),
     (score_loops, check_scores, "(corner + change)\n", "corner\n"),
     (score_loops, check_scores, "in_means[q] += b[q] * z", "in_means[q] += b[q] * v"),

@@ -9,7 +9,7 @@ from torch import Tensor
 import rfgp
 from rfgp import kernels as k
 from rfgp.blocks import Weights
-from rfgp.regression.spec import learnable_draws
+from rfgp.regression.spec import learnable_basis
 from rfgp.rows import Block
 from rfgp.solvers.lowrank import LinearModel, fourier_log_likelihood, has_fourier_features
 from rfgp.solvers.lowrank import fourier as room
@@ -34,8 +34,8 @@ def model_of(kernel, rows, dtype=F64) -> tuple[LinearModel, dict[str, Tensor]]:
     gp = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(5, learn_frequencies=True), seed=0)
     gp.condition(rows.inputs.numpy(), rows.targets[:, 0].numpy())
     spec = gp.spec
-    leaves = {path: draw.detach().double().requires_grad_() for path, draw in learnable_draws(spec).items()}
-    values = gp.regression.hyperparameters.detached()
+    leaves = {path: draw.detach().double().requires_grad_() for path, draw in learnable_basis(spec).items()}
+    values = gp.state.hyperparameters.detached()
     names = [name for name in values.raw if name not in ("noise", "mean")]
     values = values.leaves(names)
     weights = spec.prior(values.with_others(leaves, {})).dense
@@ -105,7 +105,7 @@ def test_other_terms_and_rows_are_not_fourier():
     x = rows_of(1).inputs.numpy()
     x[:, 1] = x[:, 1].round()
     gp.condition(x, x[:, 0])
-    assert gp.regression.prior().weights[0].fourier is None
+    assert gp.state.prior().weights[0].fourier is None
 
 
 @pytest.mark.parametrize("planted", ["trace", "amplitudes", "outputs"])

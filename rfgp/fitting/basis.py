@@ -1,4 +1,4 @@
-"""Learning of random draws: frequencies by Adam, other draws by L-BFGS."""
+"""Fits with a basis of features: frequencies learned by Adam, others by L-BFGS."""
 
 import math
 from collections.abc import Container
@@ -9,20 +9,18 @@ from rfgp.fitting.context import Split, TermFit, searched
 from rfgp.fitting.finish import finish
 from rfgp.fitting.frequencies import (
     LEAST_LEARNED,
-    NO_SEARCH,
-    Outcome,
     best_start,
-    fixed_density,
+    fixed_log_prob,
     learn,
     learned_frequencies,
-    mean_and_error,
     nothing_learned,
 )
 from rfgp.fitting.maximize import Objective, maximize
-from rfgp.fitting.starts import open_scales, ranked_factors, scaled
+from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
+from rfgp.fitting.starts import free_lengthscales, ranked_factors, scaled
 from rfgp.fitting.subsets import grow, optimize, sizes
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.spec import learnable_draws, with_learned
+from rfgp.regression.spec import learnable_basis, with_learned
 
 TRIED_FACTORS = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale that are also tried as starts of learning frequencies."""
@@ -33,11 +31,18 @@ FIRST_ITERATIONS = 10
 
 More iterations would remove columns that learned frequencies could use."""
 MOST_ROWS = 2**14
-"""The most rows that other draws, such as inducing points, are learned from."""
+"""The most rows that other bases, such as inducing points, are learned from."""
 
 
-def fit_draws(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit with learned or fixed random draws; return the regression and the report."""
+def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
+    """Fit with a learned or fixed basis; return the state and the report.
+
+    Args:
+        fit: The fit at its starting values.
+
+    Returns:
+        The state with its posterior, and the report.
+    """
     return _fit_learned(fit) if learned_frequencies(fit) else _fit_fixed(fit)
 
 
@@ -48,13 +53,13 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
     fit, reports, words = grow(fit)
     if outcome is not None:
         if outcome.frequencies is not None:
-            ahead, _ = mean_and_error(outcome.test_density - fixed_density(fit, outcome.split))
+            ahead, _ = mean_and_standard_error(outcome.test_log_prob - fixed_log_prob(fit, outcome.split))
             if ahead > 0:
                 words = f"{outcome.message}; {ahead:.2g} ahead of fixed ones, fitted to the end"
                 return _finish_learned(fit, outcome._replace(message=words), reports)
             outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
         words = f"{words}; {outcome.message}"
-    fit, reports, words = with_draws(fit, reports, words, learned_frequencies(fit))
+    fit, reports, words = learn_basis(fit, reports, words, learned_frequencies(fit))
     return finish(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
 
 
@@ -65,17 +70,17 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     numbers than training rows. This is not done if fixed frequencies are a candidate of their own.
     """
     outcome = _learned(fit)
-    if fit.plan.has_rivals and outcome.frequencies is None:
+    if fit.plan.fixed_also_compared and outcome.frequencies is None:
         return finish(fit, [outcome.initial_report], outcome.message, False, outcome)
-    entries = sum(math.prod(draw.shape) for draw in (outcome.frequencies or {}).values())
-    is_sure = fit.plan.has_rivals or (outcome.gain >= CLEAR_GAIN and entries <= len(outcome.split.training))
+    entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
+    is_sure = fit.plan.fixed_also_compared or (outcome.gain >= CLEAR_GAIN and entries <= len(outcome.split.training))
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
     return _fit_fixed(fit, outcome) if is_close else _finish_learned(fit, outcome, [])
 
 
 def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) -> tuple[GPState, FitReport]:
     assert outcome.frequencies is not None
-    learned = fit.through(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
+    learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
     return finish(learned, [*earlier, outcome.initial_report], outcome.message, False, outcome)
 
 
@@ -85,43 +90,43 @@ def _learned(fit: TermFit) -> Outcome:
     if len(fit.pool) < LEAST_LEARNED or fit.plan.steps == 0:
         return nothing_learned(fit, split)
     initialized, report = _initialized(fit, split)
-    names = [] if fit.plan.is_continued else open_scales(fit)
+    names = [] if fit.plan.is_continued else free_lengthscales(fit)
     others = [scaled(fit.values, names, factor) for factor in TRIED_FACTORS if names]
     return learn(initialized, split, best_start(fit, split, [initialized.values, *others]), report)
 
 
 def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
-    """Return the fit after a few iterations on the first training rows, and the report."""
+    """Return the fit after a few iterations on the first training rows, and a report."""
     pool = split.training
     if not fit.free:
         return fit, NO_SEARCH
     rows = searched(pool.take(torch.arange(min(sizes(fit)[0], len(pool)))))
     factor = ranked_factors(fit, rows)[0]
-    start = scaled(fit.values, open_scales(fit), factor) if factor != 1 else fit.values
+    start = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
     return optimize(fit.at(start), rows, FIRST_ITERATIONS)
 
 
-def with_draws(
+def learn_basis(
     fit: TermFit, reports: list[FitReport], words: str, others: Container[str] = ()
 ) -> tuple[TermFit, list[FitReport], str]:
-    """Learn draws together with the hyperparameters by L-BFGS, if the fit may change any.
+    """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
 
     Args:
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
         words: The message of the report.
-        others: The paths of draws that stay fixed.
+        others: The paths of parts of the basis that stay fixed.
     """
-    draws = {path: draw for path, draw in learnable_draws(fit.spec).items() if path not in others}
-    if not draws or not fit.plan.max_iterations:
+    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in others}
+    if not basis or not fit.plan.max_iterations:
         return fit, reports, words
     rows = searched(fit.subset(MOST_ROWS))
-    initialized = fit.values.with_others({path: draw.clone() for path, draw in draws.items()}, {})
+    initialized = fit.values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
     with torch.enable_grad():
-        found, report = maximize(
-            Objective.of(fit.regression, rows), initialized, fit.plan, stage="draws too", tolerance=1e-6
+        values_found, report = maximize(
+            Objective.of(fit.state, rows), initialized, fit.plan, stage="basis too", tolerance=1e-6
         )
-    learned = {path: found.raw[path].detach() for path in draws}
-    values = fit.values.replaced({name: found.raw[name] for name in fit.values.raw})
-    words = f"draws learned from {len(rows):,} rows ({report.message})"
-    return fit.through(with_learned(fit.spec, learned)).at(values), [*reports, report], words
+    learned = {path: values_found.raw[path].detach() for path in basis}
+    values = fit.values.replaced({name: values_found.raw[name] for name in fit.values.raw})
+    words = f"basis learned from {len(rows):,} rows ({report.message})"
+    return fit.with_spec(with_learned(fit.spec, learned)).at(values), [*reports, report], words
