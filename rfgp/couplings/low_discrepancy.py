@@ -22,7 +22,7 @@ class Halton(Coupling):
         randomization: "scrambled" permutes the digits at random. "shifted" moves points 1 to m of the sequence by one
             uniform vector modulo 1. Each is then uniform, but the first points are correlated in dimensions of large
             bases. "none" takes the sequence itself, in random order. These points are not random, so the estimate is
-            biased. The baseline of the couplings paper has shifted points, whose frequencies are rotated.
+            biased. The baseline of Reid et al. (2024) has shifted points, whose frequencies are rotated.
 
     Raises:
         InvalidArgumentError: If the randomization is unknown.

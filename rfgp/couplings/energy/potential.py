@@ -7,7 +7,7 @@ C(t) = E cos(t u_1) and u uniform on the sphere:
     E k_hat^2 = sum_ij w_i w_j / m^2 [C(|omega_i + omega_j| z) + C(|omega_i - omega_j| z)] / 2,
     E k_hat   = sum_i  w_i / m C(r_i z)
 
-(couplings paper, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
+(Reid et al., 2024, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
 positive features the same holds with cosh instead of cos and v = |x + y| instead of z. The moments then have the
 factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
 """
@@ -42,27 +42,27 @@ class Potential:
         kind: "fourier" or "laplace".
         num_dims: d.
         distances: (k,), z or v, in lengthscales.
-        log_strengths: (k,), logarithms of the weights of the second moments.
+        log_distance_weights: (k,), log c_k, with c_k the weights of the second moments.
         means: (k,), E k_hat without the factor: k(z), or exp(v^2 / 2).
 
     Examples:
         >>> from rfgp import spectra
         >>> potential = make_potential("fourier", spectra.Gaussian(), 3)
-        >>> potential.pair(np.array([0.0, 2.0])).round(3).tolist()  # strengths add up to 1
+        >>> potential.pair(np.array([0.0, 2.0])).round(3).tolist()  # the weights c_k add up to 1
         [1.0, 0.872]
     """
 
     kind: str
     num_dims: int
     distances: Array
-    log_strengths: Array
+    log_distance_weights: Array
     means: Array
 
     def pair(
         self,
         s: Array,  # (...)
     ) -> Array:  # (...)
-        """Return V(s) = sum_k strength_k C(s z_k)."""
+        """Return V(s) = sum_k c_k C(s z_k)."""
         return self._sum(s, self.num_dims, np.ones_like(self.distances))
 
     def slope(
@@ -77,7 +77,7 @@ class Potential:
         self,
         r: Array,  # (...)
     ) -> Array:  # (...)
-        """Return sum_k strength_k E[k_hat(z_k)] C(r z_k)."""
+        """Return sum_k c_k E[k_hat(z_k)] C(r z_k)."""
         return self._sum(r, self.num_dims, self.means)
 
     def table(self, reach: float) -> tuple[Array, Array, float]:
@@ -87,11 +87,11 @@ class Potential:
 
     def _sum(self, s: Array, num_dims: int, factors: Array) -> Array:
         total = np.zeros_like(s, dtype=np.float64)
-        for z, log_strength, factor in zip(self.distances, self.log_strengths, factors, strict=True):
+        for z, log_weight, factor in zip(self.distances, self.log_distance_weights, factors, strict=True):
             if self.kind == "fourier":
-                total += factor * np.exp(log_strength) * sphere_cosine(s * z, num_dims)
+                total += factor * np.exp(log_weight) * sphere_cosine(s * z, num_dims)
             else:
-                total += factor * np.exp(log_strength + log_sphere_cosh(s * z, num_dims))
+                total += factor * np.exp(log_weight + log_sphere_cosh(s * z, num_dims))
         return total
 
 
@@ -123,10 +123,12 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
                 f"|x + y| must be at most {_FARTHEST_POSITIVE:g} lengthscales for positive features, got "
                 f"{z.max():.3g}. Center the inputs, or use Fourier features."
             )
-        log_strengths = log_weights - z**2
+        log_distance_weights = log_weights - z**2
         if distances is None:
-            log_strengths -= 2 * np.log(np.expm1(z**2))  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
-        return Potential(kind, num_dims, z, log_strengths - _log_total(log_strengths), np.exp(z**2 / 2))
+            log_distance_weights -= 2 * np.log(
+                np.expm1(z**2)
+            )  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
+        return Potential(kind, num_dims, z, log_distance_weights - _log_total(log_distance_weights), np.exp(z**2 / 2))
     kernel = spectrum.kernel(torch.as_tensor(z)).numpy()
     if distances is None:
         double = spectrum.kernel(torch.as_tensor(2 * z)).numpy()

@@ -65,7 +65,7 @@ def distance_tuples(num_factors: int) -> Array:  # (K, F)
     return np.array(found)
 
 
-def strengths(
+def distance_weights(
     spectra: Sequence[Spectrum],
     distances: Array,  # (K, F)
 ) -> Array:  # (K,)
@@ -74,7 +74,7 @@ def strengths(
     Examples:
         >>> from rfgp import spectra
         >>> pair = [spectra.Gaussian(), spectra.Gaussian()]
-        >>> round(float(strengths(pair, distance_tuples(2)).sum()), 6)
+        >>> round(float(distance_weights(pair, distance_tuples(2)).sum()), 6)
         1.0
     """
     mean, double = (
@@ -109,7 +109,7 @@ class ProductPotential:
         values: (F, knots, K), C_a(s z_ka).
         slopes: (F, knots, K), their derivatives in s^2.
         per_length: (F,), steps per unit of s.
-        strengths: (K,), the weights of the distances.
+        distance_weights: (K,), the weights of the distances.
 
     Examples:
         >>> from rfgp import spectra
@@ -121,7 +121,7 @@ class ProductPotential:
     values: Array
     slopes: Array
     per_length: Array
-    strengths: Array
+    distance_weights: Array
 
     @staticmethod
     @lru_cache(maxsize=16)
@@ -137,7 +137,7 @@ class ProductPotential:
         tables = [_tables(d, reach, z) for d, reach, z in zip(dims, reaches, distances.T, strict=True)]
         values, slopes = (np.array(found, np.float32) for found in zip(*tables, strict=True))
         per_length = np.array([(_KNOTS - 1) / reach for reach in reaches], np.float32)
-        return ProductPotential(values, slopes, per_length, strengths(spectra, distances).astype(np.float32))
+        return ProductPotential(values, slopes, per_length, distance_weights(spectra, distances).astype(np.float32))
 
     def gradient(self, frequencies: Sequence[Array], weights: Array) -> list[Array]:
         """Return half the gradient of the second moment in each factor's frequencies (m, d_a).
@@ -152,7 +152,7 @@ class ProductPotential:
         gram = np.array([omega @ omega.T for omega in omegas])
         squares = np.array([(omega**2).sum(1) for omega in omegas])
         push, w = np.zeros_like(squares), weights.astype(np.float32)
-        repel_products(gram, squares, w, self.values, self.slopes, self.per_length, self.strengths, push)
+        repel_products(gram, squares, w, self.values, self.slopes, self.per_length, self.distance_weights, push)
         return [w[:, None] * (p[:, None] * omega + g @ omega) for p, g, omega in zip(push, gram, omegas, strict=True)]
 
 
@@ -181,7 +181,7 @@ def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
     return size, steps if steps >= _LEAST_STEPS else 0
 
 
-def turned(
+def with_optimized_directions(
     blocks: Sequence[Array],  # (m, d_a) each
     weights: Array,  # (m,)
     potential: ProductPotential,
@@ -193,7 +193,7 @@ def turned(
         >>> from rfgp import spectra
         >>> potential = ProductPotential.of((spectra.Gaussian(),) * 2, (2, 2), (8.0, 8.0))
         >>> blocks = [np.array([[1.0, 0.0], [0.9, 0.1]])] * 2
-        >>> found = turned(blocks, np.ones(2), potential, 30)
+        >>> found = with_optimized_directions(blocks, np.ones(2), potential, 30)
         >>> np.linalg.norm(found[0], axis=1).round(3).tolist()  # the norms stay
         [1.0, 0.906]
     """
@@ -244,12 +244,12 @@ def _signed_points(spectra: Sequence[Spectrum]) -> tuple[Array, Array]:
     """Return the distances with all signs but that of the first, (P, F), and the weight of each, (P,)."""
     distances = distance_tuples(len(spectra))
     points, weights = [], []
-    for z, strength in zip(distances, strengths(spectra, distances), strict=True):
+    for z, weight in zip(distances, distance_weights(spectra, distances), strict=True):
         places = np.flatnonzero(z)[1:]
         patterns = list(itertools.product((1.0, -1.0), repeat=len(places)))
         for pattern in patterns:
             point = z.copy()
             point[places] *= pattern
             points.append(point)
-            weights.append(strength / len(patterns))
+            weights.append(weight / len(patterns))
     return np.array(points), np.array(weights)

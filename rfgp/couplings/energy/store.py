@@ -1,4 +1,4 @@
-"""Solved directions: shipped with the package, kept in the user's cache folder, or solved now."""
+"""Solved directions: bundled with the package, kept in the user's cache folder, or solved now."""
 
 import hashlib
 import io
@@ -17,7 +17,7 @@ from rfgp.couplings.energy.solver import Problem, Progress, Solution
 from rfgp.errors import CacheWarning
 from rfgp.files import cache_folder, sweep, write_atomically
 
-SHIPPED = Path(__file__).with_name("solved.npz")
+BUNDLED = Path(__file__).with_name("solved.npz")
 
 MOST_IN_MEMORY = 2**27
 """The bytes of solutions above which the oldest ones are dropped from memory."""
@@ -61,7 +61,7 @@ def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None 
     key = key_of(problem, n, full=full)
     with lock:  # threads wait for each other; processes may solve the same twice
         if key not in memory:
-            found = shipped().get(key) or read(key, n, problem.num_dims)
+            found = bundled().get(key) or read(key, n, problem.num_dims)
             if found is None:
                 found = solver.solve(problem, n, full=full, progress=progress)
                 if found.num_steps or found.num_blocks > 1:  # otherwise there was nothing to solve
@@ -81,28 +81,28 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
         (32, False)
     """
     potential = problem.potential
-    content = {
+    content = {  # names of an earlier version stay, so that keys do not change
         "version": solver.VERSION,
         "features": potential.kind,
         "distances": [value.hex() for value in potential.distances.tolist()],
-        "strengths": [round(value, 9) for value in potential.log_strengths.tolist()],
+        "strengths": [round(value, 9) for value in potential.log_distance_weights.tolist()],
         "spectrum": repr(problem.spectrum),
         "shape": [n, problem.num_dims],
         "weighted": problem.weighted,
-        "broadening": problem.broadening,
-        "tilt": problem.histogram,
+        "broadening": problem.proposal_scale,
+        "tilt": problem.proposal_histogram,
         "plan": solver.plan(n, problem.num_dims, full),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
-    """Write the solutions that are part of the package. `tests/support/ship.py` calls it.
+def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
+    """Write the solutions that are part of the package. `tests/support/bundle.py` calls it.
 
     Examples:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "solved.npz")
-        >>> ship({"key": solver.Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
+        >>> bundle({"key": solver.Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
         >>> sorted(np.load(path, allow_pickle=False).files)
         ['key.directions', 'key.meta']
     """
@@ -113,7 +113,7 @@ def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
 
 
 def _arrays(found: Solution) -> dict[str, Any]:
-    meta = np.array([found.broadening, found.num_steps, found.num_blocks], np.float64)
+    meta = np.array([found.proposal_scale, found.num_steps, found.num_blocks], np.float64)
     return {"directions": found.directions, "meta": meta}
 
 
@@ -122,16 +122,16 @@ def _solution(directions: Any, meta: Any) -> Solution:
 
 
 @lru_cache(maxsize=1)
-def shipped() -> dict[str, Solution]:
+def bundled() -> dict[str, Solution]:
     """Return the solutions that are part of the package, by their keys.
 
     Examples:
-        >>> all(len(key) == 32 for key in shipped())
+        >>> all(len(key) == 32 for key in bundled())
         True
     """
-    if not SHIPPED.exists():
+    if not BUNDLED.exists():
         return {}
-    with np.load(SHIPPED, allow_pickle=False) as content:
+    with np.load(BUNDLED, allow_pickle=False) as content:
         keys = {name.partition(".")[0] for name in content.files}
         return {key: _solution(content[f"{key}.directions"], content[f"{key}.meta"]) for key in keys}
 

@@ -141,13 +141,13 @@ def moment(blocks, weights, spectra_, dims):
     """The second moment over rotations, pair by pair."""
     distances = product.distance_tuples(len(dims))
     total = 0.0
-    for strength, z in zip(product.strengths(spectra_, distances), distances, strict=True):
+    for weight, z in zip(product.distance_weights(spectra_, distances), distances, strict=True):
         for sign in (1, -1):
             pairs = [
                 sphere_cosine(np.linalg.norm(b[:, None] + sign * b[None], axis=2) * one, d)
                 for b, d, one in zip(blocks, dims, z, strict=True)
             ]
-            total += strength * weights @ np.prod(pairs, axis=0) @ weights / 2
+            total += weight * weights @ np.prod(pairs, axis=0) @ weights / 2
     return total
 
 
