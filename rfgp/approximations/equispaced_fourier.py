@@ -24,10 +24,10 @@ from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
 MOST_COLUMNS = 3
 """The most columns of a lattice."""
-MOST_MISSING = 0.3
+MAX_RESIDUAL_VARIANCE = 0.3
 """The largest variance, in units of the noise, of the modes that exceed the most features."""
 SHARPER = 0.1
-"""The factor of the tolerance if the likelihood is not Gaussian, so that missing variance is not noise."""
+"""The factor of the tolerance if the likelihood is not Gaussian: the noise does not absorb the residual variance."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -99,17 +99,17 @@ class EquispacedFourier(Approximation):
     def _refusal_of_size(self, data: TermData) -> str | None:
         """Return why a lattice would have too many features."""
         plan = self._plan(data)
-        missing = plan.missing * self._signal(data)
-        if missing <= MOST_MISSING:
+        omitted = plan.residual_variance * self._signal(data)
+        if omitted <= MAX_RESIDUAL_VARIANCE:
             return None
         if plan.num_wanted <= self.max_features:
             return (
                 f"its lengthscales are short for the range of the rows, and {plan.modes.num_features:,} features omit "
-                f"{missing:.2g} times the noise. Use Vecchia(), or remove rows that lie far from the others."
+                f"{omitted:.2g} times the noise. Use Vecchia(), or remove rows that lie far from the others."
             )
         return (
             f"it needs {plan.num_wanted:,} features at these lengthscales and {data.num_rows:,} rows, and "
-            f"{self.max_features:,} would omit {missing:.2g} times the noise. Use Vecchia(), or a larger max_features."
+            f"{self.max_features:,} would omit {omitted:.2g} times the noise. Use Vecchia(), or a larger max_features."
         )
 
     def is_tuned(self, data: TermData) -> bool:
@@ -119,14 +119,16 @@ class EquispacedFourier(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features and of their sums over the rows."""
         plan = self._plan(data)
-        return _cost(plan.modes, plan.missing, plan.num_wanted)
+        return _cost(plan.modes, plan.residual_variance, plan.num_wanted)
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
         """Return the cost of the modes of a term, with the variance that they omit."""
         assert isinstance(prior, LatticeTerm)
         design, product = prior.design, spectral_product(data.term)
         wanted = active_modes(product, data.values, design.lattice, self._level(data), self.max_features).num_wanted
-        return _cost(design.modes, float(design.missing(*(data.values[name] for name in design.names))), wanted)
+        return _cost(
+            design.modes, float(design.residual_variance(*(data.values[name] for name in design.names))), wanted
+        )
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term on a lattice for its hyperparameters."""
@@ -258,10 +260,10 @@ def places_of(term: BoundTerm) -> tuple[int, ...]:
     return tuple(place for _, own, _ in term.parts() for place in own)
 
 
-def _cost(modes: Modes, missing: float, num_wanted: int) -> Cost:
+def _cost(modes: Modes, residual_variance: float, num_wanted: int) -> Cost:
     """Return the cost of modes that omit a share of the variance."""
     size = modes.num_features
-    note = f"{size:,} equispaced Fourier features, which omit {missing:.1g} of the variance"
+    note = f"{size:,} equispaced Fourier features, which omit {residual_variance:.1g} of the variance"
     if num_wanted > size:
         note += f" ({num_wanted:,} reach the tolerance)"
     return Cost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)

@@ -101,7 +101,7 @@ class NodeProductTerm(TermPrior):
             product = replace(own, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
             return Prior(weights=(product,))
         at, position = partial(at_nodes, block.at, place), partial(position_of, place)
-        block = replace(block, at=at, times=None, position=position, variance=own.unit)
+        block = replace(block, at=at, times=None, position=position, variance=own.prior_variance)
         rest = own.parameters, new_levels, self.term.name
         sparse = SparseProductBlock(block, own.features, own.num_features, *rest)
         return Prior(walks=(sparse,))

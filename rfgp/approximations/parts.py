@@ -228,11 +228,11 @@ class FixedFeatures:
             out = (out[:, None] * own).reshape(-1)
         return out
 
-    def missing(self, *parameters: Tensor) -> Tensor:
+    def residual_variance(self, *parameters: Tensor) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the term."""
         return torch.zeros((), dtype=torch.float64)
 
-    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+    def residual_slope_variance(self, place: int, *parameters: Tensor) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the derivative of the term."""
         return torch.zeros((), dtype=torch.float64)
 

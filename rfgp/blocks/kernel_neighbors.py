@@ -165,7 +165,7 @@ class KernelVecchiaBlock(LatentBlock):
         x: Tensor,  # (n, D)
         noise: Tensor,  # (n,)
         residual: Tensor,  # (n, k)
-        each: Tensor,  # (k,)
+        output_weights: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> None:
         """Return None, because this block has no one-pass log density of g + noise."""

@@ -151,7 +151,7 @@ class VecchiaBlock(LatentBlock):
         x: Tensor,  # (n, D)
         noise: Tensor,  # (n,)
         residual: Tensor,  # (n, k)
-        each: Tensor,  # (k,)
+        output_weights: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> Tensor | None:
         """Return the log density of g + noise, with its gradient, in one pass over the rows.
@@ -160,7 +160,7 @@ class VecchiaBlock(LatentBlock):
             x: The rows.
             noise: The noise variance of each row.
             residual: The observations of g + noise.
-            each: The weight of each output.
+            output_weights: The weight of each output.
             pattern: The neighbors of each row, with the row itself as the last.
 
         Returns:
@@ -170,7 +170,7 @@ class VecchiaBlock(LatentBlock):
             return None
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
         kind = KINDS[self.kernel_name]
-        return log_prob(self.read(x), lengthscale, variance, noise, residual, each, kind, pattern)
+        return log_prob(self.read(x), lengthscale, variance, noise, residual, output_weights, kind, pattern)
 
     def latent_factor(
         self,

@@ -26,7 +26,7 @@ class Residual:
     Examples:
         >>> residual = Residual(is_noise=True, kernel=lambda a, b: torch.exp(-torch.cdist(a, b)))
         >>> x, phi = torch.zeros(1, 1), torch.tensor([[0.5]])
-        >>> residual.missing(phi, x, ()).tolist()  # 1 - 0.5^2
+        >>> residual.variance(phi, x, ()).tolist()  # 1 - 0.5^2
         [0.75]
     """
 
@@ -34,7 +34,7 @@ class Residual:
     kernel: Callable[..., Tensor]
     diagonal: Callable[..., Tensor] | None = None
 
-    def missing(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+    def variance(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of n points, (n,), float64."""
         total = 1.0 if self.diagonal is None else self.diagonal(inputs, *parameters).double()
         found: Tensor = total - phi.double().square().sum(-1)
@@ -57,10 +57,10 @@ class Design(Protocol):
     def scale(self, *parameters: Tensor) -> Tensor:
         """Return the prior standard deviations of the weights, (F,), for a variance of 1."""
 
-    def missing(self, *parameters: Tensor) -> Tensor:
+    def residual_variance(self, *parameters: Tensor) -> Tensor:
         """Return the variance that the features miss at each row, 0-d, for a variance of 1."""
 
-    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+    def residual_slope_variance(self, place: int, *parameters: Tensor) -> Tensor:
         """Return the variance that the features miss of the derivative in a column, 0-d, for a variance of 1.
 
         Raises:
@@ -104,14 +104,14 @@ class WeightBlock(LatentBlock):
     fourier: Callable[..., tuple[Tensor, list[int], Tensor]] | None = None
 
     @property
-    def unit(self) -> Tensor:
+    def prior_variance(self) -> Tensor:
         """The prior variance s^2, 0-d, float64."""
         return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
 
     def scaled(self, inputs: Tensor) -> Tensor:
         """Return Phi = s phi, (n, F), in float64 if float32 arithmetic is not precise enough."""
         phi: Tensor = self.features(self.precise(inputs), *self.parameters)
-        return phi if self.variance is None else self.unit.sqrt() * phi
+        return phi if self.variance is None else self.prior_variance.sqrt() * phi
 
     def precise(self, inputs: Tensor) -> Tensor:
         """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic is not precise enough."""
@@ -128,7 +128,7 @@ class WeightBlock(LatentBlock):
             return left @ left.mT + self.residual_covariance(a, left)
         if self.residual is None or self.residual.is_noise:
             return left @ self.scaled(b).double().mT
-        return self.unit * self.residual.kernel(a, b, *self.parameters).double()
+        return self.prior_variance * self.residual.kernel(a, b, *self.parameters).double()
 
     def gram(self, a: Tensor) -> Gram:
         """Return the covariance (n_a, n_a) of inputs with themselves, and its gradient."""
@@ -143,26 +143,26 @@ class WeightBlock(LatentBlock):
         """Return the variances (n,) of the residual at points with features Phi (n, F), zeros without a residual."""
         if self.residual is None:
             return scaled.new_zeros(len(scaled), dtype=torch.float64)
-        return self.unit * self.residual.missing(scaled / self.unit.sqrt(), a, self.parameters)
+        return self.prior_variance * self.residual.variance(scaled / self.prior_variance.sqrt(), a, self.parameters)
 
     def residual_covariance(self, a: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of the residual at points with features Phi (n, F)."""
         if self.residual is None or self.residual.is_noise:
             return self.residual_variance(a, scaled).diag()
         estimate = scaled.double() @ scaled.double().mT
-        return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
+        return self.prior_variance * self.residual.kernel(a, a, *self.parameters).double() - estimate
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
-        return self.unit * self.new_levels.covariance(a, b, *self.parameters)
+        return self.prior_variance * self.new_levels.covariance(a, b, *self.parameters)
 
     def new_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), dtype=torch.float64)
-        return self.unit * self.new_levels.variances(a, *self.parameters)
+        return self.prior_variance * self.new_levels.variances(a, *self.parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +193,7 @@ class Weights:
     @cached_property
     def variances(self) -> Tensor:
         """The prior variances s_t^2 of the blocks, (T,), float64."""
-        return torch.stack([block.unit for block in self.blocks])
+        return torch.stack([block.prior_variance for block in self.blocks])
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -228,20 +228,23 @@ class Weights:
     def rounding_variance(self) -> float:
         """The mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2, the variance of errors of float32 arithmetic."""
         known = [block for block in self.blocks if block.rounding is not None]
-        return sum(float(b.unit.detach()) * b.rounding(*b.parameters) for b in known if b.rounding is not None)
+        return sum(
+            float(b.prior_variance.detach()) * b.rounding(*b.parameters) for b in known if b.rounding is not None
+        )
 
-    def features(self, inputs: Tensor, *parameters: Tensor, is_precise: bool = False) -> Tensor:
+    def features(self, inputs: Tensor, *parameters: Tensor, in_float64: bool = False) -> Tensor:
         """Return [phi_1, phi_2, ...] (n, F), without prior scales.
 
         Args:
             inputs: The n points.
             parameters: The parameters of all blocks. If none are given, the blocks' own.
-            is_precise: Whether features are in float64 if float32 arithmetic is not precise enough.
+            in_float64: Whether features whose float32 arithmetic is not precise enough are in float64. The default is
+                False.
         """
         left, parts = list(parameters or self.parameters), []
         for block in self.blocks:
             own, left = left[: len(block.parameters)], left[len(block.parameters) :]
-            parts.append(block.features(block.precise(inputs) if is_precise else inputs, *own))
+            parts.append(block.features(block.precise(inputs) if in_float64 else inputs, *own))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def scaled(self, inputs: Tensor) -> Tensor:
@@ -251,7 +254,7 @@ class Weights:
         parts = [block.scaled(inputs) for block in self.blocks]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def missing(self, phi: Tensor, inputs: Tensor) -> Tensor:
+    def unscaled_residual_variances(self, phi: Tensor, inputs: Tensor) -> Tensor:
         """Return k_t(x_i, x_i) - |phi_ti|^2 for blocks with a residual and 0 for others, (T, n), for variances of 1.
 
         Args:
@@ -261,7 +264,7 @@ class Weights:
         parts = torch.split(phi, self.sizes, dim=1)
         none = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
         pairs = zip(self.blocks, parts, strict=True)
-        found = [none if b.residual is None else b.residual.missing(part, inputs, b.parameters) for b, part in pairs]
+        found = [none if b.residual is None else b.residual.variance(part, inputs, b.parameters) for b, part in pairs]
         return torch.stack(found)
 
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:

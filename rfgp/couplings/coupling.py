@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 from rfgp.torch_context import default_settings
 
-_MOST_ENTRIES = 2**30
+_MAX_ENTRIES = 2**30
 
 
 class Coupling(ABC):
@@ -143,9 +143,9 @@ class Coupling(ABC):
     def _check(self, num_frequencies: int, num_dims: int, measure: Spectrum) -> Spectrum:
         """Return the spectrum of a valid draw."""
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
-        if num_frequencies * num_dims > _MOST_ENTRIES:
+        if num_frequencies * num_dims > _MAX_ENTRIES:
             raise InvalidArgumentError(
-                f"A draw must take at most {_MOST_ENTRIES / 2**27:.0f} GiB, got "
+                f"A draw must take at most {_MAX_ENTRIES / 2**27:.0f} GiB, got "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB of "
                 f"{counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')}."
             )

@@ -39,6 +39,13 @@ def flip_and_transform(
 
     It is differentiable in x any number of times.
 
+    Args:
+        x: The rows, (n, D), D a power of two.
+        flips: The signs of the k products, (k, D).
+
+    Returns:
+        The transformed rows, (n, D).
+
     Examples:
         >>> x = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
         >>> flip_and_transform(x, torch.ones(1, 4))

@@ -48,7 +48,14 @@ class RadialDistribution:
         self,
         u: Tensor,  # (k,)
     ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
-        """Return norms and weights at quantiles u of q. The mean of the weights over uniform u is 1."""
+        """Return norms and weights at quantiles of q. The mean of the weights is 1.
+
+        Args:
+            u: Numbers in (0, 1), (k,).
+
+        Returns:
+            The norms and their importance weights, (k,) each, float64.
+        """
         u = u.double()
         inner, weights = (u, torch.ones_like(u)) if self._heights is None else histogram_quantile(self._heights, u)
         return self.broaden(self.spectrum.radial_quantile(inner, self.num_dims), weights)
@@ -58,7 +65,15 @@ class RadialDistribution:
         norms: Tensor,  # (k,)
         weights: Tensor,  # (k,)
     ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
-        """Return b r and w f(b r) b / f(r) for norms r and weights w."""
+        """Multiply norms r by b, and weights w by f(b r) b / f(r).
+
+        Args:
+            norms: r, (k,).
+            weights: w, (k,).
+
+        Returns:
+            The new norms and weights, (k,) each.
+        """
         if self.proposal_scale == 1.0:
             return norms, weights
         log_density, wide = self.spectrum.radial_log_density, self.proposal_scale * norms
@@ -96,13 +111,20 @@ def histogram_quantile(
     heights: Tensor,  # (K,), mean 1
     u: Tensor,  # (k,)
 ) -> tuple[Tensor, Tensor]:  # (k,), (k,)
-    """Return the quantiles at u of a histogram on (0, 1), and the inverse of its density there.
+    """Return the quantiles of a histogram on (0, 1), and 1 / density at them.
 
     They are differentiable in the heights.
 
+    Args:
+        heights: The heights of K bins of equal width, with mean 1.
+        u: Numbers in (0, 1), (k,).
+
+    Returns:
+        The quantiles and the inverse densities, (k,) each.
+
     Examples:
         >>> heights, u = torch.tensor([0.5, 1.5]).double(), torch.tensor([0.125, 0.25]).double()
-        >>> [found.tolist() for found in histogram_quantile(heights, u)]
+        >>> [values.tolist() for values in histogram_quantile(heights, u)]
         [[0.25, 0.5], [2.0, 0.6666666666666666]]
     """
     edges = torch.cat([torch.zeros(1, dtype=heights.dtype), heights.cumsum(0) / len(heights)])

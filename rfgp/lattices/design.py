@@ -70,7 +70,7 @@ class LatticeDesign:
         """Return the prior standard deviations sqrt(D_j) of the weights, (F,), for a variance of 1."""
         return (0.5 * self._log_variances(parameters)).exp()
 
-    def missing(self, *parameters: Tensor) -> Tensor:
+    def residual_variance(self, *parameters: Tensor) -> Tensor:
         """Return the variance that the modes miss, 0-d, for a variance of 1. It is the same at all points."""
         return (self.variance(*parameters) - self._log_variances(parameters).exp().sum()).clamp_min(0)
 
@@ -79,7 +79,7 @@ class LatticeDesign:
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
-    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+    def residual_slope_variance(self, place: int, *parameters: Tensor) -> Tensor:
         """Return the variance that the modes miss of the derivative in a column, 0-d, for a variance of 1.
 
         Raises:

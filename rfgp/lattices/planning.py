@@ -34,12 +34,12 @@ class LatticePlan:
     Attributes:
         modes: The modes.
         num_wanted: The number of features that the tolerance requires. The modes may be fewer.
-        missing: The share of the prior variance that the modes miss.
+        residual_variance: The variance that the modes omit, for a prior variance of 1.
     """
 
     modes: Modes
     num_wanted: int
-    missing: float
+    residual_variance: float
 
 
 def reach(spectrum: Spectrum, correlation: float) -> float:
@@ -143,8 +143,8 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
     if num_wanted > most:
         kept = np.sort(kept[np.argsort(-logs[kept], kind="stable")[: max(most - 1, 2) // 2]])
     total = float(product.periodic_variance(torch.as_tensor(1 / lattice.spacing), values))
-    missing = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
-    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, missing)
+    residual_variance = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
+    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, residual_variance)
 
 
 def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:

@@ -75,7 +75,7 @@ def log_prob(
     variance: Tensor,  # ()
     noise: Tensor,  # (n,)
     residual: Tensor,  # (n, k)
-    each: Tensor,  # (k,)
+    output_weights: Tensor,  # (k,)
     kind: int,
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # ()
@@ -90,7 +90,7 @@ def log_prob(
         variance: The value of the local kernel at distance 0.
         noise: The noise variance of each observation.
         residual: The observations minus their mean.
-        each: The weight of each output.
+        output_weights: The weight of each output.
         kind: A kernel of `rfgp.local.KINDS`.
         pattern: The neighbors of each row, with the row itself as the last.
 
@@ -106,7 +106,7 @@ def log_prob(
 
     z, targets, noises = as_places(x, lengthscale), as_rows(residual), np.ascontiguousarray(as_array(noise.double()))
     rows = kind, z, as_rows(no_features(x)), noises, float(variance.detach()), pattern.indices, pattern.indptr
-    fixed = *rows, targets, as_array(each.double())
+    fixed = *rows, targets, as_array(output_weights.double())
 
     def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
         found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)

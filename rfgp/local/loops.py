@@ -178,11 +178,11 @@ def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries,
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def density_rows(
-    first, last, kind, z, phi, noise, variance, near, starts, targets, each, in_lengths, in_noise, in_targets
+    first, last, kind, z, phi, noise, variance, near, starts, targets, output_weights, in_lengths, in_noise, in_targets
 ):
     """Add gradients of the log density of rows from `first` to `last` - 1 in one pass, as `pull_rows` does.
 
-    Targets (n, k) have the weights `each` (k,). Their gradients are added to `in_targets` (n, k). phi (n, 0) is not
+    Targets (n, k) have the weights `output_weights` (k,). Their gradients are added to `in_targets` (n, k). phi (n, 0) is not
     used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the places before j. The
     gradient in M is
 
@@ -196,7 +196,7 @@ def density_rows(
     width = lower.shape[1]
     in_matrix, solved = np.empty((most + 1, width)), np.zeros((1, width))
     left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
-    value, in_variance, times, i = 0.0, 0.0, each.sum(), first
+    value, in_variance, times, i = 0.0, 0.0, output_weights.sum(), first
     while i < last:
         end = run_end(i, last, near, starts)
         rows = near[starts[end - 1] : starts[end]]
@@ -212,13 +212,13 @@ def density_rows(
             left[j, :p] *= -scale
             left[j, p], left[j, p + 1 :] = scale, 0.0
             value += times * np.log(scale)
-        for c in range(each.size):
+        for c in range(output_weights.size):
             for p in range(before):
                 solved[0, p] = targets[rows[p], c]
             solve(upper, inverse, solved, 1, before)
             solved[0, before:] = 0.0
             solve_transposed(lower, inverse, solved, 1, before)
-            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, each[c], in_targets)
+            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, output_weights[c], in_targets)
         in_variance += _pull_products(left, right, end - i, rows, variance, spaces, in_matrix, in_lengths, in_noise)
         i = end
     return value, in_variance

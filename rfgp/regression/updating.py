@@ -49,7 +49,7 @@ def extended(regression: GPState, data: Chunk) -> GPState:
         NotFittedError: The old rows are needed but not known.
     """
     posterior = regression.present_posterior if regression.spec.is_gaussian else None
-    posterior = posterior if posterior is not None and posterior.takes_rows else None
+    posterior = posterior if posterior is not None and posterior.can_update else None
     spec, data = regression.spec.with_data(data)
     posterior = posterior if spec is regression.spec else None  # new levels add weights
     if posterior is None:
@@ -78,7 +78,7 @@ def reduced(regression: GPState, data: Chunk) -> GPState:
         InvalidArgumentError: The posterior has no sums over rows.
     """
     posterior = regression.posterior if regression.spec.is_gaussian else None
-    if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
+    if not (isinstance(posterior, SeriesPosterior) and posterior.can_update):
         raise InvalidArgumentError(
             "forget requires a Gaussian likelihood and fixed features in all terms, some by EquispacedFourier(), got "
             "another model. Call condition(X, y) with the remaining rows."

@@ -76,7 +76,7 @@ class Block:
         return self.targets.shape[1]
 
     @property
-    def each(self) -> Tensor:
+    def output_weights(self) -> Tensor:
         """The weights of the outputs in a sum of log densities, (k,) float64."""
         return self.targets.new_ones(self.num_outputs) if self.signs is None else self.signs
 
@@ -110,8 +110,8 @@ class Block:
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
         """Return D, the noise variance of the mean of a row's observations, given the learned noise."""
-        each = self.observation_noise(noise)
-        return each if self.weight is None else each / self.weight
+        noise_of_one = self.observation_noise(noise)
+        return noise_of_one if self.weight is None else noise_of_one / self.weight
 
     def repetitions(
         self,
@@ -124,9 +124,9 @@ class Block:
         """
         if self.weight is None:
             return torch.zeros_like(noise)
-        each = self.observation_noise(noise)
-        logs = (self.weight - 1) * (2 * torch.pi * each).log() + self.weight.log()
-        return -0.5 * (self.each.sum() * logs.sum() + self.scattered(noise).sum())
+        noise_of_one = self.observation_noise(noise)
+        logs = (self.weight - 1) * (2 * torch.pi * noise_of_one).log() + self.weight.log()
+        return -0.5 * (self.output_weights.sum() * logs.sum() + self.scattered(noise).sum())
 
     def scattered(
         self,
@@ -135,7 +135,7 @@ class Block:
         """Return the squares of a row's observations about their mean over the noise, weighted over outputs."""
         if self.scatter is None:
             return torch.zeros_like(self.targets[:, 0])
-        return (self.scatter @ self.each) / self.observation_noise(noise)
+        return (self.scatter @ self.output_weights) / self.observation_noise(noise)
 
     def offset(self) -> Tensor:
         """Return the logarithms of exposures (b,), which are added to the latent function."""

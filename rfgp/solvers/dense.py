@@ -114,10 +114,10 @@ class DenseSolver(Inference):
         return value + self._repeated, list(gradients())
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        y, each = self._residual.detach(), self._rows.each
+        y, output_weights = self._residual.detach(), self._rows.output_weights
         log_determinant = 2 * self._factor.diagonal().log().sum()
-        squares = (y * self.coefficients).sum(0) @ each
-        return -0.5 * (squares + each.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
+        squares = (y * self.coefficients).sum(0) @ output_weights
+        return -0.5 * (squares + output_weights.sum() * (log_determinant + len(y) * _LOG_2PI)), self._gradients
 
     def _gradients(self) -> list[Tensor | None]:
         """Return the gradients in the tensors of the prior, in the given noise, and in the residual.
@@ -125,9 +125,9 @@ class DenseSolver(Inference):
         With the noise (d^2 + r^2)^(1/2) and r = eps sum_i K_ii, a gradient g in the noise is g d / noise in d. It adds
         eps sum_i g_i r / noise_i to the gradient in each K_ii.
         """
-        each = self._rows.each
-        in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * each
-        in_covariance.addmm_(counted, self.coefficients.mT, beta=-0.5 * float(each.sum()), alpha=0.5)
+        output_weights = self._rows.output_weights
+        in_covariance, counted = torch.cholesky_inverse(self._factor), self.coefficients * output_weights
+        in_covariance.addmm_(counted, self.coefficients.mT, beta=-0.5 * float(output_weights.sum()), alpha=0.5)
         in_noise = in_covariance.diagonal() / self._noise
         in_given = in_noise * self._given.detach()
         in_covariance.diagonal().add_(_ROUNDING * self._rounding * in_noise.sum())

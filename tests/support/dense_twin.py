@@ -52,7 +52,7 @@ class DenseTwin:
         self.terms, self.rows, self.mean = terms, rows, mean
         self.residual = rows.targets - mean
         self.counts = torch.ones(len(rows)).double() if rows.weight is None else rows.weight
-        self.each = torch.ones(len(mean)).double() if rows.signs is None else rows.signs
+        self.output_weights = torch.ones(len(mean)).double() if rows.signs is None else rows.signs
         self.own = noise if rows.fixed_noise is None else noise + rows.fixed_noise  # of one observation, without FITC
         self.own = self.own.expand(len(rows))
         missing = {name: term.missing(rows.inputs).diagonal() for name, term in terms.items()}
@@ -81,7 +81,7 @@ class DenseTwin:
         squares = (y * (torch.linalg.inv(C) @ y)).sum(0)
         normaliser = torch.linalg.slogdet(C)[1] + len(y) * math.log(2 * math.pi)
         penalty = (self.as_bound / self.noise_diag).sum()
-        return -0.5 * (self.each * (squares + normaliser + penalty)).sum()
+        return -0.5 * (self.output_weights * (squares + normaliser + penalty)).sum()
 
     @property
     def coefficients(self):

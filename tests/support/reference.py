@@ -54,7 +54,7 @@ class ReferenceSolver(Inference):
         determinant = 2 * self.factor.diagonal().log().sum() + len(self.rows) * math.log(2 * math.pi)
         weight, each = self.rows.counts(), self.rows.observation_noise(self.noise)  # of repeated observations
         repeated = ((weight - 1) * (2 * math.pi * each).log() + weight.log()).sum()
-        return -0.5 * (self.rows.each * (squares + determinant + repeated)).sum()
+        return -0.5 * (self.rows.output_weights * (squares + determinant + repeated)).sum()
 
     def posterior(self):
         return ReferencePosterior(self)

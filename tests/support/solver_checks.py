@@ -58,7 +58,7 @@ def check_rows(found, problem):
     """What the sites of other likelihoods read of the rows."""
     for name in ("coefficients", "fitted", "latent_variances"):
         same(getattr(found, name), getattr(problem.twin, name), problem.digits)
-    error, expected = 2 * found.likelihood_error / problem.rows.each.sum().abs(), problem.twin.log_determinant
+    error, expected = 2 * found.likelihood_error / problem.rows.output_weights.sum().abs(), problem.twin.log_determinant
     assert abs(found.log_determinant - expected) <= 6 * error + problem.digits * expected.abs().clamp_min(1)
 
 

@@ -103,9 +103,10 @@ class Energy(Coupling):
         spectrum: Spectrum | None = None,
         progress: Progress | None = None,
     ) -> "Energy":
-        """Solve for the directions without a time limit, and keep them in the cache folder (RFGP_CACHE_DIR).
+        """Solve for the directions without a time limit, and cache them.
 
-        For m = 4096 this takes about half a minute on two cores.
+        The solution is a file in the cache folder (RFGP_CACHE_DIR). For m = 4096 this takes about half a minute on two
+        cores.
 
         Args:
             num_frequencies: m.
@@ -135,6 +136,9 @@ class Energy(Coupling):
             num_dims: d.
             spectrum: The spectrum. If None, the Gaussian one.
 
+        Returns:
+            The directions, the proposal scale and the number of steps of the search.
+
         Raises:
             InvalidArgumentError: For the reasons of `sample`.
         """
@@ -154,7 +158,7 @@ class Energy(Coupling):
         return Frequencies.paired(rows, weights[order])
 
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
-        """Draw one ensemble over all factors, whose directions repel each other by the product of the potentials.
+        """Draw one ensemble over all factors, with the product of their potentials.
 
         With `distances`, which belong to one factor, the ensembles of the factors are paired at random.
         """
@@ -162,13 +166,13 @@ class Energy(Coupling):
             return super()._draw_product(m, factors, generator)
         strata = product.paired_strata(m, len(factors), generator)
         blocks, weights = [], torch.ones(m, dtype=torch.float64)
-        for (measure, d), places in zip(factors, strata, strict=True):
+        for (measure, d), indices in zip(factors, strata, strict=True):
             solved = self._solution(m, d, measure)
             radial = RadialDistribution(measure, d, solved.proposal_scale, self.proposal_histogram)
             lengths, parts = radial.draw(norms.stratified(m, generator, mirrored=True))
             directions = solved.unit() if d > 1 else random_signs(m, generator)
-            blocks.append((directions * lengths[:, None])[places].numpy())
-            weights = weights * parts[places]
+            blocks.append((directions * lengths[:, None])[indices].numpy())
+            weights = weights * parts[indices]
         blocks = self._repelled(blocks, weights.numpy(), factors)
         rotations = [haar_rows(1, d, d, generator) for _, d in factors]
         rotated = [torch.as_tensor(block) @ rotation for block, rotation in zip(blocks, rotations, strict=True)]
@@ -190,7 +194,7 @@ class Energy(Coupling):
             )
             for i in range(0, m, size)
         ]
-        return [np.concatenate(found) for found in zip(*parts, strict=True)]
+        return [np.concatenate(rows) for rows in zip(*parts, strict=True)]
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
@@ -206,7 +210,11 @@ class Energy(Coupling):
         return m // 2
 
     def problem(self, num_dims: int, spectrum: Spectrum) -> Problem:
-        """Return the problem whose solution are the directions in d dimensions.
+        """Return the minimization problem for the directions in d dimensions.
+
+        Args:
+            num_dims: d.
+            spectrum: The spectrum.
 
         Raises:
             InvalidArgumentError: If positive features are combined with another spectrum than the Gaussian one.
@@ -253,6 +261,6 @@ def _problem(
     proposal_histogram: tuple[float, ...] | None,
     proposal_scale: float,
 ) -> Problem:
-    """Return the problem. The same arguments give the same object, which is the cache key of `store.key_of`."""
+    """Return the problem. Equal arguments give the same object, the cache key of `store.key_of`."""
     potential = make_potential(features, spectrum, num_dims, distances)
     return Problem(potential, spectrum, num_dims, weighted, proposal_histogram, proposal_scale)

@@ -31,7 +31,7 @@ DEFAULT_DISTANCES = np.linspace(0.3, 3.0, 10)
 """The default distances in lengthscales, over which a kernel decays from nearly 1 to nearly 0."""
 
 _KNOTS = 4096
-_FARTHEST, _FARTHEST_POSITIVE = 1e4, 20.0
+_MAX_DISTANCE, _MAX_DISTANCE_POSITIVE = 1e4, 20.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,14 @@ class Potential:
         return self._sum(r, self.num_dims, self.means)
 
     def table(self, reach: float) -> tuple[Array, Array, float]:
-        """Return V and its slope at equal steps from 0 to `reach`, and the number of steps per unit of s."""
+        """Tabulate V and its slope at equal steps of s.
+
+        Args:
+            reach: The largest s.
+
+        Returns:
+            V and dV / d(s^2) at the knots, and the number of steps per unit of s.
+        """
         s = np.linspace(0.0, reach, _KNOTS)
         return self.pair(s), self.slope(s), (_KNOTS - 1) / reach
 
@@ -107,6 +114,9 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
             variance of independent frequencies there (of independent pairs omega, -omega for positive features), so
             that all lengthscales count alike.
 
+    Raises:
+        InvalidArgumentError: If distances are invalid, or too large for positive features.
+
     Examples:
         >>> from rfgp import spectra
         >>> make_potential("laplace", spectra.Gaussian(), 3, [[1.0, 1.0]]).means.round(4).tolist()
@@ -118,9 +128,9 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
     else:
         z, log_weights = DEFAULT_DISTANCES, np.zeros_like(DEFAULT_DISTANCES)
     if kind == "laplace":
-        if z.max() > _FARTHEST_POSITIVE:
+        if z.max() > _MAX_DISTANCE_POSITIVE:
             raise InvalidArgumentError(
-                f"|x + y| must be at most {_FARTHEST_POSITIVE:g} lengthscales for positive features, got "
+                f"|x + y| must be at most {_MAX_DISTANCE_POSITIVE:g} lengthscales for positive features, got "
                 f"{z.max():.3g}. Center the inputs, or use Fourier features."
             )
         log_distance_weights = log_weights - z**2
@@ -156,9 +166,9 @@ def check_distances(distances: Any) -> Array:
         raise InvalidArgumentError(
             "distances must be (k, 2): positive distances and positive weights, as distances_between returns them."
         )
-    if table[:, 0].max() > _FARTHEST:
+    if table[:, 0].max() > _MAX_DISTANCE:
         raise InvalidArgumentError(
-            f"distances must be at most {_FARTHEST:g} lengthscales, got {table[:, 0].max():.3g}."
+            f"distances must be at most {_MAX_DISTANCE:g} lengthscales, got {table[:, 0].max():.3g}."
         )
     return table
 
@@ -178,6 +188,9 @@ def distances_between(
         num_distances: k, the number of quantile groups. Each is represented by its root mean square.
         num_pairs: The largest number of pairs. They are spread evenly over all pairs.
 
+    Returns:
+        The distances in lengthscales and their weights, (k, 2).
+
     Raises:
         InvalidArgumentError: If there are fewer than two rows, values are not finite, or all rows coincide.
 
@@ -195,8 +208,8 @@ def distances_between(
         raise InvalidArgumentError(
             f"num_distances and num_pairs must be positive, got {num_distances!r} and {num_pairs!r}."
         )
-    places = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
-    first, second = pair_at(places)
+    positions = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
+    first, second = pair_at(positions)
     between = np.linalg.norm(rows[first] - rows[second], axis=1)
     lengths = between if kind == "fourier" else np.linalg.norm(rows[first] + rows[second], axis=1)
     weights = np.ones_like(between) if kind == "fourier" else np.exp(-(between**2))
@@ -209,13 +222,19 @@ def distances_between(
     return np.array([(z, max(weight, 1e-300)) for z, weight in table])
 
 
-def pair_at(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (i, j), i > j, at positions in the row-by-row order of the lower triangle.
+def pair_at(positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return row and column indices of entries below the diagonal of a matrix.
+
+    Args:
+        positions: Positions in the row-by-row order of these entries, (k,).
+
+    Returns:
+        The indices i and j < i, (k,) each.
 
     Examples:
-        >>> [found.tolist() for found in pair_at(np.arange(3))]
+        >>> [indices.tolist() for indices in pair_at(np.arange(3))]
         [[1, 2, 2], [0, 0, 1]]
     """
-    i = ((1 + np.sqrt(1 + 8 * places.astype(np.float64))) / 2).astype(np.int64)
-    i -= i * (i - 1) // 2 > places  # from 10^8 rows on the root of the last place of a row is rounded up
-    return i, places - i * (i - 1) // 2
+    i = ((1 + np.sqrt(1 + 8 * positions.astype(np.float64))) / 2).astype(np.int64)
+    i -= i * (i - 1) // 2 > positions  # from 10^8 rows on the root at the end of a row is rounded up
+    return i, positions - i * (i - 1) // 2

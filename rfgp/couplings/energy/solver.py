@@ -26,7 +26,7 @@ VERSION = 1
 
 FULL_STEPS, _NORM_STEPS = 300, 100
 QUICK_PAIRS, BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
-_LEAST_STEPS = 10
+_MIN_STEPS = 10
 _RATE, _RATE_SCALE = 0.1, 0.01
 
 
@@ -72,7 +72,7 @@ class Problem:
     Examples:
         >>> from rfgp import couplings, spectra
         >>> problem = couplings.Energy().problem(3, spectra.Gaussian())
-        >>> [len(found) for found in problem.strata(4)]
+        >>> [len(values) for values in problem.strata(4)]
         [4, 4]
     """
 
@@ -105,6 +105,11 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
     A quick plan takes at most 5 s. If the time allows, it has many steps on one ensemble. Otherwise it has few steps on
     an ensemble that starts as rotated copies of one solved block, or none if even these would take too long.
 
+    Args:
+        n: The number of frequencies.
+        d: The number of dimensions.
+        full: Whether there is no time limit.
+
     Examples:
         >>> plan(100, 10, full=False), plan(4096, 10, full=False)[0] > 1
         ((1, 300), True)
@@ -114,11 +119,17 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
     if full or joint >= FULL_STEPS or n <= d or d == 1:
         return 1, FULL_STEPS
     largest = max(d, int(math.sqrt(BLOCK_PAIRS / (FULL_STEPS * cost))))
-    return -(-n // largest), joint if joint >= _LEAST_STEPS else 0
+    return -(-n // largest), joint if joint >= _MIN_STEPS else 0
 
 
 def solve(problem: Problem, n: int, *, full: bool, progress: Progress | None = None) -> Solution:
     """Return directions for n frequencies. All randomness comes from a fixed seed.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        full: Whether there is no time limit.
+        progress: Called with the number of steps done and the number of all steps. If None, it is not called.
 
     Examples:
         >>> from rfgp import couplings, spectra
@@ -145,6 +156,15 @@ def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch
 
     With one block they are orthogonal blocks in random order. Otherwise they are rotated copies of one solved block,
     with interleaved strata.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        num_blocks: The number of copies of one block.
+        generator: A CPU generator.
+
+    Returns:
+        The directions, (n, d), and log b.
 
     Examples:
         >>> from rfgp import couplings, spectra

@@ -19,7 +19,7 @@ from rfgp.files import cache_folder, sweep, write_atomically
 
 BUNDLED = Path(__file__).with_name("solved.npz")
 
-MOST_IN_MEMORY = 2**27
+MAX_BYTES_IN_MEMORY = 2**27
 """The bytes of solutions above which the oldest ones are dropped from memory."""
 memory: dict[str, Solution] = {}
 """Solutions by their keys, the oldest first, until the process ends."""
@@ -47,7 +47,7 @@ def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None 
         problem: The problem.
         n: The number of directions.
         full: Whether there is no time limit.
-        progress: Called with the number of steps done and the number of all steps.
+        progress: Called with the number of steps done and the number of all steps. If None, it is not called.
 
     Warns:
         CacheWarning: If the solution could not be kept.
@@ -61,18 +61,23 @@ def solution(problem: Problem, n: int, *, full: bool, progress: Progress | None 
     key = key_of(problem, n, full=full)
     with lock:  # threads wait for each other; processes may solve the same twice
         if key not in memory:
-            found = bundled().get(key) or read(key, n, problem.num_dims)
-            if found is None:
-                found = solver.solve(problem, n, full=full, progress=progress)
-                if found.num_steps or found.num_blocks > 1:  # otherwise there was nothing to solve
-                    write(key, found)
-            _remember(key, found)
+            solved = bundled().get(key) or read(key, n, problem.num_dims)
+            if solved is None:
+                solved = solver.solve(problem, n, full=full, progress=progress)
+                if solved.num_steps or solved.num_blocks > 1:  # otherwise there was nothing to solve
+                    write(key, solved)
+            _remember(key, solved)
         return memory[key]
 
 
 @lru_cache(maxsize=64)
 def key_of(problem: Problem, n: int, *, full: bool) -> str:
     """Return the key of a solution: a digest of all that it depends on.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        full: Whether there is no time limit.
 
     Examples:
         >>> from rfgp import couplings, spectra
@@ -99,6 +104,10 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
 def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
     """Write the solutions that are part of the package. `tests/support/bundle.py` calls it.
 
+    Args:
+        solutions: The solutions by their keys.
+        path: The file. The default is in the package.
+
     Examples:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "solved.npz")
@@ -106,15 +115,15 @@ def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
         >>> sorted(np.load(path, allow_pickle=False).files)
         ['key.directions', 'key.meta']
     """
-    content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
+    content = {f"{key}.{name}": value for key, solved in solutions.items() for name, value in _arrays(solved).items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)
     write_atomically(path, buffer.getvalue())
 
 
-def _arrays(found: Solution) -> dict[str, Any]:
-    meta = np.array([found.proposal_scale, found.num_steps, found.num_blocks], np.float64)
-    return {"directions": found.directions, "meta": meta}
+def _arrays(solved: Solution) -> dict[str, Any]:
+    meta = np.array([solved.proposal_scale, solved.num_steps, solved.num_blocks], np.float64)
+    return {"directions": solved.directions, "meta": meta}
 
 
 def _solution(directions: Any, meta: Any) -> Solution:
@@ -143,6 +152,11 @@ def _path(key: str) -> Path:
 def read(key: str, n: int, d: int) -> Solution | None:
     """Return a solution from the cache folder, or None if there is no valid one.
 
+    Args:
+        key: The key, from `key_of`.
+        n: The number of directions.
+        d: The number of dimensions.
+
     Examples:
         >>> read("no-such-key", 2, 2) is None
         True
@@ -156,15 +170,19 @@ def read(key: str, n: int, d: int) -> Solution | None:
             directions, meta = arrays["directions"], arrays["meta"]
             if meta.shape != (3,) or meta.dtype != np.float64 or not np.isfinite(meta).all() or meta[0] <= 0:
                 return None
-            found = _solution(directions, meta)
+            solved = _solution(directions, meta)
     except Exception:  # numpy and zip raise many errors for damaged bytes; the problem is then solved again
         return None
-    fits = found.directions.shape == (n, d) and found.directions.dtype == np.float16
-    return found if fits and np.isfinite(found.directions).all() else None
+    fits = solved.directions.shape == (n, d) and solved.directions.dtype == np.float16
+    return solved if fits and np.isfinite(solved.directions).all() else None
 
 
-def write(key: str, found: Solution) -> None:
-    """Keep a solution in the cache folder with a checksum of its bytes.
+def write(key: str, solved: Solution) -> None:
+    """Write a solution to the cache folder, with a checksum of its bytes.
+
+    Args:
+        key: The key, from `key_of`.
+        solved: The solution.
 
     Warns:
         CacheWarning: If it could not be kept.
@@ -178,7 +196,7 @@ def write(key: str, found: Solution) -> None:
         300
     """
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **_arrays(found))
+    np.savez(buffer, allow_pickle=False, **_arrays(solved))
     payload = buffer.getvalue()
     path = _path(key)
     try:
@@ -194,7 +212,7 @@ def write(key: str, found: Solution) -> None:
         )
 
 
-def _remember(key: str, found: Solution) -> None:
-    while memory and sum(kept.directions.nbytes for kept in memory.values()) > MOST_IN_MEMORY:
+def _remember(key: str, solved: Solution) -> None:
+    while memory and sum(kept.directions.nbytes for kept in memory.values()) > MAX_BYTES_IN_MEMORY:
         del memory[next(iter(memory))]
-    memory[key] = found
+    memory[key] = solved

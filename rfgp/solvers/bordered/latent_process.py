@@ -49,7 +49,7 @@ class LatentProcess:
         values, variance = self.block.latent_parameters
         parts = [values]
         for weights in self.explained:
-            parts += [(weights.unit / variance).reshape(1)]
+            parts += [(weights.prior_variance / variance).reshape(1)]
             parts += [parameter.double().reshape(-1) for parameter in weights.parameters]
         return torch.cat(parts), variance
 

@@ -69,7 +69,7 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
     as_noise, bounding = (weights.with_residuals_of(names).residual_variance(rows.inputs, own) for names in by_kind)
     if weights.adds_noise:
         rows = replace(rows.whole, fixed_noise=as_noise if rows.fixed_noise is None else rows.fixed_noise + as_noise)
-    bound = -0.5 * rows.each.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
+    bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
     return rows, bound, (1 - 1 / counts) * as_noise + bounding
 
 
@@ -79,7 +79,7 @@ def bordered_system(
     border: Tensor,  # (n, F)
     noise: Tensor,  # (n,)
     residual: Tensor,  # (n, k)
-    each: Tensor | None = None,  # (k,)
+    output_weights: Tensor | None = None,  # (k,)
     *,
     mixes: bool = False,
 ) -> BorderedSystem:
@@ -91,8 +91,8 @@ def bordered_system(
         border: Phi of the rows.
         noise: The noise D of the rows.
         residual: The residual r of the rows.
-        each: The weight of the log density of each output. If None, 1.
+        output_weights: The weight of the log density of each output. If None, 1.
         mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
     """
     prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
-    return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), each)
+    return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)

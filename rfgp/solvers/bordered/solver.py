@@ -58,7 +58,7 @@ class BorderedSolver(Inference):
     @cached_property
     def system(self) -> BorderedSystem:
         """The linear algebra of the rows."""
-        numbers = self._noise.detach(), self._residual.detach(), self._rows.each
+        numbers = self._noise.detach(), self._residual.detach(), self._rows.output_weights
         if self._like is not None:
             like, self._like = self._like, None  # a chain of solvers would keep the algebra of all of them
             return like.system.at(*numbers)

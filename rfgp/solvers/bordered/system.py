@@ -50,16 +50,16 @@ class BorderedSystem:
     Args:
         elimination: The latent values and weights at the rows, for their noise.
         residual: The residual r, (n, k), float64.
-        each: The weight of the log density of each output, (k,). If None, 1.
+        output_weights: The weight of the log density of each output, (k,). If None, 1.
     """
 
-    def __init__(self, elimination: Elimination, residual: Tensor, each: Tensor | None = None) -> None:
+    def __init__(self, elimination: Elimination, residual: Tensor, output_weights: Tensor | None = None) -> None:
         self.elimination, self.residual = elimination, residual
-        self.each = residual.new_ones(residual.shape[1]) if each is None else each
+        self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
 
-    def at(self, noise: Tensor, residual: Tensor, each: Tensor) -> "BorderedSystem":
+    def at(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
         """Return the system with other noise (n,), residuals (n, k) and weights (k,). The same noise keeps factors."""
-        return BorderedSystem(self.elimination.at(noise), residual, each)
+        return BorderedSystem(self.elimination.at(noise), residual, output_weights)
 
     @property
     def noise(self) -> Tensor:
@@ -92,12 +92,12 @@ class BorderedSystem:
 
     def log_prob(self) -> Tensor:
         """Return the log density of y over all outputs, 0-d."""
-        known, n, k = self.elimination, len(self.noise), self.each.sum()
+        known, n, k = self.elimination, len(self.noise), self.output_weights.sum()
         determinants = self.noise.log().sum() + known.log_determinant
         squares = (self.left.square() / self.noise[:, None]).sum(0) + self.weights.square().sum(0)
         if known.is_sparse:
             squares = squares + (self.values * known.prior.times(self.values)).sum(0)
-        return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.each)
+        return -0.5 * (k * (n * _LOG_2PI + determinants) + squares @ self.output_weights)
 
     # --- the gradient ----------------------------------------------------------------------------
 
@@ -109,13 +109,13 @@ class BorderedSystem:
         """Return the derivatives of the log density in Phi, (n, F)."""
         known = self.elimination
         found: Tensor = torch.linalg.solve_triangular(known.border_factor, known.half_reduced, upper=False, left=False)
-        found.mul_(-self.each.sum()).addmm_(self._counted, self.weights.mT)
+        found.mul_(-self.output_weights.sum()).addmm_(self._counted, self.weights.mT)
         return known.over_noise(found)
 
     def in_noise(self) -> Tensor:
         """Return the derivatives of the log density in D, (n,)."""
-        k, noise, variances = self.each.sum(), self.noise, self.elimination.row_variances
-        return 0.5 * ((k * variances + self.left.square() @ self.each) / noise.square() - k / noise)
+        k, noise, variances = self.output_weights.sum(), self.noise, self.elimination.row_variances
+        return 0.5 * ((k * variances + self.left.square() @ self.output_weights) / noise.square() - k / noise)
 
     def in_residual(self) -> Tensor:
         """Return the derivatives of the log density in r, (n, k)."""
@@ -123,7 +123,7 @@ class BorderedSystem:
 
     def in_reads(self) -> Tensor:
         """Return the derivatives of the log density in the entries of A, (nnz,)."""
-        k, known, reads = float(self.each.sum()), self.elimination, self.elimination.prior.matrix
+        k, known, reads = float(self.output_weights.sum()), self.elimination, self.elimination.prior.matrix
         rows = np.repeat(np.arange(reads.shape[0]), np.diff(reads.indptr))
         found = times_symmetric(reads, known.prior.pattern.csr, known.factor.inverse)  # A S^-1
         found = k * (known.border_products.on_reads - found)
@@ -133,13 +133,13 @@ class BorderedSystem:
     @property
     def _counted(self) -> Tensor:
         """The residual e times the weight of each output, (n, k)."""
-        return self.left * self.each
+        return self.left * self.output_weights
 
     def in_fields(self) -> list[tuple[Array, float]]:
         """Return the derivatives of the log density in the parameters (p,) and the variance of each field."""
         if not self.elimination.is_sparse:
             return []
-        k = float(self.each.sum())
+        k = float(self.output_weights.sum())
         return self.elimination.prior.pull_back(self._second_moments(k), k)
 
     def _second_moments(self, k: float) -> Array:
@@ -147,5 +147,5 @@ class BorderedSystem:
         factor = self.elimination.factor
         values, (rows, columns) = self.values.numpy()[factor.analysis.order], factor.analysis.pairs
         out = k * self.elimination.border_products.on_triangle
-        add_outer(values * self.each.numpy(), values, rows, columns, out)
+        add_outer(values * self.output_weights.numpy(), values, rows, columns, out)
         return np.asarray(k * factor.inverse + factor.analysis.mirrored(out))

@@ -27,7 +27,7 @@ class ChainScore:
     @property
     def deviance(self) -> Tensor:
         """Minus twice the log density, for s^2 = 1 and without constants, 0-d."""
-        return self._rows.each.new_tensor(
+        return self._rows.output_weights.new_tensor(
             sum(n * (one.log_determinant + one.squares) for n, _, _, one in self._outputs)
         )
 
@@ -48,7 +48,7 @@ class ChainScore:
             information += count * (0.5 * scales @ one.of_scales @ scales.T + means @ one.of_means @ means.T)
         if rows.weight is not None:  # repeated rows have the noise of one observation each
             repeated = (as_array(rows.weight) - 1) * np.square(self._share)
-            information[2, 2] += 0.5 * float(rows.each.sum()) * repeated.sum()
+            information[2, 2] += 0.5 * float(rows.output_weights.sum()) * repeated.sum()
         return torch.from_numpy(information)
 
     @property
@@ -71,6 +71,6 @@ class ChainScore:
         means[:, 0, 0] = means[:, 1, -2] = -1.0
         means[:, 2, 1] = 1.0
         means[range(k), range(3, 3 + k), -1] = given.variance**-0.5
-        counts = self._rows.each.tolist()
+        counts = self._rows.output_weights.tolist()
         pairs = zip(counts, means, given.states, strict=True)
         return [(count, scales, own, states.scores(shares)) for count, own, states in pairs]

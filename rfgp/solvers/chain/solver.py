@@ -59,20 +59,20 @@ class ChainSolver(Inference):
         return value + self._rows.repetitions(self._learned)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        given, each, n = self._given, self._rows.each, len(self._rows)
+        given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
         constants = n * (_LOG_2PI + math.log(given.variance))
         totals = [one.log_determinant + one.squares + constants for one in given.states]
-        return -0.5 * (each @ each.new_tensor(totals)), partial(self._gradients, needs)
+        return -0.5 * (output_weights @ output_weights.new_tensor(totals)), partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the derivatives in the residual (n, k), the noise (1,) or (n,), the lengthscale (1,) and s^2."""
-        given, each, n = self._given, self._rows.each, len(self._rows)
+        given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
         coefficients, states = as_tensor(given.coefficients), given.states
-        in_noise = 0.5 * (coefficients.square() @ each - each.sum() * as_tensor(given.precisions))
-        common = 0.5 * (each @ each.new_tensor([one.squares - n for one in states]))
-        slope = each @ each.new_tensor([one.smoothed.slope for one in states])
+        in_noise = 0.5 * (coefficients.square() @ output_weights - output_weights.sum() * as_tensor(given.precisions))
+        common = 0.5 * (output_weights @ output_weights.new_tensor([one.squares - n for one in states]))
+        slope = output_weights @ output_weights.new_tensor([one.smoothed.slope for one in states])
         return [
-            as_tensor(given.order.restored(-given.coefficients)) * each if needs[0] else None,
+            as_tensor(given.order.restored(-given.coefficients)) * output_weights if needs[0] else None,
             in_noise.sum().reshape(1) if len(self._noise) == 1 else as_tensor(given.order.restored(in_noise.numpy())),
             (-slope / given.lengthscale).reshape(1),
             (common - (in_noise * as_tensor(given.noise)).sum()) / given.variance,
@@ -90,7 +90,7 @@ class ChainSolver(Inference):
             lengthscale, variance = (tensor.detach() for tensor in self._process)
             gradient, noise = self._score.gradient, self._learned.detach()
             found = gradient[:1] / lengthscale, gradient[1] / variance, gradient[2] / noise, gradient[3:]
-            constants = self._rows.each.sum() * len(self._rows) * (_LOG_2PI + variance.log())
+            constants = self._rows.output_weights.sum() * len(self._rows) * (_LOG_2PI + variance.log())
             return -0.5 * (self._score.deviance + constants), lambda: found
 
         value = with_gradient(compute, *self._process, self._learned, self._mean)

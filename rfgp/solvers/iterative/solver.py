@@ -89,7 +89,7 @@ class IterativeSolver(Inference):
     @property
     def likelihood_error(self) -> float:
         """The standard error of the log marginal likelihood."""
-        return 0.5 * abs(float(self._rows.each.sum())) * self._probes.log_determinant.error
+        return 0.5 * abs(float(self._rows.output_weights.sum())) * self._probes.log_determinant.error
 
     @property
     def residual(self) -> Tensor:
@@ -123,8 +123,8 @@ class IterativeSolver(Inference):
 
     def _log_density(self) -> Tensor:
         """Return an estimate of the log density of y, 0-d, without gradients."""
-        each, n = self._rows.each, len(self._rows)
-        square, k = (self.residual * self.coefficients).sum(0) @ each, float(each.sum())
+        output_weights, n = self._rows.output_weights, len(self._rows)
+        square, k = (self.residual * self.coefficients).sum(0) @ output_weights, float(output_weights.sum())
         return -0.5 * (square + k * (self._probes.log_determinant.value + n * float(np.log(2 * np.pi))))
 
     @property
@@ -163,11 +163,11 @@ class IterativeSolver(Inference):
     def score(self) -> Tensor:
         """Return a 0-d tensor with the gradient of the log density. Its value has no meaning."""
         with torch.no_grad():
-            each, probes = self._rows.each, self._probes.normalized
+            output_weights, probes = self._rows.output_weights, self._probes.normalized
             left = torch.cat([self.coefficients, probes], dim=1)
-            signs = torch.cat([each, (-each.sum() / probes.shape[1]).expand(probes.shape[1])])
+            signs = torch.cat([output_weights, (-output_weights.sum() / probes.shape[1]).expand(probes.shape[1])])
             in_noise_diag = 0.5 * (left.square() * signs).sum(1)
-            in_mean = self.coefficients.sum(0) * each
+            in_mean = self.coefficients.sum(0) * output_weights
         total = (self._noise_diag * in_noise_diag).sum() + (self._mean * in_mean).sum()
         return sum((term.score(left, signs) for term in self._terms), start=total) + self._repeated + self._bound
 

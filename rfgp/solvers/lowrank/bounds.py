@@ -74,9 +74,9 @@ def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBo
         solution = solve(statistics, scale, noise)
         lower = float(LowRankSolver(model, solution).log_marginal_likelihood())
         trace = float(summed(model, _trace)[0])
-        more = noise * (1 + trace)
-        less = quadratic_form(statistics, solve(statistics, scale, more), scale, more)
-        gain = 0.5 * float(quadratic_form(statistics, solution, scale, noise) - less)
+        inflated = noise * (1 + trace)
+        smaller = quadratic_form(statistics, solve(statistics, scale, inflated), scale, inflated)
+        gain = 0.5 * float(quadratic_form(statistics, solution, scale, noise) - smaller)
         upper = lower + 0.5 * model.rows.num_outputs * trace + gain
     return EvidenceBounds(lower + log_jacobian, upper + log_jacobian, model.rows.count)
 
@@ -86,9 +86,11 @@ def _bounding(block: WeightBlock) -> WeightBlock:
 
 
 def _trace(model: LinearModel) -> Sums:
-    """Return sum_i s^2 q_i / D_i, 0-d."""
+    """Return the trace sum_i s^2 q_i / D_i, 0-d."""
     total = torch.zeros_like(model.noise)
     for block in model.blocks():
-        missed = model.bound_shares @ model.weights.missing(model.phi(block), block.inputs)
-        total += (missed / block.noise_diag(model.noise)).sum()
+        residual_variance = model.vfe_variances @ model.weights.unscaled_residual_variances(
+            model.phi(block), block.inputs
+        )
+        total += (residual_variance / block.noise_diag(model.noise)).sum()
     return (total,)

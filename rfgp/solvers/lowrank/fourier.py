@@ -39,17 +39,17 @@ def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
     """
     (block,) = model.weights.blocks
     assert block.fourier is not None
-    frequencies, places, amplitudes = block.fourier(*block.parameters)
-    compute = partial(_value, model.detached(), frequencies.detach(), places, amplitudes.detach(), trace_rows)
+    frequencies, columns, amplitudes = block.fourier(*block.parameters)
+    compute = partial(_value, model.detached(), frequencies.detach(), columns, amplitudes.detach(), trace_rows)
     return with_gradient(compute, model.mean, model.noise, model.variances, frequencies)
 
 
 def _value(
-    model: LinearModel, frequencies: Tensor, places: list[int], amplitudes: Tensor, trace_rows: slice, needs: Needs
+    model: LinearModel, frequencies: Tensor, columns: list[int], amplitudes: Tensor, trace_rows: slice, needs: Needs
 ) -> tuple[Tensor, Gradients]:
     rows, noise, m = gathered(model.rows), model.noise, len(frequencies)
-    x = rows.inputs[:, places]
-    x = x.double() if model.is_precise else x
+    x = rows.inputs[:, columns]
+    x = x.double() if model.needs_float64 else x
     phi = x.new_empty(len(x), 2 * m)
     angles = x @ frequencies.to(x).mT
     torch.cos(angles, out=phi[:, :m])
@@ -63,22 +63,25 @@ def _value(
     solution = solve(Statistics(symmetrized(gram), target, centered.square().sum(), count, count), model.scale, noise)
     unscaled = model.scale[:, None] * solution.weights
     residual = centered - (phi @ unscaled.to(x)).double()
-    zero, terms, each = noise.new_zeros(()), torch.zeros_like(model.variances), model.each
-    square = (residual.square() @ each).sum() / noise
+    zero, terms, output_weights = noise.new_zeros(()), torch.zeros_like(model.variances), model.output_weights
+    square = (residual.square() @ output_weights).sum() / noise
     logs = count * torch.log(2 * torch.pi * noise)
-    in_mean = residual.sum(0) / noise * each
-    totals = Totals(square, logs, terms, zero, in_mean, zero, terms, ())
+    grad_mean = residual.sum(0) / noise * output_weights
+    totals = Totals(square, logs, terms, zero, grad_mean, zero, terms, ())
     inverse = torch.cholesky_inverse(solution.factor)
 
     def gradients() -> list[Tensor | None]:
-        in_frequencies = None
+        grad_frequencies = None
         if needs[3]:
             scaled = (model.scale[:, None] * inverse * model.scale).to(x)
-            in_frequencies = (
-                frequency_gradient(phi, x, residual * each, unscaled, scaled, each.sum(), trace_rows) / noise
+            grad_frequencies = (
+                frequency_gradient(
+                    phi, x, residual * output_weights, unscaled, scaled, output_weights.sum(), trace_rows
+                )
+                / noise
             )
         closed = closed_gradients(model, solution, totals, inverse)
-        return [g if need else None for g, need in zip((*closed, in_frequencies), needs, strict=True)]
+        return [g if need else None for g, need in zip((*closed, grad_frequencies), needs, strict=True)]
 
     return log_density_of(model, solution, totals), gradients
 
@@ -96,10 +99,10 @@ def frequency_gradient(
     m = phi.shape[1] // 2
     total = torch.zeros(m, x.shape[1], dtype=torch.float64, device=x.device)
     for r, (w_cos, w_sin) in zip(residual.mT, weights.mT.reshape(-1, 2, m), strict=True):
-        in_cos, in_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
-        total += w_sin[:, None] * in_cos - w_cos[:, None] * in_sin
-    some = phi[trace_rows]
-    pushed = some @ inverse
-    in_angles = some[:, :m] * pushed[:, m:] - some[:, m:] * pushed[:, :m]
-    share = float(outputs) * len(phi) / len(some)
-    return total - share * (in_angles.mT @ x[trace_rows]).double()
+        grad_cos, grad_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
+        total += w_sin[:, None] * grad_cos - w_cos[:, None] * grad_sin
+    subset = phi[trace_rows]
+    pushed = subset @ inverse
+    grad_angles = subset[:, :m] * pushed[:, m:] - subset[:, m:] * pushed[:, :m]
+    factor = float(outputs) * len(phi) / len(subset)
+    return total - factor * (grad_angles.mT @ x[trace_rows]).double()

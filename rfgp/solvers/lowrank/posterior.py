@@ -175,14 +175,14 @@ class LowRankPosterior(Posterior):
         """Return the marginal variances (n,)."""
         known = self.uncertainty.variance(projected)
         if self.place is not None:
-            return known + self.missing_slope
+            return known + self.residual_slope_variance
         return known + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
         known = self.uncertainty.between(projected, projected)
         if self.place is not None:
-            return known + self.missing_slope * torch.eye(len(known), dtype=known.dtype)
+            return known + self.residual_slope_variance * torch.eye(len(known), dtype=known.dtype)
         return known + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
@@ -214,7 +214,7 @@ class LowRankPosterior(Posterior):
         return {"weights": (self.prior.num_features, k), **self.uncertainty.shapes(n, self.prior.num_features)}
 
     @property
-    def takes_rows(self) -> bool:
+    def can_update(self) -> bool:
         """Whether rows can be added without the old ones, because the factor is known."""
         return self.factor is not None
 
@@ -251,7 +251,7 @@ class LowRankPosterior(Posterior):
         """
         for block in self.prior.weights:
             if block.design is not None:
-                block.design.missing_slope(place, *block.parameters)
+                block.design.residual_slope_variance(place, *block.parameters)
             elif block.residual is not None:
                 raise InvalidArgumentError(
                     f"The features of the term {block.name!r} must not miss a part of its derivative, got some that "
@@ -260,14 +260,16 @@ class LowRankPosterior(Posterior):
         return replace(self, place=place)
 
     @property
-    def missing_slope(self) -> Tensor:
+    def residual_slope_variance(self) -> Tensor:
         """The variance that features miss of the derivative of the predicted terms, 0-d."""
         assert self.place is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
             is_own = self.terms is None or block.name in self.terms
             if is_own and block.design is not None and block.residual is not None:
-                total = total + block.unit * block.design.missing_slope(self.place, *block.parameters)
+                total = total + block.prior_variance * block.design.residual_slope_variance(
+                    self.place, *block.parameters
+                )
         return total
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:

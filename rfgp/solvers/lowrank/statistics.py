@@ -93,7 +93,7 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
     square, rows, observations = (like.new_zeros(()) for _ in range(3))
     for done, block in enumerate(model.blocks(), 1):
         phi, y = model.phi(block), block.targets - model.mean
-        noise_diag = model.completed(block, phi).noise_diag(model.noise)
+        noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
         if noise_diag.ndim:
             root = (model.noise / noise_diag).sqrt()[:, None]
             phi, y = phi * root.to(phi), y * root

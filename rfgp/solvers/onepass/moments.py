@@ -66,7 +66,7 @@ class SeriesMoments:
     @cached_property
     def _scales(self) -> list[Tensor]:
         """The prior standard deviations of the weights of these blocks, (F_b,) each."""
-        return [b.unit.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
+        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
 
     def mean(self, inputs: Tensor) -> Tensor:
         """Return the mean (n, k) at points (n, D)."""
@@ -82,9 +82,10 @@ class SeriesMoments:
     def variance(self, inputs: Tensor) -> Tensor:
         """Return the marginal variances (n,) at points (n, D), including those of missing modes."""
         residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
-        missing = sum(float(block.unit * design.missing(*block.parameters)) for block, design in residual)
+        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
+        missing = sum(float(scale * variance) for scale, variance in pairs)
         known = self.known_variance(inputs)
-        return known + (missing if self.posterior.place is None else self.posterior.missing_slope)
+        return known + (missing if self.posterior.place is None else self.posterior.residual_slope_variance)
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) of the sums of features at points (n, D)."""

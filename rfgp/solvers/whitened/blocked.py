@@ -70,14 +70,14 @@ class BlockedInference(Inference):
             squares, sums, self._square, self._others = self._sums()
             self._factor = cholesky(torch.eye(len(squares)).double() + squares, "The matrix I + P^T P of features")
             self._weights = torch.cholesky_solve(sums, self._factor)
-            self._explained = ((sums * self._weights).sum(0)) @ rows.each
+            self._explained = ((sums * self._weights).sum(0)) @ rows.output_weights
 
     def _sums(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Return P^T P (F, F), P^T V r (F, k), |V r|^2, and the other terms of the log density.
 
         They are summed over blocks of near rows.
         """
-        F, k, each = self._prior.num_features, self._rows.num_outputs, self._rows.each
+        F, k, output_weights = self._prior.num_features, self._rows.num_outputs, self._rows.output_weights
         total, others = torch.zeros(F + k, F + k, dtype=torch.float64), torch.zeros((), dtype=torch.float64)
         own = self._pattern.indices[self._pattern.indptr[1:] - 1]
         places = neighbors_of(self._prior).scaled(self._rows.inputs)[own]
@@ -91,13 +91,13 @@ class BlockedInference(Inference):
             whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[known], phi, pattern)
             both = whitener.times(torch.cat([phi, near.targets - self._mean], dim=1))
             total += both.mT @ both
-            others += each.sum() * whitener.log_determinant + near.take(whitener.own).repetitions(self._noise)
-        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ each, others
+            others += output_weights.sum() * whitener.log_determinant + near.take(whitener.own).repetitions(self._noise)
+        return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ output_weights, others
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d, without gradients."""
         log_determinant = 2 * self._factor.diagonal().log().sum()
-        constants = self._rows.each.sum() * (log_determinant + len(self._rows) * math.log(2 * math.pi))
+        constants = self._rows.output_weights.sum() * (log_determinant + len(self._rows) * math.log(2 * math.pi))
         return self._others - 0.5 * (self._square - self._explained + constants)
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:

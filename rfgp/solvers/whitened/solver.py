@@ -115,19 +115,19 @@ class WhitenedSolver(Inference):
     @cached_property
     def system(self) -> BorderedSystem:
         """The regression of the whitened rows."""
-        return white_system(self._blocks, self._reads.matrix(), *self._white, self._rows.each)
+        return white_system(self._blocks, self._reads.matrix(), *self._white, self._rows.output_weights)
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
         if not self._blocks and not self._phi.shape[1] and self._prior.wants_gradients:
-            residual, each = self._rows.targets - self._mean, self._rows.each
+            residual, output_weights = self._rows.targets - self._mean, self._rows.output_weights
             block, x = neighbors_of(self._prior), self._rows.inputs
-            density = block.log_prob(x, self._noise, residual, each, self._pattern)
+            density = block.log_prob(x, self._noise, residual, output_weights, self._pattern)
             if density is not None:
                 return density + self._repeated
         of_fields = [tensor.double() for block in self._blocks for tensor in (block.values, block.variance)]
         density = with_gradient(self._value, self._reads.values, *self._white, *of_fields)
-        return density + self._rows.each.sum() * self._whitener.log_determinant + self._repeated
+        return density + self._rows.output_weights.sum() * self._whitener.log_determinant + self._repeated
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         return self.system.log_prob(), self._gradients

@@ -87,11 +87,11 @@ def white_system(
     reads: sp.csr_array,  # (r, N)
     dense: Tensor,  # (r, F)
     targets: Tensor,  # (r, k)
-    each: Tensor | None = None,  # (k,)
+    output_weights: Tensor | None = None,  # (k,)
 ) -> BorderedSystem:
     """Return the regression of whitened targets on whitened projections and features."""
     ones = torch.ones(len(targets), dtype=torch.float64)
-    return bordered_system(blocks, reads, dense, ones, targets, each, mixes=True)
+    return bordered_system(blocks, reads, dense, ones, targets, output_weights, mixes=True)
 
 
 class WhiteRows:

@@ -52,7 +52,7 @@ def check_features(name):
     """Check products of features against the periodic kernel, up to the variance of missing modes."""
     design, parameters, _ = design_of(name)
     x = points(design.lattice.num_columns)
-    phi, missing = design.features(x, *parameters), float(design.missing(*parameters))
+    phi, missing = design.features(x, *parameters), float(design.residual_variance(*parameters))
     np.testing.assert_allclose(phi @ phi.mT, periodic_kernel(design, parameters, x), atol=missing + 2e-6)
     kept = float(phi[0].square().sum())
     np.testing.assert_allclose(missing, float(periodic_kernel(design, parameters, x[:1])) - kept, atol=1e-5)

@@ -97,7 +97,7 @@ class GroupSolver(Inference):
         coefficients = (self.residual - self.effects[self.group]) / self.noise[:, None]
         normaliser = (2 * math.pi * self.noise).log().sum() + (self.variance * self.precision).log().sum()
         squares = (self.residual * coefficients).sum(0)
-        return self.repeated - 0.5 * (self.rows.each * (squares + normaliser)).sum()
+        return self.repeated - 0.5 * (self.rows.output_weights * (squares + normaliser)).sum()
 
     def leave_one_out(self):
         noise, residual = self.noise.detach(), self.residual.detach()

@@ -96,7 +96,7 @@ class TestPotential:
         relative = np.exp(made.log_distance_weights + v**2) * variance
         np.testing.assert_allclose(relative, relative[0], rtol=1e-9)
 
-    def test_places_in_a_triangle(self):
+    def test_indices_in_a_triangle(self):
         """Also where the square root of a place is rounded across the start of a row."""
         for i in (1, 2, 3, 1000, 10**7 + 1, 94_906_267, 134_219_433, 2**30 - 1):
             start = i * (i - 1) // 2
@@ -180,7 +180,7 @@ class TestRadialDistribution:
         assert moment(lambda r: torch.exp(-r)) == pytest.approx(direct, abs=1e-6)
 
     def test_a_histogram_is_followed(self):
-        radial = RadialDistribution(GAUSSIAN, 4, histogram=[3.0, 1.0])
+        radial = RadialDistribution(GAUSSIAN, 4, proposal_histogram=[3.0, 1.0])
         r, w = radial.draw((torch.arange(1000) + 0.5) / 1000)
         below = stats.chi(4).cdf(r.numpy()) < 0.5
         assert below.sum() == 750
@@ -190,7 +190,7 @@ class TestRadialDistribution:
     @pytest.mark.parametrize("heights", [[], [1.0, 0.0], [1.0, np.inf], [1.0, 1e-7], [[1.0]]])
     def test_bad_histograms(self, heights):
         with pytest.raises(rfgp.InvalidArgumentError, match="histogram"):
-            RadialDistribution(GAUSSIAN, 2, histogram=heights)
+            RadialDistribution(GAUSSIAN, 2, proposal_histogram=heights)
 
 
 OPTIONS = {
@@ -228,13 +228,13 @@ class TestDistribution:
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
         assert fails(check_distribution, draws("energy", 7, 3)[0], GAUSSIAN)
 
-    def test_norms_have_mirrored_places_in_neighbouring_strata(self, monkeypatch):
+    def test_norms_have_mirrored_positions_in_their_strata(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
         for m in (6, 7):
             norms = Energy().sample(m, 3, generator=random.generator(0)).dense().norm(dim=1).numpy()
-            places = stats.chi(3).cdf(norms) * m - np.arange(m)
-            np.testing.assert_allclose(places[0:6:2] + places[1:6:2], 1, atol=1e-9)
-            assert ((places > 0) & (places < 1)).all()
+            positions = stats.chi(3).cdf(norms) * m - np.arange(m)
+            np.testing.assert_allclose(positions[0:6:2] + positions[1:6:2], 1, atol=1e-9)
+            assert ((positions > 0) & (positions < 1)).all()
 
     def test_pairs_for_positive_features(self):
         omega = couplings.by_name("energy-antithetic").sample(6, 3, generator=random.generator(0))
@@ -371,7 +371,7 @@ class TestStore:
         assert store.read(path.stem, 20, 3) is not None
 
     def test_memory_is_bounded(self, monkeypatch):
-        monkeypatch.setattr(store, "MOST_IN_MEMORY", 20 * 3 * 2 - 1)
+        monkeypatch.setattr(store, "MAX_BYTES_IN_MEMORY", 20 * 3 * 2 - 1)
         for n in (20, 21, 22):
             store.solution(problem(3), n, full=False)
         assert list(store.memory) == [store.key_of(problem(3), 22, full=False)]

@@ -191,7 +191,7 @@ class TestPotential:
     def test_large_ensembles_are_solved_in_blocks(self):
         assert product.plan(1, 2, full=False)[1] == 0
         assert product.plan(512, 2, full=False) == (512, product.STEPS)
-        assert product.plan(4096, 2, full=False) == (product.BLOCK, product.STEPS)
+        assert product.plan(4096, 2, full=False) == (product.BLOCK_SIZE, product.STEPS)
         assert product.plan(10**6, 2, full=False)[1] == 0
         assert product.plan(4096, 2, full=True) == (4096, product.FULL_STEPS)
 
