@@ -83,15 +83,15 @@ class EquispacedFourier(Approximation):
         others = [factor for factor in factors if factor.measure is None]
         if others:
             return f"{label_of(others[0])} is not stationary. Use InducingPoints() or Exact()."
-        places = [place for _, own, _ in data.term.parts() for place in own]
-        if len(places) != len(set(places)):
+        indices = [index for _, group, _ in data.term.parts() for index in group]
+        if len(indices) != len(set(indices)):
             return "two factors read one column. Use RandomFeatures() or Exact()."
-        if len(places) > MOST_COLUMNS:
-            return f"it has {len(places)} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
+        if (count := len(indices)) > MOST_COLUMNS:
+            return f"it has {count} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
         if any(factor.kind is not Kind.NUMBER for factor in factors):
             return "its columns are not numbers. Use SparsePrecision() or Exact()."
-        for factor, own, _ in data.term.parts():
-            why = _refusal_of(factor.measure, len(own))
+        for factor, group, _ in data.term.parts():
+            why = _refusal_of(factor.measure, len(group))
             if why is not None:
                 return f"{label_of(factor)} {why}"
         return self._refusal_of_size(data) if len(data.columns.sample) else None
@@ -143,8 +143,8 @@ class EquispacedFourier(Approximation):
         is_inside = bool((low >= lattice.low).all() and (high <= lattice.high).all())
         if not is_inside or not serves(product, data.values, lattice, level, self.tolerance):
             return self.draw(data, seed)
-        found = self.on_lattice(data, lattice)
-        return prior if np.array_equal(found.design.modes.indices, prior.design.modes.indices) else found
+        redrawn = self.on_lattice(data, lattice)
+        return prior if np.array_equal(redrawn.design.modes.indices, prior.design.modes.indices) else redrawn
 
     def on_lattice(self, data: TermData, lattice: Lattice) -> "LatticeTerm":
         """Return the term with the modes of a lattice that its hyperparameters need."""
@@ -160,13 +160,13 @@ class EquispacedFourier(Approximation):
 
     def _plan(self, data: TermData) -> LatticePlan:
         """Return the plan of a term, before its features are allocated."""
-        product, places = spectral_product(data.term), places_of(data.term)
+        product, indices = spectral_product(data.term), column_indices_of(data.term)
         level, most = self._level(data), self.max_features
-        return plan_lattice(product, data.values, places, self._box(data), level, self.tolerance, most)
+        return plan_lattice(product, data.values, indices, self._box(data), level, self.tolerance, most)
 
     def _box(self, data: TermData) -> tuple[Floats, Floats]:
         """Return the smallest and the largest values of the columns of a term, (d,) each."""
-        low, high = (end[list(places_of(data.term))].double().numpy() for end in data.columns.ends)
+        low, high = (end[list(column_indices_of(data.term))].double().numpy() for end in data.columns.ends)
         return low, high
 
     def _level(self, data: TermData) -> float:
@@ -230,34 +230,34 @@ def with_shared_lattices(
         data: The terms and the rows.
         approximations: The approximations of the terms by name.
     """
-    found, joined = list(priors), dict[tuple[int, ...], Lattice]()
+    shared, joined = list(priors), dict[tuple[int, ...], Lattice]()
     on_lattices = [(i, prior) for i, prior in enumerate(priors) if isinstance(prior, LatticeTerm)]
     for _, prior in on_lattices:
         lattice = prior.design.lattice
-        known = joined.get(lattice.places)
-        joined[lattice.places] = lattice if known is None or known.same_as(lattice) else known.joined(lattice)
+        known = joined.get(lattice.column_indices)
+        joined[lattice.column_indices] = lattice if known is None or known.same_as(lattice) else known.joined(lattice)
     for i, prior in on_lattices:
-        lattice, one = joined[prior.design.lattice.places], approximations[data[i].term.name]
-        if not lattice.same_as(prior.design.lattice) and isinstance(one, EquispacedFourier):
-            found[i] = one.on_lattice(data[i], lattice)
-    return tuple(found)
+        lattice, approximation = joined[prior.design.lattice.column_indices], approximations[data[i].term.name]
+        if not lattice.same_as(prior.design.lattice) and isinstance(approximation, EquispacedFourier):
+            shared[i] = approximation.on_lattice(data[i], lattice)
+    return tuple(shared)
 
 
 def spectral_product(term: BoundTerm) -> SpectralProduct:
     """Return the spectral density of a term of stationary factors."""
     measures, positions, prefixes, first = list[Spectrum](), list[tuple[int, ...]](), list[str](), 0
-    for factor, own, prefix in term.parts():
+    for factor, indices, prefix in term.parts():
         assert factor.measure is not None
         measures.append(factor.measure)
-        positions.append(tuple(range(first, first + len(own))))
+        positions.append(tuple(range(first, first + len(indices))))
         prefixes.append(prefix)
-        first += len(own)
+        first += len(indices)
     return SpectralProduct(tuple(measures), tuple(positions), tuple(prefixes))
 
 
-def places_of(term: BoundTerm) -> tuple[int, ...]:
+def column_indices_of(term: BoundTerm) -> tuple[int, ...]:
     """Return the places of the columns of a term, factor by factor."""
-    return tuple(place for _, own, _ in term.parts() for place in own)
+    return tuple(index for _, indices, _ in term.parts() for index in indices)
 
 
 def _cost(modes: Modes, residual_variance: float, num_wanted: int) -> Cost:

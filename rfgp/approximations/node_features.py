@@ -175,8 +175,8 @@ def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
     """Return shift (1,) and amplitude, 0-d, at kernel parameters theta (p,)."""
 
     def value(point: Any) -> Any:
-        found = kernel.with_values(point).resolvent()
-        return np.array([found.shift, found.amplitude])
+        resolvent = kernel.with_values(point).resolvent()
+        return np.array([resolvent.shift, resolvent.amplitude])
 
     shift, amplitude = kernel_function(theta, value, lambda point: kernel.with_values(point).resolvent().jacobian)
     return shift[None], amplitude

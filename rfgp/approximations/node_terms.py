@@ -53,17 +53,17 @@ class NodeTerm(TermPrior):
         theta = self.theta(values)
         scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
         prior = self.features.prior(theta, scale)
-        ((_, (place,), _),) = self.term.parts()
+        ((_, (column,), _),) = self.term.parts()
         name = self.term.name
         return Prior(
-            tuple(replace(b, features=partial(at_nodes, b.features, place), name=name) for b in prior.weights),
-            tuple(_kernel_at(b, place, name) for b in prior.kernels),
+            tuple(replace(b, features=partial(at_nodes, b.features, column), name=name) for b in prior.weights),
+            tuple(_kernel_at(b, column, name) for b in prior.kernels),
             tuple(
-                replace(b, at=partial(at_nodes, b.at, place), name=name, position=partial(position_of, place))
+                replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
                 for b in prior.walks
                 if isinstance(b, SparseWeightBlock)
             ),
-            tuple(replace(b, projector=partial(at_nodes, b.projector, place), name=name) for b in prior.precisions),
+            tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),
         )
 
     def has_draws_of(self, other: TermPrior) -> bool:
@@ -77,25 +77,25 @@ class NodeTerm(TermPrior):
 
 def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
     """Return the parameters of a graph kernel (p,) among hyperparameters by path."""
-    found = [values[path].double() for path in paths]
-    return torch.stack(found) if found else torch.zeros(0, dtype=torch.float64)
+    parameters = [values[path].double() for path in paths]
+    return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
 
 
-def _kernel_at(block: KernelBlock, place: int, name: str) -> KernelBlock:
+def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
     """Return a block of a covariance of positions as a block of rows, with the name of a term."""
     functions = block.functions
     return replace(
         block,
-        covariance=partial(_between_nodes, block.covariance, place),
-        variances=partial(at_nodes, block.variances, place),
-        functions=None if functions is None else NodeFunctions(functions, place),
+        covariance=partial(_between_nodes, block.covariance, column),
+        variances=partial(at_nodes, block.variances, column),
+        functions=None if functions is None else NodeFunctions(functions, column),
         name=name,
     )
 
 
-def _between_nodes(function: Callable[..., Tensor], place: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+def _between_nodes(function: Callable[..., Tensor], column: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
     """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
-    return function(position_of(place, a), position_of(place, b), *parameters)
+    return function(position_of(column, a), position_of(column, b), *parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,26 +104,26 @@ class NodeFunctions:
 
     Attributes:
         functions: The functions of positions.
-        place: The column of the nodes.
+        column: The column of the nodes.
     """
 
     functions: Any
-    place: int
+    column: int
 
     def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions of rows (n, D), (n, count)."""
-        return partial(at_nodes, self.functions.draw(count, generator), self.place)
+        return partial(at_nodes, self.functions.draw(count, generator), self.column)
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
-        return partial(at_nodes, self.functions.through(position_of(self.place, inputs), coefficients), self.place)
+        return partial(at_nodes, self.functions.through(position_of(self.column, inputs), coefficients), self.column)
 
 
-def position_of(place: int, inputs: Tensor) -> Tensor:
+def position_of(column: int, inputs: Tensor) -> Tensor:
     """Return the positions (n,) of the nodes of rows (n, D)."""
-    return inputs[:, place].long()
+    return inputs[:, column].long()
 
 
-def at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
+def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
     """Return a function of positions (n,) at the nodes of rows (n, D)."""
-    return function(position_of(place, inputs), *rest, **options)
+    return function(position_of(column, inputs), *rest, **options)

@@ -53,7 +53,7 @@ class NodeApproximation(Approximation):
         value, columns = getattr(self, self.count), self.columns
         if value is not getattr(type(self), self.count):
             object.__setattr__(self, self.count, check_count(self.count, value))
-        has_columns = any(each.name == "columns" for each in fields(self))
+        has_columns = any(entry.name == "columns" for entry in fields(self))
         if has_columns and (not isinstance(columns, RandomFeatures) or columns.learn_frequencies):
             raise InvalidArgumentError(
                 f"columns must be rfgp.RandomFeatures whose frequencies are not learned, got {columns!r}."
@@ -67,7 +67,7 @@ class NodeApproximation(Approximation):
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the features of nodes: all except the seed and those of columns."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_OPTIONS}
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NO_OPTIONS}
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""

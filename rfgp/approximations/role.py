@@ -234,8 +234,8 @@ def scale_name(term: BoundTerm, values: Values) -> str | None:
     """
     if term.outputscale is not None:
         return term.outputscale
-    own = [f"{prefix}variance" for factor, _, prefix in term.parts() if factor.has_own_variance]
-    return own[0] if len(own) == 1 and values[own[0]].numel() == 1 else None
+    paths = [f"{prefix}variance" for factor, _, prefix in term.parts() if factor.has_own_variance]
+    return paths[0] if len(paths) == 1 and values[paths[0]].numel() == 1 else None
 
 
 def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
@@ -247,9 +247,9 @@ def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
     """
     term = data.term
     names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
-    own = [path for path in names if "." not in _rest(path, term.prefixes)]
+    of_factors = [path for path in names if "." not in _rest(path, term.prefixes)]
     scale = scale_name(term, data.values)
-    kept = [path for path in own if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    kept = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
     return (*kept, *([scale] if with_scale and scale is not None else []))
 
 

@@ -27,16 +27,16 @@ class Side:
 
     Attributes:
         covariance: Maps inputs a and b, and the parameters of the product, to (n_a, n_b).
-        places: The indices of its columns.
+        column_indices: The indices of its columns.
     """
 
     covariance: Callable[..., Tensor]
-    places: tuple[int, ...]
+    column_indices: tuple[int, ...]
 
     def distinct(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return inputs (N, D) at the N distinct positions of inputs (n, D), and the index of each position, (n,)."""
-        own = inputs[:, list(self.places)].detach().numpy()
-        _, first, codes = np.unique(own, axis=0, return_index=True, return_inverse=True)
+        columns = inputs[:, list(self.column_indices)].detach().numpy()
+        _, first, codes = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         return inputs[torch.from_numpy(first)], torch.from_numpy(codes.reshape(-1))
 
 

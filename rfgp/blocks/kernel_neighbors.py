@@ -12,13 +12,13 @@ from rfgp import random
 from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import LatentRoot, as_places, nearest_predecessors
+from rfgp.local import LatentRoot, nearest_predecessors, scaled_positions
 from rfgp.local.covariances import Process, conditional_entries, in_pattern, pattern_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import EntryPattern, SparsityPattern
 
-Places = Callable[..., Tensor]
+Embedding = Callable[..., Tensor]
 """Maps rows (n, D), and the parameters of a covariance function, to positions (n, e).
 
 The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."""
@@ -37,7 +37,7 @@ class KernelVecchiaBlock(LatentBlock):
 
     Attributes:
         kernels: The terms.
-        places: The functions to positions of the terms.
+        embeddings: The maps of rows to positions, one for each term.
         num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
@@ -52,7 +52,7 @@ class KernelVecchiaBlock(LatentBlock):
     """
 
     kernels: tuple[KernelBlock, ...]
-    places: tuple[Places, ...]
+    embeddings: tuple[Embedding, ...]
     num_neighbors: int
     seed: int
     condition_on: str = "auto"
@@ -83,8 +83,8 @@ class KernelVecchiaBlock(LatentBlock):
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) == len(self.kernels):
             return self
-        kernels, places = tuple(self.kernels[i] for i in kept), tuple(self.places[i] for i in kept)
-        return replace(self, kernels=kernels, places=places) if kept else None
+        kernels, embeddings = tuple(self.kernels[i] for i in kept), tuple(self.embeddings[i] for i in kept)
+        return replace(self, kernels=kernels, embeddings=embeddings) if kept else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
         """Return whether each term is among the names, (T,). If None, all are."""
@@ -101,7 +101,7 @@ class KernelVecchiaBlock(LatentBlock):
         """The functions that define the covariance, besides rows and parameters."""
         return tuple(kernel.covariance for kernel in self.kernels)
 
-    def at_places(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
+    def at_positions(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
         """Return the block at other parameters.
 
         Args:
@@ -127,11 +127,11 @@ class KernelVecchiaBlock(LatentBlock):
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the concatenated positions (n, e) of inputs (n, D) for all terms."""
-        rows, one = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
+        rows, unit_lengthscale = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
         with torch.no_grad():
-            pairs = zip(self.kernels, self.places, strict=True)
-            found = [places(rows, *kernel.parameters).double() for kernel, places in pairs]
-        return as_places(torch.cat(found, dim=1), one)
+            pairs = zip(self.kernels, self.embeddings, strict=True)
+            positions = [embedding(rows, *kernel.parameters).double() for kernel, embedding in pairs]
+        return scaled_positions(torch.cat(positions, dim=1), unit_lengthscale)
 
     def latent_root(
         self,
@@ -227,20 +227,20 @@ class KernelVecchiaBlock(LatentBlock):
         known = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
-            some, block = known[rows], _at_parameters(self, parameters)
-            found = [kernel.kernel(some, some) for kernel in block.kernels]
+            subset, block = known[rows], _at_parameters(self, parameters)
+            matrices = [kernel.kernel(subset, subset) for kernel in block.kernels]
             if flags is not None:
-                pairs = zip(found, flags[rows].double().unbind(1), strict=True)
-                found = [own[:, None] * matrix * own for matrix, own in pairs]
-            return torch.stack(found).sum(0) if len(found) > 1 else found[0]
+                pairs = zip(matrices, flags[rows].double().unbind(1), strict=True)
+                matrices = [flag[:, None] * matrix * flag for matrix, flag in pairs]
+            return torch.stack(matrices).sum(0) if len(matrices) > 1 else matrices[0]
 
         return covariance, self.parameters
 
 
 def _at_parameters(block: KernelVecchiaBlock, parameters: Sequence[Tensor]) -> KernelVecchiaBlock:
     """Return a block with other parameters (...)."""
-    found = iter(parameters)
-    kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in block.kernels]
+    values = iter(parameters)
+    kernels = [replace(kernel, parameters=tuple(next(values) for _ in kernel.parameters)) for kernel in block.kernels]
     return replace(block, kernels=tuple(kernels))
 
 
@@ -255,11 +255,11 @@ def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
 def _inverse_entries(
     process: Process,
     noise: Tensor | float,  # (n,)
-    places: Floats,  # (n, e)
+    positions: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
     """Return the entries of the inverse factor of a process with noise, given the neighbors of each row."""
-    weights, left = conditional_entries(process, noise, places, pattern, share=1.0)
+    weights, left = conditional_entries(process, noise, positions, pattern, share=1.0)
     scale = left.rsqrt()
     return in_pattern(-weights * scale[:, None], scale, pattern)
 
@@ -281,7 +281,7 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
     return replace(
         first,
         kernels=tuple(kernel for block in blocks for kernel in block.kernels),
-        places=tuple(places for block in blocks for places in block.places),
+        embeddings=tuple(embedding for block in blocks for embedding in block.embeddings),
         columns=_columns(blocks),
         name=" + ".join(name for block in blocks for name in block.names),
     )
@@ -289,6 +289,6 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
 
 def _columns(blocks: Sequence[KernelVecchiaBlock]) -> tuple[int, ...] | None:
     """Return the indices of the columns that some block depends on, or None for all."""
-    found = [block.columns for block in blocks]
-    known = [columns for columns in found if columns is not None]
-    return tuple(sorted({place for columns in known for place in columns})) if len(known) == len(found) else None
+    all_columns = [block.columns for block in blocks]
+    known = [columns for columns in all_columns if columns is not None]
+    return tuple(sorted({index for columns in known for index in columns})) if len(known) == len(all_columns) else None

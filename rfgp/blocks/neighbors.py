@@ -13,12 +13,12 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.local import (
     KINDS,
     LatentRoot,
-    as_places,
     block_predecessors,
     conditionals,
     inverse_factor,
     log_prob,
     nearest_predecessors,
+    scaled_positions,
 )
 from rfgp.local.kinds import spectrum_of
 from rfgp.local.latent import JITTER
@@ -108,7 +108,7 @@ class VecchiaBlock(LatentBlock):
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in units of lengthscales, (n, d)."""
-        return as_places(self.read(x).detach(), self.lengthscale.detach())
+        return scaled_positions(self.read(x).detach(), self.lengthscale.detach())
 
     def latent_root(
         self,
@@ -204,10 +204,10 @@ class VecchiaBlock(LatentBlock):
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the exact s^2 k(a, b), (n_a, n_b). For a residual this is the covariance of the sum."""
-        unit = spectrum_of(self.kernel_name).kernel_between(
+        correlation = spectrum_of(self.kernel_name).kernel_between(
             self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
         )
-        return self.variance.double() * unit
+        return self.variance.double() * correlation
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,). For a residual these are the variances of the sum."""
@@ -235,7 +235,7 @@ class VecchiaBlock(LatentBlock):
         """The values that define the covariance, besides rows, lengthscale and variance."""
         return (self.kernel_name,)
 
-    def at_places(self, values: Tensor | None = None) -> "VecchiaBlock":
+    def at_positions(self, values: Tensor | None = None) -> "VecchiaBlock":
         """Return the block as a function of its own columns.
 
         Args:
@@ -277,7 +277,7 @@ def as_sum(block: VecchiaBlock) -> KernelVecchiaBlock:
     function = _StationaryCovariance(block.kernel_name, block.columns)
     kernel = KernelBlock(function, function.variances, block.parameters, name=block.name)
     options = block.num_neighbors, block.seed, block.condition_on, block.columns, block.name
-    return KernelVecchiaBlock((kernel,), (function.places,), *options)
+    return KernelVecchiaBlock((kernel,), (function.embedding,), *options)
 
 
 @dataclass(frozen=True)
@@ -296,7 +296,7 @@ class _StationaryCovariance:
         """Return the variances (n,) of inputs a (n, D)."""
         return variance.double().expand(len(a))
 
-    def places(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+    def embedding(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
         """Return inputs a (n, D) in units of lengthscales, times s, (n, d)."""
         return variance.sqrt() * self._read(a) / lengthscale
 

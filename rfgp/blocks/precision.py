@@ -93,12 +93,12 @@ class Slope(NamedTuple):
     """The derivatives of the projection of n points in one column of their inputs.
 
     Attributes:
-        place: The index of the column.
+        column: The index of the column.
         reads: The derivatives of A, (n, N).
         left: The derivatives of the conditional variances, (n,).
     """
 
-    place: int
+    column: int
     reads: sp.csr_array
     left: Array
 
@@ -107,11 +107,11 @@ class MaternColumn(NamedTuple):
     """A half-integer Matern process of one column.
 
     Attributes:
-        place: The index of the column among those of the inputs.
+        index: The index of the column among those of the inputs.
         order: The number nu + 1/2 of entries of the state of its Markov process.
     """
 
-    place: int
+    index: int
     order: int
 
 
@@ -197,8 +197,8 @@ class PrecisionBlock(LatentBlock):
         """Return the derivatives of A (n, N) and of the variances (n,) in columns of the inputs of n points."""
         if self.slopes is None:
             return []
-        found, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
-        return [slope._replace(left=variance * slope.left) for slope in found]
+        slopes, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
+        return [slope._replace(left=variance * slope.left) for slope in slopes]
 
     def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
         """Return A (n, N) and the conditional covariance (n, n) of f given u for n dependent points.
@@ -223,8 +223,8 @@ class PrecisionBlock(LatentBlock):
         """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. Residuals are independent between points."""
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
-        found = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
-        return found + self.residual_variance(a).diag() if a is b else found
+        covariance = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
+        return covariance + self.residual_variance(a).diag() if a is b else covariance
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,), without gradients."""
@@ -275,6 +275,6 @@ def solved_forms(
     """Return the diagonal of A M^-1 A^T for the factor of M and any A, by one solve for each row."""
     out = np.empty(reads.shape[0])
     for begin in range(0, len(out), COLUMNS):
-        some = reads[begin : begin + COLUMNS].T.toarray()
-        out[begin : begin + COLUMNS] = np.square(factor.half_solve(some)).sum(axis=0)
+        columns = reads[begin : begin + COLUMNS].T.toarray()
+        out[begin : begin + COLUMNS] = np.square(factor.half_solve(columns)).sum(axis=0)
     return out

@@ -72,8 +72,8 @@ class Prior:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the terms. A term may have several blocks."""
-        found = dict.fromkeys(name for block in self.blocks for name in block.names)
-        return (*(name for name in self.order if name in found), *(name for name in found if name not in self.order))
+        names = dict.fromkeys(name for block in self.blocks for name in block.names)
+        return (*(name for name in self.order if name in names), *(name for name in names if name not in self.order))
 
     @cached_property
     def dense(self) -> Weights:
@@ -141,11 +141,11 @@ class Prior:
     def of(self, names: Sequence[str]) -> "Prior":
         """Return the sum of the named blocks."""
 
-        def some(blocks: tuple[B, ...]) -> tuple[B, ...]:
+        def kept(blocks: tuple[B, ...]) -> tuple[B, ...]:
             return tuple(block for block in blocks if block.name in names)
 
         near = None if self.neighbors is None else self.neighbors.of(names)
-        return Prior(some(self.weights), some(self.kernels), some(self.walks), some(self.precisions), near, self.order)
+        return Prior(kept(self.weights), kept(self.kernels), kept(self.walks), kept(self.precisions), near, self.order)
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""

@@ -67,8 +67,8 @@ class LatentBlock(ABC):
 def detached(state: S) -> S:
     """Return a frozen dataclass whose tensors (...), blocks, and tuples of these are without gradients."""
     known: Any = state
-    found: S = replace(known, **{each.name: _detached(getattr(known, each.name)) for each in fields(known)})
-    return found
+    copy: S = replace(known, **{entry.name: _detached(getattr(known, entry.name)) for entry in fields(known)})
+    return copy
 
 
 def _detached(value: Any) -> Any:

@@ -37,8 +37,8 @@ class Residual:
     def variance(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
         """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of n points, (n,), float64."""
         total = 1.0 if self.diagonal is None else self.diagonal(inputs, *parameters).double()
-        found: Tensor = total - phi.double().square().sum(-1)
-        return found.clamp_min(0)
+        variance: Tensor = total - phi.double().square().sum(-1)
+        return variance.clamp_min(0)
 
 
 class Design(Protocol):
@@ -60,7 +60,7 @@ class Design(Protocol):
     def residual_variance(self, *parameters: Tensor) -> Tensor:
         """Return the variance that the features miss at each row, 0-d, for a variance of 1."""
 
-    def residual_slope_variance(self, place: int, *parameters: Tensor) -> Tensor:
+    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
         """Return the variance that the features miss of the derivative in a column, 0-d, for a variance of 1.
 
         Raises:
@@ -117,9 +117,9 @@ class WeightBlock(LatentBlock):
         """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic is not precise enough."""
         return inputs if self.rounding is None else inputs.double()
 
-    def slopes(self, inputs: Tensor, place: int) -> Tensor:
+    def slopes(self, inputs: Tensor, column: int) -> Tensor:
         """Return the derivatives of Phi = s phi in one column of inputs (n, D), (n, F), float64."""
-        return slopes(self.scaled, inputs, place)
+        return slopes(self.scaled, inputs, column)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b). A residual that is noise is independent between points."""
@@ -227,9 +227,9 @@ class Weights:
     @property
     def rounding_variance(self) -> float:
         """The mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2, the variance of errors of float32 arithmetic."""
-        known = [block for block in self.blocks if block.rounding is not None]
+        rounded = [block for block in self.blocks if block.rounding is not None]
         return sum(
-            float(b.prior_variance.detach()) * b.rounding(*b.parameters) for b in known if b.rounding is not None
+            float(b.prior_variance.detach()) * b.rounding(*b.parameters) for b in rounded if b.rounding is not None
         )
 
     def features(self, inputs: Tensor, *parameters: Tensor, in_float64: bool = False) -> Tensor:
@@ -241,10 +241,10 @@ class Weights:
             in_float64: Whether features whose float32 arithmetic is not precise enough are in float64. The default is
                 False.
         """
-        left, parts = list(parameters or self.parameters), []
+        remaining, parts = list(parameters or self.parameters), []
         for block in self.blocks:
-            own, left = left[: len(block.parameters)], left[len(block.parameters) :]
-            parts.append(block.features(block.precise(inputs) if in_float64 else inputs, *own))
+            block_parameters, remaining = remaining[: len(block.parameters)], remaining[len(block.parameters) :]
+            parts.append(block.features(block.precise(inputs) if in_float64 else inputs, *block_parameters))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def scaled(self, inputs: Tensor) -> Tensor:
@@ -262,10 +262,10 @@ class Weights:
             inputs: The n points.
         """
         parts = torch.split(phi, self.sizes, dim=1)
-        none = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
+        zero = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
         pairs = zip(self.blocks, parts, strict=True)
-        found = [none if b.residual is None else b.residual.variance(part, inputs, b.parameters) for b, part in pairs]
-        return torch.stack(found)
+        rows = [zero if b.residual is None else b.residual.variance(part, inputs, b.parameters) for b, part in pairs]
+        return torch.stack(rows)
 
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
@@ -294,8 +294,8 @@ class Weights:
 def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
     """Return the sum of a function of each block with a residual and its features, (n,) or (n, n), or 0."""
     pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
-    none = scaled.new_zeros((), dtype=torch.float64)
-    return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
+    zero = scaled.new_zeros((), dtype=torch.float64)
+    return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
 
 
 def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
@@ -310,10 +310,10 @@ def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Te
     """
     if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
         return None
-    left, found = list(parameters), []
+    remaining, totals = list(parameters), []
     for block in weights.blocks:
-        own, left = left[: len(block.parameters)], left[len(block.parameters) :]
+        block_parameters, remaining = remaining[: len(block.parameters)], remaining[len(block.parameters) :]
         diagonal = None if block.residual is None else block.residual.diagonal
-        one = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
-        found.append(one if diagonal is None else diagonal(inputs, *own).double())
-    return torch.stack(found)
+        default = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
+        totals.append(default if diagonal is None else diagonal(inputs, *block_parameters).double())
+    return torch.stack(totals)

@@ -110,13 +110,13 @@ class _CosineSine(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         out, x, matrix = ctx.saved_tensors
         m = out.shape[-1] // 2
-        in_angles = out[:, :m] * grads[0][:, m:] - out[:, m:] * grads[0][:, :m]
-        in_x = in_matrix = None
+        grad_angles = out[:, :m] * grads[0][:, m:] - out[:, m:] * grads[0][:, :m]
+        grad_x = grad_matrix = None
         if ctx.needs_input_grad[0]:
-            in_x = ctx.frequencies.adjoint(in_angles) if matrix is None else in_angles @ matrix
+            grad_x = ctx.frequencies.adjoint(grad_angles) if matrix is None else grad_angles @ matrix
         if ctx.needs_input_grad[1]:
-            in_matrix = in_angles.mT @ x
-        return in_x, in_matrix, None, None
+            grad_matrix = grad_angles.mT @ x
+        return grad_x, grad_matrix, None, None
 
 
 class RandomPhase(_FeatureMap):

@@ -87,12 +87,12 @@ class Nystrom(nn.Module):
         if jitter in self._kept:
             return self._kept[jitter]
         z = self.points.double()
-        one = torch.eye(len(z), dtype=z.dtype, device=z.device)
-        factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * one, "The kernel at the inducing points")
-        found: Tensor = half_solve(factor, one)
+        identity = torch.eye(len(z), dtype=z.dtype, device=z.device)
+        factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * identity, "The kernel at the inducing points")
+        whitening: Tensor = half_solve(factor, identity)
         if not self.points.requires_grad:
-            self._kept[jitter] = found
-        return found
+            self._kept[jitter] = whitening
+        return whitening
 
 
 def mean_square_error(
@@ -137,19 +137,19 @@ def by_k_means(
     if len(rows) <= count:
         return torch.from_numpy(rows)
     centers = rows[_spread_out(rows, count, generator)]
-    found, _ = kmeans2(rows, centers, iter=ITERATIONS, minit="matrix", missing="warn")
-    return torch.from_numpy(np.unique(found, axis=0))
+    means, _ = kmeans2(rows, centers, iter=ITERATIONS, minit="matrix", missing="warn")
+    return torch.from_numpy(np.unique(means, axis=0))
 
 
 def _spread_out(rows: NDArray[Any], count: int, generator: np.random.Generator) -> list[int]:
     """Return indices of rows, each drawn in proportion to its squared distance from the nearest earlier one."""
     chosen = [int(generator.integers(len(rows)))]
-    left = np.full(len(rows), np.inf)
+    squares = np.full(len(rows), np.inf)
     while len(chosen) < count:
-        left = np.minimum(left, np.square(rows - rows[chosen[-1]]).sum(1))
-        if left.sum() == 0:  # the squares underflow
+        squares = np.minimum(squares, np.square(rows - rows[chosen[-1]]).sum(1))
+        if squares.sum() == 0:  # the squares underflow
             break
-        chosen.append(int(generator.choice(len(rows), p=left / left.sum())))
+        chosen.append(int(generator.choice(len(rows), p=squares / squares.sum())))
     return chosen
 
 
@@ -180,20 +180,20 @@ def by_pivots(
         torch.Size([3, 1])
     """
     rows, counts = np.unique(x.double().numpy(), axis=0, return_counts=True)
-    x, times, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
+    x, repetitions, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
     columns = x.new_zeros(count, len(x))
-    left = x.new_ones(len(x)) if variances is None else variances(x).clone()
-    spent = _SPENT * float((times * left).sum())
+    variance_left = x.new_ones(len(x)) if variances is None else variances(x).clone()
+    spent = _SPENT * float((repetitions * variance_left).sum())
     chosen: list[int] = []
     for j in range(count):
-        chances = times * left
+        chances = repetitions * variance_left
         if float(chances.sum()) <= spent:
             break
         i = int(generator.choice(len(x), p=(chances / chances.sum()).numpy()))
         column = covariance(x, x[i : i + 1])[:, 0] - columns[:j, i] @ columns[:j]
-        columns[j] = column / left[i].sqrt()
-        left = (left - columns[j].square()).clamp_min(0)
-        left[i] = 0
+        columns[j] = column / variance_left[i].sqrt()
+        variance_left = (variance_left - columns[j].square()).clamp_min(0)
+        variance_left[i] = 0
         chosen.append(i)
     others = np.setdiff1d(np.arange(len(x)), chosen)
     return x[[*chosen, *generator.permutation(others)[: count - len(chosen)].tolist()]]

@@ -23,12 +23,12 @@ class ConditionedGP:
     Attributes:
         posterior: The posterior.
         names: The names of the terms of the sum. If None, all terms.
-        place: The index of the column in which the function is differentiated. If None, it is not differentiated.
+        column: The index of the column in which the function is differentiated. If None, it is not differentiated.
     """
 
     posterior: Posterior
     names: tuple[str, ...] | None = None
-    place: int | None = None
+    column: int | None = None
 
     @property
     def terms(self) -> tuple[str, ...]:
@@ -44,7 +44,7 @@ class ConditionedGP:
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
         found = LatentDistribution(self.posterior, inputs)
-        if self.place is not None:
+        if self.column is not None:
             return found
         return with_new_levels(found, blocks_with_new_levels(self.posterior.prior, self.names), inputs)
 
@@ -57,13 +57,13 @@ class ConditionedGP:
         names = self._checked(terms)
         return replace(self, posterior=self.posterior.of(names), names=tuple(names))
 
-    def differentiated(self, place: int) -> "ConditionedGP":
-        """Return the process of the derivative of the function in the column with index `place`.
+    def differentiated(self, column: int) -> "ConditionedGP":
+        """Return the process of the derivative of the function in the column with index `column`.
 
         Raises:
             InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
         """
-        return replace(self, posterior=self.posterior.differentiated(place), place=place)
+        return replace(self, posterior=self.posterior.differentiated(column), column=column)
 
     def without(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of all other terms.

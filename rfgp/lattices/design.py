@@ -79,18 +79,18 @@ class LatticeDesign:
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
-    def residual_slope_variance(self, place: int, *parameters: Tensor) -> Tensor:
+    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
         """Return the variance that the modes miss of the derivative in a column, 0-d, for a variance of 1.
 
         Raises:
             InvalidArgumentError: If the kernel is not differentiable.
         """
-        if place not in self.lattice.places:
+        if column not in self.lattice.column_indices:
             return torch.zeros((), dtype=torch.float64)
-        column = self.lattice.places.index(place)
-        lengthscale = self.product.lengthscales(self._values(parameters))[column]
-        total = self.product.measure_of(column).slope_variance / lengthscale.square()
-        rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, column])
+        number = self.lattice.column_indices.index(column)
+        lengthscale = self.product.lengthscales(self._values(parameters))[number]
+        total = self.product.measure_of(number).slope_variance / lengthscale.square()
+        rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, number])
         return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
 
     def fixed_features(self, x: Tensor) -> Tensor:
@@ -150,8 +150,8 @@ class LatticeDesign:
         if not len(outside):
             return torch.zeros_like(functions(points))
         rows = points[outside]
-        found = functions(rows) - self._conditioned(rows, parameters, functions)
-        return found.new_zeros(len(points), found.shape[1]).index_put((outside,), found)
+        residual = functions(rows) - self._conditioned(rows, parameters, functions)
+        return residual.new_zeros(len(points), residual.shape[1]).index_put((outside,), residual)
 
     def kernel(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the exact kernel between rows a (n, D) and b (m, D), (n, m), for a variance of 1."""
@@ -159,8 +159,8 @@ class LatticeDesign:
 
     def _log_variances(self, parameters: tuple[Tensor, ...]) -> Tensor:
         """Return log D_j of the features, (F,)."""
-        found = self.product.log_prob(self.modes.frequencies, self._values(parameters))
-        return self.modes.by_feature(found + self._log_cell)
+        log_density = self.product.log_prob(self.modes.frequencies, self._values(parameters))
+        return self.modes.by_feature(log_density + self._log_cell)
 
     @cached_property
     def _log_cell(self) -> float:
@@ -172,16 +172,16 @@ class LatticeDesign:
     ) -> Tensor:
         """Return W phi(U) at points (n, d) outside the box, (n, F), for functions phi."""
         values = self._values(parameters)
-        found = []
-        for some in torch.split(points, _CHUNK):
-            near = self._near(some.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
+        parts = []
+        for chunk in torch.split(points, _CHUNK):
+            near = self._near(chunk.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
             inner = self.product.kernel(near, near, values)
             factor = _factors(inner)
-            cross = self.product.kernel(some[:, None], near, values)
+            cross = self.product.kernel(chunk[:, None], near, values)
             weights = torch.cholesky_solve(cross.mT, factor).mT
             phi = functions(near.reshape(-1, near.shape[-1])).reshape(*near.shape[:2], -1)
-            found.append((weights @ phi)[:, 0])
-        return torch.cat(found)
+            parts.append((weights @ phi)[:, 0])
+        return torch.cat(parts)
 
     def _near(self, points: Tensor, lengthscales: Tensor) -> Tensor:
         """Return U (n, u, d) for points (n, d) outside the box.

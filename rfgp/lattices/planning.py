@@ -96,7 +96,7 @@ def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: 
 def plan_lattice(
     product: SpectralProduct,
     values: Values,
-    places: tuple[int, ...],
+    column_indices: tuple[int, ...],
     box: tuple[Floats, Floats],
     level: float,
     tolerance: float,
@@ -107,7 +107,7 @@ def plan_lattice(
     Args:
         product: The product.
         values: The hyperparameters by path.
-        places: The indices of the columns of the product among those of the rows.
+        column_indices: The indices of the columns of the product among those of the rows.
         box: The lower and the upper ends of the box, (d,) each.
         level: Modes with D_j / variance below it are omitted.
         tolerance: The correlation of a smooth kernel with its nearest image.
@@ -118,7 +118,7 @@ def plan_lattice(
     period = periods(product, wide, high - low, tolerance)
     half_widths = bandwidths(product, narrow, period, level)
     half_widths = _within(half_widths, most)
-    lattice = Lattice(places, low, high, 1 / period, half_widths)
+    lattice = Lattice(column_indices, low, high, 1 / period, half_widths)
     return active_modes(product, values, lattice, level, most)
 
 
@@ -137,7 +137,7 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
     with torch.no_grad():
         frequencies = torch.as_tensor(indices * lattice.spacing)
         logs = product.log_prob(frequencies, values).numpy() + scale
-        at_zero = float(product.log_prob(torch.zeros(1, len(lattice.places), dtype=torch.float64), values)) + scale
+        at_zero = float(product.log_prob(torch.zeros(1, lattice.num_columns, dtype=torch.float64), values)) + scale
     kept = np.flatnonzero(logs > math.log(level))
     num_wanted = 2 * len(kept) + 1
     if num_wanted > most:
@@ -170,8 +170,8 @@ def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str
 
 def _within(half_widths: Integers, most: int) -> Integers:
     """Return half-widths whose lattice has at most `_MOST_CELLS` points, and at most 64 times the most features."""
-    found = half_widths.copy()
+    widths = half_widths.copy()
     cells = min(_MOST_CELLS, 64 * most)
-    while np.prod(2.0 * found + 1) > cells and (found > 1).any():
-        found = np.maximum(1, (found * 0.9).astype(np.int64))
-    return found
+    while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():
+        widths = np.maximum(1, (widths * 0.9).astype(np.int64))
+    return widths

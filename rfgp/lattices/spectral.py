@@ -43,10 +43,10 @@ class SpectralProduct:
     def lengthscales(self, values: Values) -> Tensor:
         """Return the lengthscale of each column, (d,), float64."""
         out = [torch.zeros((), dtype=torch.float64)] * self.num_columns
-        for own, prefix in zip(self.positions, self.prefixes, strict=True):
-            found = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(own))
-            for place, each in zip(own, found.unbind(), strict=True):
-                out[place] = each
+        for columns, prefix in zip(self.positions, self.prefixes, strict=True):
+            values_of_columns = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(columns))
+            for column, lengthscale in zip(columns, values_of_columns.unbind(), strict=True):
+                out[column] = lengthscale
         return torch.stack(out)
 
     def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
@@ -57,27 +57,26 @@ class SpectralProduct:
         lengthscales = self.lengthscales(values)
         omega = 2 * math.pi * frequencies * lengthscales
         total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
-        return total + sum(
-            measure.log_prob(omega[:, list(own)]) for measure, own in zip(self.measures, self.positions, strict=True)
-        )
+        pairs = zip(self.measures, self.positions, strict=True)
+        return total + sum(measure.log_prob(omega[:, list(columns)]) for measure, columns in pairs)
 
     def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m)."""
         lengthscales = self.lengthscales(values)
         a, b = a / lengthscales, b / lengthscales
         out = torch.ones((), dtype=torch.float64)
-        for measure, own in zip(self.measures, self.positions, strict=True):
-            out = out * measure.kernel_between(a[..., list(own)], b[..., list(own)])
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            out = out * measure.kernel_between(a[..., list(columns)], b[..., list(columns)])
         return out
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw frequencies of the kernels for lengthscales of 1, (count, d), in radians per unit, float64."""
         out = torch.zeros(count, self.num_columns, dtype=torch.float64)
-        for measure, own in zip(self.measures, self.positions, strict=True):
-            directions = torch.randn(count, len(own), generator=generator, dtype=torch.float64)
-            shares = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            directions = torch.randn(count, len(columns), generator=generator, dtype=torch.float64)
+            quantiles = torch.rand(count, 1, generator=generator, dtype=torch.float64)
             norms = directions.norm(dim=1, keepdim=True)
-            out[:, list(own)] = measure.radial_quantile(shares, len(own)) * directions / norms
+            out[:, list(columns)] = measure.radial_quantile(quantiles, len(columns)) * directions / norms
         return out
 
     def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
@@ -88,4 +87,4 @@ class SpectralProduct:
 
     def measure_of(self, column: int) -> Spectrum:
         """Return the measure of the factor that depends on a column."""
-        return next(m for m, own in zip(self.measures, self.positions, strict=True) if column in own)
+        return next(m for m, columns in zip(self.measures, self.positions, strict=True) if column in columns)

@@ -104,24 +104,26 @@ def log_prob(
     """
     from rfgp.local import loops
 
-    z, targets, noises = as_places(x, lengthscale), as_rows(residual), np.ascontiguousarray(as_array(noise.double()))
+    z, targets = scaled_positions(x, lengthscale), as_rows(residual)
+    noises = np.ascontiguousarray(as_array(noise.double()))
     rows = kind, z, as_rows(no_features(x)), noises, float(variance.detach()), pattern.indices, pattern.indptr
     fixed = *rows, targets, as_array(output_weights.double())
 
     def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
-        found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
-        return *loops.density_rows(a, b, *fixed, *found), *found
+        gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
+        return *loops.density_rows(a, b, *fixed, *gradients), *gradients
 
     def compute(needs: Needs) -> tuple[Tensor, Gradients]:
         parts = in_blocks(pattern.indptr, run)
-        value, in_variance, in_lengths, in_noise, in_targets = (sum(part[i] for part in parts) for i in range(5))
+        sums = (sum(part[i] for part in parts) for i in range(5))
+        value, grad_variance, grad_lengths, grad_noise, grad_targets = sums
 
         def gradients() -> list[Tensor]:
             return [
-                _in_lengthscale(in_lengths, lengthscale.detach()),
-                torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
-                torch.from_numpy(in_noise).to(noise),
-                torch.from_numpy(in_targets).to(residual),
+                _grad_lengthscale(grad_lengths, lengthscale.detach()),
+                torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
+                torch.from_numpy(grad_noise).to(noise),
+                torch.from_numpy(grad_targets).to(residual),
             ]
 
         return torch.tensor(value, dtype=torch.float64), gradients
@@ -129,10 +131,10 @@ def log_prob(
     return with_gradient(compute, lengthscale, variance, noise, residual)
 
 
-def _in_lengthscale(in_lengths: Array, lengthscale: Tensor) -> Tensor:
+def _grad_lengthscale(grad_lengths: Array, lengthscale: Tensor) -> Tensor:
     """Return the gradient in a lengthscale, (d,) or (), from sums (d,) of slopes times squared distances."""
-    found = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
-    return found if lengthscale.ndim else found.sum()
+    gradient = -2 * torch.from_numpy(grad_lengths).to(lengthscale) / lengthscale
+    return gradient if lengthscale.ndim else gradient.sum()
 
 
 def no_features(x: Tensor) -> Tensor:
@@ -140,7 +142,7 @@ def no_features(x: Tensor) -> Tensor:
     return torch.zeros(len(x), 0, dtype=torch.float64)
 
 
-def as_places(x: Tensor, lengthscale: Tensor) -> Array:
+def scaled_positions(x: Tensor, lengthscale: Tensor) -> Array:
     """Return rows (n, d) in units of lengthscales (d,) or (), clamped so that squared distances are finite."""
     return as_rows((x.double() / lengthscale.double()).clamp(-FAR, FAR))
 
@@ -164,15 +166,15 @@ class _InverseFactor(torch.autograd.Function):
     ) -> Tensor:
         from rfgp.local import loops
 
-        z, phi = as_places(x, lengthscale), as_rows(known)
+        z, phi = scaled_positions(x, lengthscale), as_rows(known)
         ctx.fixed = (kind, z, phi, as_array(noise), float(variance), pattern.indices, pattern.indptr)
         ctx.save_for_backward(lengthscale, variance, noise, known)
         entries = np.empty(len(pattern.indices))
         in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *ctx.fixed, 1.0, entries))
-        own = pattern.indptr[1:] - 1
-        scale = 1 / entries[own]
+        diagonal = pattern.indptr[1:] - 1
+        scale = 1 / entries[diagonal]
         entries *= np.repeat(-scale, np.diff(pattern.indptr))
-        entries[own] = scale
+        entries[diagonal] = scale
         ctx.entries = entries
         return torch.from_numpy(entries.copy())
 
@@ -185,17 +187,17 @@ class _InverseFactor(torch.autograd.Function):
         grad = np.ascontiguousarray(as_array(grads[0]))
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
-            found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
-            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *found), *found
+            gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
+            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
-        in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
+        grad_variance, grad_lengths, grad_noise, grad_known = (sum(part[i] for part in parts) for i in range(4))
         return (
             None,
-            _in_lengthscale(in_lengths, lengthscale),
-            torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
-            torch.from_numpy(in_noise).to(noise),
-            torch.from_numpy(in_known).to(known),
+            _grad_lengthscale(grad_lengths, lengthscale),
+            torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
+            torch.from_numpy(grad_noise).to(noise),
+            torch.from_numpy(grad_known).to(known),
             None,
             None,
         )
@@ -254,8 +256,8 @@ def whitened_back(
     """
     from rfgp.local import products
 
-    known, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
-    fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+    right, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
+    fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
     if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
         products.multiply_transposed(0, out.shape[1], *fixed)
     else:  # threads take columns, because threads with rows would add to the same places
@@ -297,10 +299,10 @@ def conditionals(
     """
     from rfgp.local import loops
 
-    z, new = (as_places(a, lengthscale) for a in (x, points))
-    phi, own = map(as_rows, known or (no_features(x), no_features(points)))
+    z, scaled_points = (scaled_positions(a, lengthscale) for a in (x, points))
+    phi, points_phi = map(as_rows, known or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
-    fixed = (kind, z, phi, as_array(noise), float(variance), new, own, near, weights, left)
+    fixed = (kind, z, phi, as_array(noise), float(variance), scaled_points, points_phi, near, weights, left)
     in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
     return torch.from_numpy(weights), torch.from_numpy(left)
 
@@ -312,8 +314,8 @@ class _Whitened(torch.autograd.Function):
         ctx.pattern = pattern
         from rfgp.local import products
 
-        known, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
-        fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+        right, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
+        fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
         in_blocks(pattern.indptr, lambda a, b: products.multiply_rows(a, b, *fixed))
         return torch.from_numpy(out)
 
@@ -323,12 +325,12 @@ class _Whitened(torch.autograd.Function):
         from rfgp.local import products
 
         (entries, dense), pattern = ctx.saved_tensors, ctx.pattern
-        grad, in_entries, in_dense = np.ascontiguousarray(as_array(grads[0])), None, None
+        grad, grad_entries, grad_dense = np.ascontiguousarray(as_array(grads[0])), None, None
         if ctx.needs_input_grad[0]:
-            found, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
-            fixed = (grad, right, pattern.indices, pattern.indptr, found)
+            grad_values, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
+            fixed = (grad, right, pattern.indices, pattern.indptr, grad_values)
             in_blocks(pattern.indptr, lambda a, b: products.outer_rows(a, b, *fixed))
-            in_entries = torch.from_numpy(found)
+            grad_entries = torch.from_numpy(grad_values)
         if ctx.needs_input_grad[1]:
-            in_dense = whitened_back(entries, grads[0], pattern)
-        return in_entries, in_dense, None
+            grad_dense = whitened_back(entries, grads[0], pattern)
+        return grad_entries, grad_dense, None

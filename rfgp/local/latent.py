@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Array, as_array
-from rfgp.local.factor import IN_THREADS, as_places, as_rows, in_blocks, no_features
+from rfgp.local.factor import IN_THREADS, as_rows, in_blocks, no_features, scaled_positions
 from rfgp.sparse import SparsityPattern
 from rfgp.threads import num_threads
 
@@ -66,7 +66,7 @@ class LatentRoot:
         """
         from rfgp.local import loops
 
-        z, phi = as_places(x, lengthscale), as_rows(no_features(x) if known is None else known)
+        z, phi = scaled_positions(x, lengthscale), as_rows(no_features(x) if known is None else known)
         noise = np.full(len(z), JITTER * float(variance))
         fixed = (kind, z, phi, noise, float(variance), pattern.indices, pattern.indptr)
         entries = np.empty(len(pattern.indices))

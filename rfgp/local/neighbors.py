@@ -85,14 +85,14 @@ def nearest_of_prefixes(
 def _before(tree: cKDTree, points: Floats, lengths: Indices, count: int) -> Indices:
     """Return the nearest (q, count) rows of prefixes to points. Each prefix must have `count` rows."""
     out = np.empty((len(points), count), dtype=np.int64)
-    asked, left = min(tree.n, int(_SPARE * count) + 2), np.arange(len(points))
-    while len(left):
-        near = _query(tree, points[left], asked)
-        is_before = near < lengths[left, None]
+    num_queried, unfinished = min(tree.n, int(_SPARE * count) + 2), np.arange(len(points))
+    while len(unfinished):
+        near = _query(tree, points[unfinished], num_queried)
+        is_before = near < lengths[unfinished, None]
         is_full = is_before.sum(1) >= count
         chosen = np.argsort(~is_before[is_full], axis=1, kind="stable")[:, :count]
-        out[left[is_full]] = np.take_along_axis(near[is_full], chosen, axis=1)
-        left, asked = left[~is_full], min(tree.n, 2 * asked)
+        out[unfinished[is_full]] = np.take_along_axis(near[is_full], chosen, axis=1)
+        unfinished, num_queried = unfinished[~is_full], min(tree.n, 2 * num_queried)
     return out
 
 
@@ -118,8 +118,8 @@ def used(
         >>> pattern.indices.tolist(), columns.tolist()
         ([1, 0], [1, 4])
     """
-    columns, places = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
-    return type(pattern)(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
+    columns, indices = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
+    return type(pattern)(pattern.indptr, indices.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
 def near_each_other(
@@ -166,8 +166,8 @@ def nearest_before(
     square = ((z[near] - z[first:, None]) ** 2).sum(-1)
     square[near >= rows[:, None]] = np.inf
     chosen = np.argsort(square, axis=1, kind="stable")[:, :count]
-    found = np.where(
+    neighbors = np.where(
         np.isfinite(np.take_along_axis(square, chosen, axis=1)), np.take_along_axis(near, chosen, 1), len(z)
     )
-    found.sort(axis=1)
-    return np.where(found == len(z), -1, found)
+    neighbors.sort(axis=1)
+    return np.where(neighbors == len(z), -1, neighbors)

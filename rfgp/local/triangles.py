@@ -71,8 +71,8 @@ def _eliminate(row, inverse, x, number, p, begin, end):
             third[s] -= c * row[s]
             fourth[s] -= d * row[s]
     for j in range(number & ~3, number):
-        one = x[j]
-        one[p] *= inverse
-        last = one[p]
+        single = x[j]
+        single[p] *= inverse
+        last = single[p]
         for s in range(begin, end):
-            one[s] -= last * row[s]
+            single[s] -= last * row[s]

@@ -132,11 +132,11 @@ class Posterior(ABC):
         """
         raise InvalidArgumentError("This posterior is not divided into terms. Use the sum of all terms.")
 
-    def differentiated(self, place: int) -> "Posterior":
+    def differentiated(self, column: int) -> "Posterior":
         """Return the posterior of the derivative of the function in one column.
 
         Args:
-            place: The index of the column among those of the inputs.
+            column: The index of the column among those of the inputs.
 
         Raises:
             InvalidArgumentError: If this posterior has no features.

@@ -19,7 +19,7 @@ def sampled_product(first, last, grad, columns, rows, values, indptr, indices, o
 
 
 @jit()
-def place_of(row, column, indptr, indices):
+def entry_index(row, column, indptr, indices):
     """Return the index of the entry of a row and a column on a pattern, or -1 if it has none."""
     first, last = indptr[row], indptr[row + 1]
     while first < last:
@@ -40,10 +40,10 @@ def add_gram(starts, columns, values, weights, indptr, indices, out):
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
             for q in range(starts[i], starts[i + 1]):
-                place = place_of(columns[p], columns[q], indptr, indices)
-                if place < 0:
+                entry = entry_index(columns[p], columns[q], indptr, indices)
+                if entry < 0:
                     return False
-                out[place] += values[p] * weights[i] * values[q]
+                out[entry] += values[p] * weights[i] * values[q]
     return True
 
 
@@ -57,10 +57,10 @@ def times_symmetric(starts, columns, values, indptr, indices, entries, out):
         for p in range(starts[i], starts[i + 1]):
             out[p] = 0.0
             for q in range(starts[i], starts[i + 1]):
-                place = place_of(columns[p], columns[q], indptr, indices)
-                if place < 0:
+                entry = entry_index(columns[p], columns[q], indptr, indices)
+                if entry < 0:
                     return False
-                out[p] += values[q] * entries[place]
+                out[p] += values[q] * entries[entry]
     return True
 
 
@@ -74,11 +74,11 @@ def quadratic_forms(starts, columns, values, indptr, indices, entries, out, cove
         total, covered[i] = 0.0, True
         for p in range(starts[i], starts[i + 1]):
             for q in range(starts[i], p + 1):
-                place = place_of(columns[p], columns[q], indptr, indices)
-                if place < 0:
+                entry = entry_index(columns[p], columns[q], indptr, indices)
+                if entry < 0:
                     covered[i] = False
                 else:
-                    total += (1 + (q < p)) * values[p] * values[q] * entries[place]
+                    total += (1 + (q < p)) * values[p] * values[q] * entries[entry]
         out[i] = total
 
 

@@ -141,8 +141,8 @@ def add_outer(
     """
     from rfgp.sparse import loops
 
-    places = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
-    loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *places, out)
+    indices = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
+    loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *indices, out)
 
 
 def transposed_product(
@@ -202,22 +202,22 @@ class _Product(torch.autograd.Function):
         if values.device.type == "cpu":
             matrix = sp.csr_array((values.detach().numpy(), pattern.indices, pattern.indptr), shape=pattern.shape)
             return torch.as_tensor(matrix @ dense.detach().numpy()).to(values)
-        places = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
-        return torch.sparse_coo_tensor(places, values, pattern.shape, is_coalesced=True) @ dense
+        indices = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
+        return torch.sparse_coo_tensor(indices, values, pattern.shape, is_coalesced=True) @ dense
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         (values, dense), pattern = ctx.saved_tensors, ctx.pattern
-        in_values = in_dense = None
+        grad_values = grad_dense = None
         if ctx.needs_input_grad[0]:
             rows, columns = _tensor(pattern.rows, values), _tensor(pattern.indices, values)
-            in_values = sum(
+            grad_values = sum(
                 (grads[0][:, c][rows] * dense[:, c][columns] for c in range(dense.shape[1])), torch.zeros_like(values)
             )
         if ctx.needs_input_grad[1]:
-            turned, order = pattern.transposed
-            in_dense = _Product.apply(values[order.to(values.device)], grads[0], turned)
-        return in_values, in_dense, None
+            transposed, order = pattern.transposed
+            grad_dense = _Product.apply(values[order.to(values.device)], grads[0], transposed)
+        return grad_values, grad_dense, None
 
 
 def _tensor(array: Any, like: Tensor) -> Tensor:

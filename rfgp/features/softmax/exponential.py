@@ -181,8 +181,8 @@ def inverse_transpose(
         >>> inverse_transpose(torch.tensor([2.0, 4.0]), 2)
         tensor([0.5000, 0.2500])
     """
-    found = check_matrix(matrix, num_dims).detach()
-    sizes = found.abs() if matrix.ndim == 1 else torch.linalg.svdvals(found)
+    a = check_matrix(matrix, num_dims).detach()
+    sizes = a.abs() if matrix.ndim == 1 else torch.linalg.svdvals(a)
     if float(sizes.min()) <= num_dims * torch.finfo(sizes.dtype).eps * float(sizes.max()):
         raise InvalidArgumentError(
             f"The matrix A must be invertible, got singular values between {float(sizes.min()):.2g} and "

@@ -322,14 +322,14 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
         )
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     values = points.detach().cpu().double().numpy()
-    found = KMeans(count, n_init=10, random_state=seed).fit(values)
-    centers = torch.as_tensor(np.asarray(found.cluster_centers_, dtype=np.float64))
-    return centers, math.sqrt(float(found.inertia_) / values.size)
+    clusters = KMeans(count, n_init=10, random_state=seed).fit(values)
+    centers = torch.as_tensor(np.asarray(clusters.cluster_centers_, dtype=np.float64))
+    return centers, math.sqrt(float(clusters.inertia_) / values.size)
 
 
-def _affordable(num_features: int, each: int) -> int:
+def _affordable(num_features: int, cost: int) -> int:
     """Return the number of frequencies that a number of features allows."""
-    m = check_count("num_features", num_features) // each
+    m = check_count("num_features", num_features) // cost
     if m == 0:
-        raise InvalidArgumentError(f"num_features must be at least {each} for one frequency, got {num_features}.")
+        raise InvalidArgumentError(f"num_features must be at least {cost} for one frequency, got {num_features}.")
     return m

@@ -75,7 +75,7 @@ class Reads:
         def pull_back(inputs: Array, gradient: Array) -> Array:
             out = np.zeros_like(inputs)
             for slope, own in zip(self.slopes, slopes, strict=True):
-                out[:, slope.place] += (gradient * own).reshape(len(out), -1).sum(axis=1)
+                out[:, slope.column] += (gradient * own).reshape(len(out), -1).sum(axis=1)
             return out
 
         return found + numpy_function(self.inputs, lambda inputs: np.zeros(found.shape), pull_back)

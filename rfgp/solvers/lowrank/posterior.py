@@ -128,7 +128,7 @@ class LowRankPosterior(Posterior):
         weights: The posterior mean of the weights, (F, k).
         uncertainty: The posterior covariance of the weights.
         terms: The names of the terms whose sum is predicted. If None, all.
-        place: The index of the column of the derivative. If None, the function is not differentiated.
+        column: The index of the column of the derivative. If None, the function is not differentiated.
 
     Examples:
         >>> from rfgp.blocks import Prior, WeightBlock
@@ -144,7 +144,7 @@ class LowRankPosterior(Posterior):
     weights: Tensor
     uncertainty: WeightCovariance
     terms: tuple[str, ...] | None = None
-    place: int | None = None
+    column: int | None = None
 
     stored = ("weights",)
 
@@ -160,11 +160,11 @@ class LowRankPosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Tensor:
         """Return the features of n inputs, (n, F), 0 for other terms."""
-        blocks, place = self.prior.weights, self.place
-        if place is None:
+        blocks, column = self.prior.weights, self.column
+        if column is None:
             phi = self.prior.dense.scaled(inputs).double()
         else:
-            phi = torch.cat([block.slopes(inputs, place) for block in blocks], dim=1)
+            phi = torch.cat([block.slopes(inputs, column) for block in blocks], dim=1)
         return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
     def mean(self, projected: Tensor) -> Tensor:
@@ -174,20 +174,20 @@ class LowRankPosterior(Posterior):
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
         known = self.uncertainty.variance(projected)
-        if self.place is not None:
+        if self.column is not None:
             return known + self.residual_slope_variance
         return known + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
         known = self.uncertainty.between(projected, projected)
-        if self.place is not None:
+        if self.column is not None:
             return known + self.residual_slope_variance * torch.eye(len(known), dtype=known.dtype)
         return known + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
-        if self._residual.has_residual or self.place is not None:
+        if self._residual.has_residual or self.column is not None:
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
 
@@ -243,7 +243,7 @@ class LowRankPosterior(Posterior):
         """
         return replace(self, terms=known_terms(self.prior, names))
 
-    def differentiated(self, place: int) -> "LowRankPosterior":
+    def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.
 
         Raises:
@@ -251,24 +251,24 @@ class LowRankPosterior(Posterior):
         """
         for block in self.prior.weights:
             if block.design is not None:
-                block.design.residual_slope_variance(place, *block.parameters)
+                block.design.residual_slope_variance(column, *block.parameters)
             elif block.residual is not None:
                 raise InvalidArgumentError(
                     f"The features of the term {block.name!r} must not miss a part of its derivative, got some that "
                     "do. Use RandomFeatures(), EquispacedFourier() or InducingPoints(method='sor')."
                 )
-        return replace(self, place=place)
+        return replace(self, column=column)
 
     @property
     def residual_slope_variance(self) -> Tensor:
         """The variance that features miss of the derivative of the predicted terms, 0-d."""
-        assert self.place is not None
+        assert self.column is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
             is_own = self.terms is None or block.name in self.terms
             if is_own and block.design is not None and block.residual is not None:
                 total = total + block.prior_variance * block.design.residual_slope_variance(
-                    self.place, *block.parameters
+                    self.column, *block.parameters
                 )
         return total
 

@@ -85,7 +85,7 @@ class SeriesMoments:
         pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
         missing = sum(float(scale * variance) for scale, variance in pairs)
         known = self.known_variance(inputs)
-        return known + (missing if self.posterior.place is None else self.posterior.residual_slope_variance)
+        return known + (missing if self.posterior.column is None else self.posterior.residual_slope_variance)
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) of the sums of features at points (n, D)."""
@@ -102,9 +102,9 @@ class SeriesMoments:
     def _dense_features(self, block: WeightBlock, inputs: Tensor) -> Tensor:
         """Return the features of a dense design at points (n, D), or their derivatives, (n, F), float64."""
         assert block.design is not None
-        if self.posterior.place is None:
+        if self.posterior.column is None:
             return block.design.fixed_features(inputs).double()
-        return slopes(block.design.fixed_features, inputs, self.posterior.place)
+        return slopes(block.design.fixed_features, inputs, self.posterior.column)
 
     def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
         """Return the weights (F, m) of the derivative of features on a lattice. Other weights are returned unchanged.
@@ -112,11 +112,11 @@ class SeriesMoments:
         The derivative of a cos(w x) + b sin(w x) is w b cos(w x) - w a sin(w x).
         """
         design = block.design
-        if self.posterior.place is None or not isinstance(design, LatticeDesign):
+        if self.posterior.column is None or not isinstance(design, LatticeDesign):
             return weights
-        if self.posterior.place not in design.lattice.places:
+        if self.posterior.column not in design.lattice.column_indices:
             return torch.zeros_like(weights)
-        column = design.lattice.places.index(self.posterior.place)
+        column = design.lattice.column_indices.index(self.posterior.column)
         rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
         first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
         return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])

@@ -133,13 +133,13 @@ class SeriesPosterior(Posterior):
         """
         return replace(self, dense=self.dense.of(names))
 
-    def differentiated(self, place: int) -> "SeriesPosterior":
+    def differentiated(self, column: int) -> "SeriesPosterior":
         """Return the posterior of the derivative of the function in one column.
 
         Raises:
             InvalidArgumentError: If a term has no derivative.
         """
-        return replace(self, dense=self.dense.differentiated(place))
+        return replace(self, dense=self.dense.differentiated(column))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of n inputs, (count, n, k), from weights and, outside the box of the rows, from the kernel.
@@ -237,7 +237,7 @@ class SeriesPosterior(Posterior):
             return torch.cat([by_features(self.dense.project(some), some) for some in torch.split(x, size)])
 
         wants_gradient = inputs.requires_grad or self.dense.weights.requires_grad
-        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.place is None):
+        if wants_gradient or (len(inputs) <= FEW_POINTS and self.dense.column is None):
             return slowly(inputs)
         is_out = self.is_outside(inputs)
         if not bool(is_out.any()):
@@ -255,7 +255,7 @@ def _check_slopes(posterior: SeriesPosterior, inputs: Tensor) -> None:
     Raises:
         InvalidArgumentError: If they are.
     """
-    if posterior.dense.place is not None and bool(posterior.is_outside(inputs).any()):
+    if posterior.dense.column is not None and bool(posterior.is_outside(inputs).any()):
         raise InvalidArgumentError(OUTSIDE)
 
 
