@@ -135,7 +135,10 @@ class EquispacedFourier(Approximation):
         return self.through(data, self._plan(data).modes)
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with modes for other hyperparameters, on the same lattice if possible."""
+        """Return the term with modes for other hyperparameters.
+
+        The modes are on the same lattice if possible.
+        """
         if not isinstance(prior, LatticeTerm):
             return self.draw(data, seed)
         product, lattice, level = prior.design.product, prior.design.lattice, self._level(data)
@@ -147,13 +150,23 @@ class EquispacedFourier(Approximation):
         return prior if np.array_equal(redrawn.design.modes.indices, prior.design.modes.indices) else redrawn
 
     def on_lattice(self, data: TermData, lattice: Lattice) -> "LatticeTerm":
-        """Return the term with the modes of a lattice that its hyperparameters need."""
+        """Return the term with the modes of a lattice that its hyperparameters need.
+
+        Args:
+            data: The term and the rows.
+            lattice: The lattice.
+        """
         product = spectral_product(data.term)
         plan = active_modes(product, data.values, lattice, self._level(data), self.max_features)
         return self.through(data, plan.modes)
 
     def through(self, data: TermData, modes: Modes) -> "LatticeTerm":
-        """Return the term with the modes of a lattice."""
+        """Return the term with the modes of a lattice.
+
+        Args:
+            data: The term and the rows.
+            modes: The modes.
+        """
         product = spectral_product(data.term)
         design = LatticeDesign(modes, product, parameter_names(data, with_scale=False))
         return LatticeTerm(data.term, design, scale_name(data.term, data.values), data.is_gaussian)

@@ -85,7 +85,10 @@ class Exact(Approximation):
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the smallest noise variance that factors or conjugate gradients can resolve."""
+        """Return the smallest noise variance that the solvers can resolve.
+
+        The solvers are Cholesky factors or conjugate gradients.
+        """
         return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
@@ -108,7 +111,10 @@ class Exact(Approximation):
 
 
 def _num_functions(data: TermData) -> int | None:
-    """Return the number of functions of a term, or None if it is infinite or too large."""
+    """Return the number of functions of a term.
+
+    The result is None if the number is infinite or too large.
+    """
     product = 1
     for factor, indices, _ in data.term.parts():
         functions = factor.functions(data.columns.select(indices))
@@ -157,9 +163,10 @@ class KernelTerm(TermPrior):
 
 
 def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
-    """Return the factors on both sides of the cheapest grid of the rows, and the number of positions in a sample.
+    """Return the cheapest grid of the rows.
 
-    The result is None if the rows are few, or do not lie on a grid with few cells.
+    The result has the factors on both sides and the number of positions in a sample. The result is None if the rows are
+    few, or do not lie on a grid with few cells.
     """
     if data.num_rows <= MOST_FORMED or not len(data.columns.sample):
         return None

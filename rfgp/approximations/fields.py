@@ -27,7 +27,9 @@ It is measured in `benchmarks/races/separable.py`."""
 
 @dataclass(frozen=True, eq=False)
 class FieldReader:
-    """The projection of rows (n, D) to a product of fields, or to copies of it multiplied by functions.
+    """The projection of rows (n, D) to a product of fields.
+
+    There may be several copies of the product, multiplied by functions.
 
     Attributes:
         latents: The fields, at least one.
@@ -64,7 +66,9 @@ class FieldReader:
         return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
 
     def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
-        """Return the copies with rows (n, D) among their values, and the reader of these copies.
+        """Return the copies with rows (n, D) among their values.
+
+        The second result is the reader of these copies.
 
         Raises:
             MemoryBudgetError: If the pairs of positions and values exceed the memory.
@@ -82,10 +86,18 @@ class FieldReader:
         return kept_product_of(fields, self.copies), replace(self, projectors=projectors)
 
     def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the projection A (n, F N) of single rows (n, D) to refined copies, and residual variances (n,).
+        """Return the projection of single rows to refined copies.
 
         Let v_i + r_i be the variances of the fields at a row, with residual variances r_i given their values. The
         product has the variance prod_i (v_i + r_i), and its values explain prod_i v_i.
+
+        Args:
+            field: The copies, from `refine`.
+            values: The parameters of the fields, (p,).
+            inputs: The rows, (n, D).
+
+        Returns:
+            The projection A (n, F N) and the residual variances (n,).
         """
         reads, left = _product([_read(part) for part in self._parts(field, values, inputs)])
         if self.features is None:
@@ -94,10 +106,15 @@ class FieldReader:
         return row_products(functions, reads), np.square(functions).sum(axis=1) * left
 
     def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
-        """Yield the derivatives of the results of `between` in the columns of rows (n, D) that they are smooth in.
+        """Yield the derivatives of the results of `between` in columns of the rows.
 
-        A field with slopes has the variance v_i + r_i = 1, so the residual variance depends on v_i only through
-        prod_j v_j.
+        Columns without a smooth dependence are left out. A field with slopes has the variance v_i + r_i = 1, so the
+        residual variance depends on v_i only through prod_j v_j.
+
+        Args:
+            field: The copies, from `refine`.
+            values: The parameters of the fields, (p,).
+            inputs: The rows, (n, D).
         """
         parts = self._parts(field, values, inputs)
         reads_of_parts = [_read(part) for part in parts]
@@ -119,7 +136,10 @@ class FieldReader:
                     yield Slope(column, row_products(slopes, reads), 2 * (functions * slopes).sum(axis=1) * left)
 
     def _parts(self, field: Any, values: Array, inputs: Tensor) -> "list[_Part]":
-        """Return the fields of refined copies, with their parameters and their columns of rows (n, D)."""
+        """Return the fields of refined copies.
+
+        Each has its parameters and its columns of the rows (n, D).
+        """
         fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
         counts = np.cumsum([len(field.parameters) for field in fields])[:-1]
         rows = [inputs[:, indices] for indices in self.indices]
@@ -141,7 +161,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """The projection A (n, N) of the rows of a part, and their residual variances (n,)."""
+    """The projection A (n, N) of the rows of a part, and residual variances (n,)."""
 
     part: _Part
     reads: sp.csr_array
@@ -159,7 +179,10 @@ def _read(part: _Part) -> _Read:
 
 
 def _product(parts: Sequence[_Read]) -> tuple[sp.csr_array, Array]:
-    """Return the projection of rows to a product of fields, and the residual variances (n,)."""
+    """Return the projection of rows to a product of fields.
+
+    The second result has the residual variances (n,).
+    """
     reads = reduce(row_products, [part.reads for part in parts])
     if len(parts) == 1:
         return reads, parts[0].left
@@ -179,7 +202,9 @@ def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
 
 
 def condition_of(field: Any, values: Array) -> float:
-    """Return the largest product of a diagonal entry of Q and of Q^-1. Rounding errors are proportional to it.
+    """Return the largest product of a diagonal entry of Q and of Q^-1.
+
+    Rounding errors are proportional to it.
 
     Args:
         field: The field.
@@ -218,7 +243,15 @@ def row_products(
     left: Any,  # (n, F)
     right: sp.csr_array,  # (n, N)
 ) -> sp.csr_array:  # (n, F N)
-    """Return the row-wise Kronecker product of a dense or sparse matrix and a sparse matrix."""
+    """Return the row-wise Kronecker product of two matrices.
+
+    Args:
+        left: A dense or sparse matrix, (n, F).
+        right: A sparse matrix, (n, N).
+
+    Returns:
+        The product, (n, F N).
+    """
     left = sp.csr_array(left)
     left.eliminate_zeros()
     size = right.shape[1]

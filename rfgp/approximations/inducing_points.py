@@ -126,7 +126,10 @@ class InducingPoints(Approximation):
         return residual.refusal(data)
 
     def is_tuned(self, data: TermData) -> bool:
-        """Return whether points depend on the hyperparameters. They do unless all rows are points."""
+        """Return whether points depend on the hyperparameters.
+
+        They do unless all rows are points.
+        """
         return self.num_points < data.num_rows
 
     def cost(self, data: TermData) -> Cost:
@@ -158,7 +161,10 @@ class InducingPoints(Approximation):
         return super().redraw(data, seed, prior)
 
     def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether lengthscales changed so much that points should be selected again."""
+        """Return whether points should be selected again.
+
+        This is so if lengthscales changed much.
+        """
         assert isinstance(prior, PointTerm)
         assert prior.lengthscales is not None
         indices = _column_indices(data.term)
@@ -167,7 +173,10 @@ class InducingPoints(Approximation):
         return is_shorter or bool(change.max() > MOVED * change.min())
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with points selected among rows, at the starting hyperparameters."""
+        """Return the term with points selected among rows.
+
+        They are selected at the starting hyperparameters.
+        """
         generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
         lengthscales = _lengthscales(data, data.columns.sample.double()) if is_stationary else None
@@ -299,7 +308,9 @@ class PointTerm(TermPrior):
 
 
 class PointFeatures:
-    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I. The last factor is kept.
+    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I.
+
+    The last factor is cached.
 
     They are functions of rows and of the parameters of k. An additional last parameter replaces the points Z.
 
@@ -350,7 +361,9 @@ class PointFeatures:
 
 @dataclass(frozen=True, eq=False)
 class _Remainder:
-    """The residual of the kernel given its features, without the variance of new levels.
+    """The residual of the kernel given its features.
+
+    It excludes the variance of new levels.
 
     Attributes:
         covariance_of: The covariance for a variance of 1.

@@ -110,7 +110,7 @@ class Vecchia(Approximation):
 
 
 def loops_of(term: BoundTerm) -> str | None:
-    """Return the name of the kernel of a term, or None if there are no compiled loops for it."""
+    """Return the name of the kernel of a term with compiled loops, or None."""
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
         return None if measures[0] is None else kind_of(measures[0])

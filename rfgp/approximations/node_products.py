@@ -30,14 +30,19 @@ Beyond these rows variances are estimated from 128 draws of single precision."""
 
 
 def columns_of(data: TermData) -> TermData:
-    """Return the product of the factors of a term that are on columns instead of nodes."""
+    """Return the product of the factors of a term that are on columns.
+
+    Factors on nodes are left out.
+    """
     parts = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
     term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
     return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
 
 
 def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
-    """Return why a product of kernels on columns has no features, as a clause after "because", or None.
+    """Return why a product of kernels on columns has no features, or None.
+
+    The result is a clause after "because".
 
     Args:
         columns: The random features of stationary kernels.
@@ -72,7 +77,9 @@ def draw_product(data: TermData, features: NodeFeatures, columns: RandomFeatures
 
 @dataclass(frozen=True, eq=False)
 class NodeProductTerm(TermPrior):
-    """A product of a kernel on nodes and kernels on columns, with the products of their features.
+    """A product of a kernel on nodes and kernels on columns.
+
+    It has the products of their features.
 
     Attributes:
         term: The term.
@@ -148,7 +155,9 @@ class ProductFeatures:
 
 @dataclass(frozen=True, eq=False)
 class NodeLevels:
-    """The covariance of a product between rows with new levels, by the features of nodes.
+    """The covariance of a product between rows with new levels.
+
+    The kernel on nodes is approximated by its features.
 
     Attributes:
         nodes: The features of positions, without a variance.

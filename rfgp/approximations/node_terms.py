@@ -19,14 +19,20 @@ from rfgp.kernels.terms import BoundTerm
 
 
 def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the graph of a term, its kernel, and the paths of the kernel's parameters."""
+    """Return the graph of a term, its kernel, and the paths of its parameters."""
     factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
     paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
 
 
 def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
-    """Return a term through features, with the measured errors that selected them, if any."""
+    """Return a term through features of nodes.
+
+    Args:
+        data: The term.
+        features: The features.
+        advice: The measured errors that selected the features. If None, they were not measured.
+    """
     return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
 
 
@@ -76,13 +82,21 @@ class NodeTerm(TermPrior):
 
 
 def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
-    """Return the parameters of a graph kernel (p,) among hyperparameters by path."""
+    """Return the parameters of a graph kernel (p,) among hyperparameters by path.
+
+    Args:
+        paths: The paths of the parameters, in the order of the kernel.
+        values: The hyperparameters by path.
+    """
     parameters = [values[path].double() for path in paths]
     return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
 
 
 def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
-    """Return a block of a covariance of positions as a block of rows, with the name of a term."""
+    """Return a block of a covariance of positions as a block of rows.
+
+    The block gets the name of a term.
+    """
     functions = block.functions
     return replace(
         block,
@@ -115,15 +129,31 @@ class NodeFunctions:
         return partial(at_nodes, self.functions.draw(count, generator), self.column)
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
+        """Return x -> k(x, inputs) @ coefficients.
+
+        The inputs are rows (n, D), and the coefficients (n, p).
+        """
         return partial(at_nodes, self.functions.through(position_of(self.column, inputs), coefficients), self.column)
 
 
 def position_of(column: int, inputs: Tensor) -> Tensor:
-    """Return the positions (n,) of the nodes of rows (n, D)."""
+    """Return the positions (n,) of the nodes of rows (n, D).
+
+    Args:
+        column: The index of the column of the nodes.
+        inputs: The rows, (n, D).
+    """
     return inputs[:, column].long()
 
 
 def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
-    """Return a function of positions (n,) at the nodes of rows (n, D)."""
+    """Evaluate a function of positions (n,) at the nodes of rows (n, D).
+
+    Args:
+        function: The function of positions.
+        column: The index of the column of the nodes.
+        inputs: The rows, (n, D).
+        rest: Further arguments of the function.
+        options: Further arguments of the function by name.
+    """
     return function(position_of(column, inputs), *rest, **options)

@@ -129,13 +129,23 @@ Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
 
 
 def retuned(prior: Walking, features: NodeFeatures) -> Walking:
-    """Return a term with other walks if their exact hops follow another rule."""
+    """Return a term with other walks if their exact hops follow another rule.
+
+    Args:
+        prior: The term.
+        features: Features of walks for the present hyperparameters.
+    """
     walks = prior.features.walks
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return a term with other fields of a rational precision if they are more."""
+    """Return a term with other fields of a rational precision if they are more.
+
+    Args:
+        prior: The term.
+        features: Features of a rational precision for the present hyperparameters.
+    """
     is_enough = features.size["degree"] <= prior.features.size["degree"]
     return prior if is_enough else replace(prior, features=features)
 
@@ -225,7 +235,9 @@ class Chebyshev(NodeApproximation):
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
-    """The square root of the kernel as a truncated power series of the adjacency matrix.
+    """The square root of the kernel as a power series of the adjacency matrix.
+
+    The series is truncated.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.

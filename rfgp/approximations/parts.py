@@ -20,7 +20,6 @@ from rfgp.kernels.terms import BoundTerm, of_prefix
 CHUNK = 1000
 """The number of rows with new levels whose covariances are computed at once for their variances."""
 
-
 FeatureMap = Fourier | Laplace
 
 
@@ -121,7 +120,10 @@ class SpectralPart:
         return type(self.feature_map)(Frequencies(values[self.path], weights))
 
     def functions(self, columns: ColumnSummary) -> Functions:
-        """Return the features as functions of rows (n, D) and of values by path, for any columns."""
+        """Return the features as functions of rows (n, D) and of values by path.
+
+        They do not depend on the summary of the columns.
+        """
         fourier = self._fourier if self.feature_map.is_trigonometric else None
         return Functions(self.feature_map.num_features, self._features, fourier=fourier)
 
@@ -146,7 +148,9 @@ class SpectralPart:
 
 @dataclass(frozen=True, eq=False)
 class TermFeatures:
-    """The features of a term without its own variance: products of one function of each part.
+    """The features of a term without its own variance.
+
+    They are products of one function of each part.
 
     Attributes:
         parts: The functions of each part.
@@ -189,7 +193,7 @@ class TermFeatures:
 
 @dataclass(frozen=True)
 class FixedFeatures:
-    """The features of a term that depend on no hyperparameter, and the factors that do.
+    """Features of a term without hyperparameters, and the factors with them.
 
     Two designs of one term on the same columns, at the same fixed values, compare equal.
 
@@ -274,7 +278,9 @@ FAR_LEVELS = 5.0
 
 @dataclass(frozen=True, eq=False)
 class TermEmbedding:
-    """An embedding of rows with distances near those of a term, r^2 = k(x, x) + k(z, z) - 2 k(x, z).
+    """An embedding of rows with distances near those of a term.
+
+    The squared distance is about k(x, x) + k(z, z) - 2 k(x, z).
 
     Attributes:
         term: The term.
@@ -312,9 +318,10 @@ class TermEmbedding:
 
 @dataclass(frozen=True, eq=False)
 class NewLevels:
-    """The covariance of a term between rows with new levels, which no training row has.
+    """The covariance of a term between rows with new levels.
 
-    It is the covariance of the term minus the part that the features of known levels explain.
+    No training row has these levels. It is the covariance of the term minus the part that the features of known levels
+    explain.
 
     Attributes:
         term: The term.

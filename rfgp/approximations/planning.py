@@ -38,7 +38,13 @@ Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
 
 
 def read_approximation(value: Any) -> Any:
-    """Return "auto", an approximation, or a dict of approximations by the names of terms.
+    """Check an approximation argument.
+
+    Args:
+        value: The argument.
+
+    Returns:
+        "auto", an approximation, or a dict of approximations by the names of terms.
 
     Raises:
         InvalidArgumentError: If the value is none of these.

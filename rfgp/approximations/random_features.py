@@ -135,7 +135,14 @@ def _is_gaussian(factor: Factor) -> bool:
 
 
 def finite_factor(data: TermData, factor: Factor, indices: list[int], prefix: str) -> Factor | None:
-    """Return a factor with finitely many functions, its series, or None."""
+    """Return a factor with finitely many functions, its series, or None.
+
+    Args:
+        data: The rows and the hyperparameters.
+        factor: The factor.
+        indices: The indices of its columns.
+        prefix: The prefix of its hyperparameters.
+    """
     if factor.functions(data.columns.select(indices)) is not None:
         return factor
     return factor.series(of_prefix(data.values, prefix))

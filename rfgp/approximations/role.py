@@ -66,7 +66,12 @@ class Cost:
 
 
 def weights_memory(size: int, num_rows: int) -> float:
-    """Return the bytes of the features of a block of rows and of their products."""
+    """Return the bytes of the features of a block of rows and of their products.
+
+    Args:
+        size: The number of features.
+        num_rows: The number of rows.
+    """
     return 8.0 * size * (min(num_rows, BLOCK_ROWS) + size)
 
 
@@ -96,11 +101,14 @@ class TermPrior(ABC):
         """
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows as a function, or None if its gradient has no closed form.
+        """Return the covariance of rows as a function of the hyperparameters.
 
         Args:
             inputs: The rows, (n, D).
             columns: The summary of all columns.
+
+        Returns:
+            The function, or None if its gradient has no closed form.
         """
         return None
 
@@ -134,14 +142,19 @@ class Approximation(ABC):
 
     @abstractmethod
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation does not support a term, as a clause after "because", or None."""
+        """Return why the approximation does not support a term, or None.
+
+        The result is a clause after "because".
+        """
 
     @abstractmethod
     def cost(self, data: TermData) -> Cost:
         """Return the predicted cost without allocating anything."""
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of a drawn term. Its features may differ from those of a new draw.
+        """Return the cost of a drawn term.
+
+        Its features may differ from those of a new draw.
 
         Args:
             data: The term and the rows.
@@ -158,7 +171,9 @@ class Approximation(ABC):
         return False
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term drawn for other hyperparameters, or the same term if nothing changes.
+        """Return the term drawn for other hyperparameters.
+
+        It is the same term if nothing changes.
 
         Args:
             data: The term and the rows, at the other hyperparameters.
@@ -214,7 +229,12 @@ class Approximation(ABC):
 
 
 def num_weights(data: TermData, prior: TermPrior) -> int:
-    """Return the number of weights of a drawn term."""
+    """Return the number of weights of a drawn term.
+
+    Args:
+        data: The term.
+        prior: The drawn term.
+    """
     return prior.at(data.values, data.columns).num_features
 
 
@@ -239,7 +259,7 @@ def scale_name(term: BoundTerm, values: Values) -> str | None:
 
 
 def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
-    """Return the paths of the hyperparameters that the covariance of a term depends on.
+    """Return the paths of the hyperparameters of the covariance of a term.
 
     Args:
         data: The term.

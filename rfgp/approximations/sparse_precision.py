@@ -102,7 +102,15 @@ class SparsePrecision(Approximation):
 
 
 def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
-    """Return the factors of a term that have latent fields."""
+    """Return the factors of a term that have latent fields.
+
+    Args:
+        term: The term.
+        columns: The summary of all columns.
+
+    Returns:
+        The factors, with the indices of their columns and their prefixes.
+    """
     parts = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
     fields = [part for part in parts if part[0].kind is not Kind.LEVEL]
     fields.sort(key=lambda part: part[0].kind is Kind.NUMBER)

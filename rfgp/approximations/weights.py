@@ -33,7 +33,12 @@ class WeightTerm(TermPrior):
 
     @classmethod
     def of(cls, data: TermData, parts: Sequence[Part]) -> "WeightTerm":
-        """Return a term with some features of its factors."""
+        """Return a term with some features of its factors.
+
+        Args:
+            data: The term.
+            parts: The features of its factors, which are multiplied.
+        """
         scale = scale_name(data.term, data.values)
         return cls(data.term, tuple(parts), parameter_names(data, with_scale=False), scale)
 

@@ -25,15 +25,21 @@ The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."
 
 
 def random_order(count: int, seed: int) -> Tensor:
-    """Return a random order of `count` rows, (n,)."""
+    """Return a random order of `count` rows, (n,).
+
+    Args:
+        count: The number n of rows.
+        seed: The seed.
+    """
     return torch.from_numpy(random.numpy_generator(seed, random.Role.ORDER).permutation(count))
 
 
 @dataclass(frozen=True, eq=False)
 class KernelVecchiaBlock(LatentBlock):
-    """A sum g of terms with covariance functions, each row conditioned on its nearest predecessors.
+    """A sum g of terms, each row conditioned on its nearest predecessors.
 
-    The sum is approximated as one process. Each term is conditioned on the same values of the sum.
+    The terms have any covariance functions. The sum is approximated as one process. Each term is conditioned on the
+    same values of the sum.
 
     Attributes:
         kernels: The terms.
@@ -92,7 +98,10 @@ class KernelVecchiaBlock(LatentBlock):
 
     @property
     def latent_parameters(self) -> tuple[Tensor, Tensor]:
-        """The parameters (p,) of all covariance functions, and the factor 1, 0-d, of the covariance."""
+        """The parameters of all covariance functions, (p,).
+
+        The second value is the factor of the covariance, 1, 0-d.
+        """
         one = torch.ones((), dtype=torch.float64)
         return torch.cat([one.new_zeros(0), *(parameter.double().reshape(-1) for parameter in self.parameters)]), one
 
@@ -122,7 +131,12 @@ class KernelVecchiaBlock(LatentBlock):
         x: Tensor,  # (n, D)
         rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
-        """Return the nearest predecessors of ordered rows, or of some of them, at the current parameters."""
+        """Return the nearest predecessors of ordered rows, at the present parameters.
+
+        Args:
+            x: The rows, (n, D).
+            rows: The requested rows, (r,). If None, all.
+        """
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
@@ -139,7 +153,7 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at ordered rows, or at some of them, given their neighbors.
+        """Return the root of the covariance of g at ordered rows.
 
         Args:
             x: The rows.
@@ -157,7 +171,14 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: EntryPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor V of g + noise. Features Phi are not used."""
+        """Return the entries (nnz,) of the sparse inverse factor V of g + noise.
+
+        Args:
+            x: The rows, (n, D).
+            noise: The noise variance of each row, (n,).
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: Not used.
+        """
         return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
 
     def log_prob(
@@ -168,7 +189,7 @@ class KernelVecchiaBlock(LatentBlock):
         output_weights: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> None:
-        """Return None, because this block has no one-pass log density of g + noise."""
+        """Return None: this block has no one-pass log density of g + noise."""
 
     def latent_factor(
         self,
@@ -176,7 +197,15 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (n, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of g with its jitter. Features Phi are not used."""
+        """Return the entries (nnz,) of the sparse inverse factor of g.
+
+        A jitter is added to g.
+
+        Args:
+            x: The rows, (n, D).
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: Not used.
+        """
         return _inverse_entries(self._process(x), JITTER, self.scaled(x), pattern)
 
     def conditionals(
@@ -186,13 +215,16 @@ class KernelVecchiaBlock(LatentBlock):
         near: Indices,  # (q, k)
         flags: tuple[Tensor, Tensor] | None = None,  # (n, T), (q, T)
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights (q, k) of the rows near points, and the conditional variances (q,) of g.
+        """Return the weights of the rows near points, and conditional variances.
 
         Args:
             points: New inputs, and features that are not used.
             rows: Inputs, features that are not used, and noise variances of the rows.
             near: The rows that each point is conditioned on, or -1.
             flags: Whether each term is in the observations of rows and in the predictions at points. If None, all are.
+
+        Returns:
+            The weights (q, k) and the variances (q,) of g.
         """
         both, count = torch.cat([rows[0].double(), points[0].double()]), len(rows[0])
         noise = torch.cat([rows[2].double(), torch.zeros(len(points[0]), dtype=torch.float64)])
@@ -245,7 +277,12 @@ def _at_parameters(block: KernelVecchiaBlock, parameters: Sequence[Tensor]) -> K
 
 
 def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
-    """Return inputs (n, D) with zeros in all other columns. If None, all columns are kept."""
+    """Return inputs (n, D) with zeros in other columns.
+
+    Args:
+        x: The inputs, (n, D).
+        columns: The indices of the columns that are kept. If None, all.
+    """
     if columns is None:
         return x
     kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(columns, dtype=torch.long), 1)
@@ -258,7 +295,10 @@ def _inverse_entries(
     positions: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of the inverse factor of a process with noise, given the neighbors of each row."""
+    """Return the entries of the inverse factor of a process with noise.
+
+    The neighbors of each row are given.
+    """
     weights, left = conditional_entries(process, noise, positions, pattern, share=1.0)
     scale = left.rsqrt()
     return in_pattern(-weights * scale[:, None], scale, pattern)

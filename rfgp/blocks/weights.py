@@ -15,7 +15,9 @@ from rfgp.grams import Gram
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """The part of a kernel k that features miss. k - phi phi^T is positive semidefinite.
+    """The part of a kernel k that features miss.
+
+    k - phi phi^T is positive semidefinite.
 
     Attributes:
         is_noise: Whether the residual is independent between observations, like noise (FITC). Otherwise it belongs to
@@ -35,7 +37,13 @@ class Residual:
     diagonal: Callable[..., Tensor] | None = None
 
     def variance(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-        """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of n points, (n,), float64."""
+        """Return k(x_i, x_i) - |phi_i|^2, (n,), float64.
+
+        Args:
+            phi: The features of n points, (n, F).
+            inputs: The n points.
+            parameters: The parameters of the block.
+        """
         total = 1.0 if self.diagonal is None else self.diagonal(inputs, *parameters).double()
         variance: Tensor = total - phi.double().square().sum(-1)
         return variance.clamp_min(0)
@@ -58,10 +66,19 @@ class Design(Protocol):
         """Return the prior standard deviations of the weights, (F,), for a variance of 1."""
 
     def residual_variance(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features miss at each row, 0-d, for a variance of 1."""
+        """Return the variance that the features miss at each row, 0-d.
+
+        The variance of the term is 1.
+        """
 
     def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features miss of the derivative in a column, 0-d, for a variance of 1.
+        """Return the variance that the features miss of a derivative, 0-d.
+
+        The variance of the term is 1.
+
+        Args:
+            column: The index of the column of the derivative.
+            parameters: The hyperparameters.
 
         Raises:
             InvalidArgumentError: If the term has no derivative.
@@ -70,7 +87,9 @@ class Design(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class WeightBlock(LatentBlock):
-    """A process f = s phi(x) w with w ~ N(0, I), plus s times a residual if there is one.
+    """A process f = s phi(x) w with w ~ N(0, I).
+
+    It has s times a residual if there is one.
 
     Attributes:
         features: Maps inputs, and `parameters`, to phi (n, F).
@@ -109,20 +128,34 @@ class WeightBlock(LatentBlock):
         return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi = s phi, (n, F), in float64 if float32 arithmetic is not precise enough."""
+        """Return Phi = s phi, (n, F).
+
+        It is float64 if float32 arithmetic is not precise enough.
+        """
         phi: Tensor = self.features(self.precise(inputs), *self.parameters)
         return phi if self.variance is None else self.prior_variance.sqrt() * phi
 
     def precise(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic is not precise enough."""
+        """Return the inputs, (n, d) or (n,).
+
+        They are float64 if float32 arithmetic is not precise enough.
+        """
         return inputs if self.rounding is None else inputs.double()
 
     def slopes(self, inputs: Tensor, column: int) -> Tensor:
-        """Return the derivatives of Phi = s phi in one column of inputs (n, D), (n, F), float64."""
+        """Return the derivatives of Phi = s phi in one column, (n, F), float64.
+
+        Args:
+            inputs: The inputs, (n, D).
+            column: The index of the column.
+        """
         return slopes(self.scaled, inputs, column)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b). A residual that is noise is independent between points."""
+        """Return the covariance (n_a, n_b).
+
+        A residual that is noise is independent between points.
+        """
         left = self.scaled(a).double()
         if a is b:
             return left @ left.mT + self.residual_covariance(a, left)
@@ -140,7 +173,12 @@ class WeightBlock(LatentBlock):
         return phi.square().sum(-1) + self.residual_variance(a, phi)
 
     def residual_variance(self, a: Tensor, scaled: Tensor) -> Tensor:
-        """Return the variances (n,) of the residual at points with features Phi (n, F), zeros without a residual."""
+        """Return the variances (n,) of the residual, zeros without a residual.
+
+        Args:
+            a: The n points.
+            scaled: Their features Phi, (n, F).
+        """
         if self.residual is None:
             return scaled.new_zeros(len(scaled), dtype=torch.float64)
         return self.prior_variance * self.residual.variance(scaled / self.prior_variance.sqrt(), a, self.parameters)
@@ -226,7 +264,10 @@ class Weights:
 
     @property
     def rounding_variance(self) -> float:
-        """The mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2, the variance of errors of float32 arithmetic."""
+        """The variance of errors of float32 arithmetic.
+
+        It is the mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2.
+        """
         rounded = [block for block in self.blocks if block.rounding is not None]
         return sum(
             float(b.prior_variance.detach()) * b.rounding(*b.parameters) for b in rounded if b.rounding is not None
@@ -248,14 +289,19 @@ class Weights:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi (n, F), with prior scales. Without blocks it has no columns and is float64."""
+        """Return Phi (n, F), with prior scales.
+
+        Without blocks it has no columns and is float64.
+        """
         if not self.blocks:
             return torch.zeros(len(inputs), 0, dtype=torch.float64)
         parts = [block.scaled(inputs) for block in self.blocks]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def unscaled_residual_variances(self, phi: Tensor, inputs: Tensor) -> Tensor:
-        """Return k_t(x_i, x_i) - |phi_ti|^2 for blocks with a residual and 0 for others, (T, n), for variances of 1.
+        """Return the residual variances of the blocks for variances of 1, (T, n).
+
+        They are k_t(x_i, x_i) - |phi_ti|^2 for blocks with a residual and 0 for others.
 
         Args:
             phi: The features without scales, (n, F).
@@ -268,11 +314,21 @@ class Weights:
         return torch.stack(rows)
 
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
-        """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
+        """Return the variances (n,) of all residuals.
+
+        Args:
+            inputs: The n points.
+            scaled: Their features Phi, (n, F).
+        """
         return _residual_sum(self, scaled, lambda block, part: block.residual_variance(inputs, part))
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
-        """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""
+        """Return the covariance (n, n) of all residuals.
+
+        Args:
+            inputs: The n points.
+            scaled: Their features Phi, (n, F).
+        """
         return _residual_sum(self, scaled, lambda block, part: block.residual_covariance(inputs, part))
 
     def of(self, names: Sequence[str]) -> Tensor:
@@ -292,16 +348,19 @@ class Weights:
 
 
 def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
-    """Return the sum of a function of each block with a residual and its features, (n,) or (n, n), or 0."""
+    """Return a sum over the blocks with a residual.
+
+    The function is that of a block and its features. The result is (n,) or (n, n), or 0.
+    """
     pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
     zero = scaled.new_zeros((), dtype=torch.float64)
     return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
 
 
 def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
-    """Return k_t(x_i, x_i) of the kernels of residuals and 0 for other blocks, (T, n), for variances of 1.
+    """Return k_t(x_i, x_i) of the kernels of residuals, (T, n).
 
-    Return None if all of them are 1.
+    Values are for variances of 1, and 0 for other blocks. Return None if all of them are 1.
 
     Args:
         weights: The weights.

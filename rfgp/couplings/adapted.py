@@ -103,7 +103,7 @@ def fitted_weights(
     x: Tensor,  # (n, d)
     spectrum: Spectrum,
 ) -> Tensor:  # (m,)
-    """Return nonnegative weights with sum 1 that fit the kernel over all pairs of rows.
+    """Fit nonnegative weights with sum 1 to the kernel over all pairs of rows.
 
     With c_i and s_i the cosines and sines of omega_i at the rows, the normal equations have the matrix G and the right
     side b:
@@ -113,6 +113,14 @@ def fitted_weights(
 
     G_ij is the mean over pairs of cos(omega_i . (x - z)) cos(omega_j . (x - z)), and b_i that of cos(omega_i . (x - z))
     k.
+
+    Args:
+        omega: The frequencies, (m, d).
+        x: The rows, (n, d).
+        spectrum: The spectrum of the kernel.
+
+    Returns:
+        The weights, (m,).
 
     Examples:
         >>> from rfgp import spectra
@@ -140,7 +148,9 @@ def normal_error(
     weights: Tensor,  # (m,)
     spread: Tensor,  # (d, d)
 ) -> Tensor:  # ()
-    """Return the mean squared error of the Gaussian kernel over differences ~ N(0, t S).
+    """Return the mean squared kernel error over differences ~ N(0, t S).
+
+    It is that of the Gaussian kernel.
 
     Args:
         omega: The frequencies w_i, (m, d).

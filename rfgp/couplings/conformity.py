@@ -22,12 +22,12 @@ FARTHEST = 5.0
 
 
 class SimplexOptimized(Coupling):
-    """Blocks of d directions that minimize the RF-conformity (Reid et al., 2023, Eq. 12).
+    """Blocks of d directions that minimize the RF-conformity.
 
-    `SimplexPlus` lowers the first term of the power series in |x + y|. This coupling minimizes the whole series at one
-    distance, by L-BFGS from the solution of `SimplexPlus`. A random rotation of each block makes every direction
-    uniform. The gain over "simplex-plus" is some hundredths at |x + y| = 1. A block takes tens of evaluations of time
-    d^3 each.
+    The objective is Eq. 12 of Reid et al. (2023). `SimplexPlus` lowers the first term of the power series in |x + y|.
+    This coupling minimizes the whole series at one distance, by L-BFGS from the solution of `SimplexPlus`. A random
+    rotation of each block makes every direction uniform. The gain over "simplex-plus" is some hundredths at |x + y| =
+    1. A block takes tens of evaluations of time d^3 each.
 
     Args:
         distance: |x + y| in lengthscales at which the conformity is minimized, at most 5.
@@ -134,7 +134,10 @@ def least_conformity(
 
 
 def _pairs(omega: Array, distance: float) -> tuple[float, Array]:
-    """Return log mean H over pairs i != j, and its gradient (m, d); H(t) = 0F1(; d/2; t^2 / 4)."""
+    """Return log mean H over pairs i != j, and its gradient (m, d).
+
+    H(t) = 0F1(; d/2; t^2 / 4).
+    """
     m, d = omega.shape
     x = _squared_sums(omega) * distance**2 / 4
     apart = 1 - np.eye(m)

@@ -18,7 +18,9 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Leverage(Coupling):
-    """Independent frequencies whose norms follow a ridge leverage (Avron et al. 2017, Li et al. 2019).
+    """Independent frequencies whose norms follow a ridge leverage.
+
+    Source: Avron et al. (2017) and Li et al. (2019).
 
     Importance weights keep the kernel estimate unbiased.
 

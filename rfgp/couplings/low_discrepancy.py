@@ -16,7 +16,9 @@ RANDOMIZATIONS = ("scrambled", "shifted", "none")
 
 
 class Halton(Coupling):
-    """Halton points (scipy). Scrambled ones are uniform in the cube and cover it evenly.
+    """Halton points (scipy), mapped to frequencies.
+
+    Scrambled points are uniform in the cube and cover it evenly.
 
     Args:
         randomization: "scrambled", the default, permutes the digits at random. "shifted" moves points 1 to m of the
@@ -134,7 +136,10 @@ def _by_coordinates(spectrum: Spectrum) -> bool:
 
 
 def _dims(d: int, spectrum: Spectrum) -> int:
-    """Return the dimension of the cube: d for coordinates, or d + 1 for a direction and a norm."""
+    """Return the dimension of the cube.
+
+    It is d for coordinates, or d + 1 for a direction and a norm.
+    """
     return d if _by_coordinates(spectrum) else d + 1
 
 

@@ -12,9 +12,15 @@ from rfgp.linalg import read_numbers
 
 
 def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) whose norms are negatively monotone in pairs (Reid et al. 2024, Eq. 7).
+    """Return uniforms (m,) whose norms are negatively monotone in pairs.
 
-    Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an odd block is independent.
+    Source: Reid et al. (2024, Eq. 7). Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an
+    odd block is independent.
+
+    Args:
+        m: The number of uniforms.
+        d: The size of a block.
+        generator: A CPU generator.
 
     Examples:
         >>> u = pairwise(4, 2, torch.Generator().manual_seed(0))
@@ -28,7 +34,14 @@ def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) that are equal within each block of d: positively monotone norms.
+    """Return uniforms (m,) that are equal within each block of d.
+
+    Norms are then positively monotone.
+
+    Args:
+        m: The number of uniforms.
+        d: The size of a block.
+        generator: A CPU generator.
 
     Examples:
         >>> u = monotone(4, 2, torch.Generator().manual_seed(0))

@@ -30,7 +30,9 @@ class Orthogonal(Coupling):
 
 
 class Pairwise(Coupling):
-    """Orthogonal directions with pairwise norm coupling (PNC; Reid et al., 2024, Def. 3.3).
+    """Orthogonal directions with pairwise norm coupling (PNC).
+
+    Source: Reid et al. (2024, Def. 3.3).
 
     Within a block the norms r and r' of directions 2k and 2k + 1 are negatively monotone: F(r) + F(r') = 1, with F the
     radial distribution function. The last direction of a block of odd size has an independent norm.
@@ -54,6 +56,7 @@ class ConstantNorm(Coupling):
     """Orthogonal directions with norms sqrt(d), for the Gaussian spectrum.
 
     This is ORF' of Yu et al. (2016, Section 4, Eq. 4).
+
     For one coordinate u of a uniform direction, the mean of the estimate is C(sqrt(d) z) = E cos(sqrt(d) z u). The
     kernel is exp(-z^2 / 2). The bias is about -z^4 / (4 d) exp(-z^2 / 2) (Theorem 2 there). For d > 1 it is below
     0.9 / d.
@@ -76,10 +79,11 @@ class ConstantNorm(Coupling):
 
 
 class Monotone(Coupling):
-    """Orthogonal directions with positively monotone (PM) norms: one norm for each block.
+    """Orthogonal directions with positively monotone (PM) norms.
 
-    This is the largest positive dependence of norms, as pairwise coupling has the largest negative one. It makes kernel
-    estimates worse and row-normalized attention better (Reid et al. 2024, App. B.3).
+    All directions of a block have the same norm. This is the largest positive dependence of norms, as pairwise coupling
+    has the largest negative one. It makes kernel estimates worse and row-normalized attention better (Reid et al. 2024,
+    App. B.3).
 
     Examples:
         >>> from rfgp import couplings
@@ -112,7 +116,9 @@ class Stratified(Coupling):
 
 
 class Copula(Coupling):
-    """Orthogonal directions whose norms have a Gaussian copula (Reid et al. 2024, Def. A.7).
+    """Orthogonal directions whose norms have a Gaussian copula.
+
+    Source: Reid et al. (2024, Def. A.7).
 
     Args:
         correlation: The correlation matrix (k, k) of k consecutive norms. k = d couples the norms of a block, as in the
@@ -145,6 +151,11 @@ def haar_blocks(m: int, d: int, generator: torch.Generator) -> Tensor:
     Each block has rows of a Haar-distributed orthogonal matrix. The Q of a QR factorization of a Gaussian matrix is
     Haar only if R has a positive diagonal (Mezzadri 2007). Hence the signs are corrected. The last block may have fewer
     rows.
+
+    Args:
+        m: The number of directions.
+        d: The number of dimensions.
+        generator: A CPU generator.
 
     Examples:
         >>> haar_blocks(5, 2, torch.Generator().manual_seed(0)).norm(dim=1).round(decimals=6).tolist()

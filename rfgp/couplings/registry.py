@@ -85,7 +85,9 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
 
 
 def for_features(name: str | Coupling, features: str) -> Coupling:
-    """Return `by_name(name)`, tuned to a kind of features if the coupling has such an option.
+    """Return a coupling by its name, adapted to a kind of features.
+
+    The kind is an option of the coupling "energy".
 
     Args:
         name: A name, or a coupling, which is returned unchanged.

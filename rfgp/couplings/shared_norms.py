@@ -16,13 +16,13 @@ from rfgp.spectra import Spectrum
 
 
 class SharedNorms(Coupling):
-    """Orthogonal directions of equal norm within each block, with correlated norms of any distribution.
+    """Orthogonal directions with one norm for each block, correlated over blocks.
 
-    It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all
-    estimates, which cancels in row-normalized attention. The norms may have any distribution, with importance weights,
-    which also contain such a factor. Both make kernel estimates worse. With a correlation, neither their variance nor
-    the error of attention vanishes as m grows, so the best values depend on m. `rfgp.learn.learn_attention` finds them.
-    Use "shared-norms-antithetic" for positive features.
+    The norms may have any distribution. It extends `Monotone` by two degrees of freedom. A correlation between the
+    blocks adds a common factor to all estimates, which cancels in row-normalized attention. The norms may have any
+    distribution, with importance weights, which also contain such a factor. Both make kernel estimates worse. With a
+    correlation, neither their variance nor the error of attention vanishes as m grows, so the best values depend on m.
+    `rfgp.learn.learn_attention` finds them. Use "shared-norms-antithetic" for positive features.
 
     Args:
         correlation: The correlation of the Gaussian copula of the blocks' norms, from 0 (`Monotone`) to 1 (one norm).

@@ -40,10 +40,10 @@ class Simplex(Coupling):
 
 
 class SimplexPlus(Coupling):
-    """Simplex random features whose directions depend on the norms (Reid et al. 2023, Eq. 17).
+    """Simplex random features whose directions depend on the norms.
 
-    In sweeps over a block, every vector is turned to the opposite of the sum of the others. This lowers the length of
-    the sum, and with it the variance of positive features.
+    Source: Reid et al. (2023, Eq. 17). In sweeps over a block, every vector is turned to the opposite of the sum of the
+    others. This lowers the length of the sum, and with it the variance of positive features.
 
     Args:
         num_sweeps: The number of sweeps. The default is 20.
@@ -85,7 +85,9 @@ def simplex(d: int) -> Tensor:
 
 
 def simplex_around(d: int) -> Tensor:
-    """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex that spans all of R^d.
+    """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex.
+
+    The simplex spans all of R^d.
 
     Examples:
         >>> simplex_around(2).sum(0).abs().max().round(decimals=6).item()
@@ -126,7 +128,10 @@ def _with_opposed_directions(
     norms: Array,  # (b, d)
     num_sweeps: int,
 ) -> Array:  # (b, d, d)
-    """Turn each vector of each block to the opposite of the sum of the others, in sweeps."""
+    """Turn each vector of a block to the opposite of the sum of the others.
+
+    The vectors are turned one after another, in sweeps.
+    """
     columns = np.ascontiguousarray(vectors.transpose(1, 0, 2))  # one contiguous (b, d) per vector
     total = columns.sum(0)
     for _ in range(num_sweeps):

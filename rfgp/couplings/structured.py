@@ -13,9 +13,10 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class StructuredFrequencies(Frequencies):
-    """m frequencies as blocks of D rows of S H D_k ... H D_1, D the smallest power of two with D >= d.
+    """m frequencies in blocks of D rows of S H D_k ... H D_1.
 
-    Inputs are padded by zeros. S is the identity or the simplex matrix. Each row has a length of its own.
+    D is the smallest power of two with D >= d. Inputs are padded by zeros. S is the identity or the simplex matrix.
+    Each row has a length of its own.
 
     Args:
         signs: (blocks, k, D), +-1, int8.
@@ -57,7 +58,9 @@ class StructuredFrequencies(Frequencies):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, m)
-        """Return x . omega_i in time n m (p + q), p q = D, in the dtype and on the device of x.
+        """Return x . omega_i, in the dtype and on the device of x.
+
+        It takes time n m (p + q), with p q = D.
 
         Args:
             x: Inputs, (..., n, d).
@@ -225,7 +228,15 @@ class FastSimplex(Coupling):
 def times_simplex(
     y: Tensor,  # (n, D)
 ) -> Tensor:  # (n, D)
-    """Return S y for each row, with S the simplex matrix of `rfgp.couplings.simplex`, in time n D.
+    """Return S y for each row y, in time n D.
+
+    S is the simplex matrix of `rfgp.couplings.simplex`.
+
+    Args:
+        y: The rows, (n, D).
+
+    Returns:
+        The products, (n, D).
 
     Examples:
         >>> from rfgp.couplings.simplex import simplex

@@ -78,7 +78,10 @@ class Nystrom(nn.Module):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
-        """Return the features of x, in its dtype. They are differentiable in x and the points."""
+        """Return the features of x, (..., n, M), in its dtype.
+
+        They are differentiable in x and the points.
+        """
         return self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
 
     def _whitening(self, dtype: torch.dtype) -> Tensor:
@@ -99,7 +102,9 @@ def mean_square_error(
     features: Callable[[Tensor], Tensor],
     points: Tensor,  # (M, d)
 ) -> float:
-    """Return the mean squared error of float32 features, E |phi_32(x) - phi(x)|^2, over inducing points x.
+    """Return the mean squared error of float32 features over inducing points x.
+
+    It is E |phi_32(x) - phi(x)|^2.
 
     Args:
         features: phi, which maps inputs (n, d) to features in their dtype.
@@ -128,6 +133,14 @@ def by_k_means(
 
     Source: Arthur and Vassilvitskii (2007) for the start.
 
+    Args:
+        x: The rows, (n, d).
+        count: The number of centers.
+        generator: The generator of the start.
+
+    Returns:
+        The centers, (M, d), float64.
+
     Examples:
         >>> x = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
         >>> by_k_means(x, 2, np.random.default_rng(0)).numpy().round(3).tolist()
@@ -142,7 +155,10 @@ def by_k_means(
 
 
 def _spread_out(rows: NDArray[Any], count: int, generator: np.random.Generator) -> list[int]:
-    """Return indices of rows, each drawn in proportion to its squared distance from the nearest earlier one."""
+    """Return indices of rows for the start of k-means++.
+
+    Each row is drawn in proportion to its squared distance from the nearest earlier one.
+    """
     chosen = [int(generator.integers(len(rows)))]
     squares = np.full(len(rows), np.inf)
     while len(chosen) < count:
@@ -160,9 +176,10 @@ def by_pivots(
     generator: np.random.Generator,
     variances: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:  # (M, d)
-    """Return `count` distinct rows, each drawn in proportion to its variance given the earlier ones.
+    """Select distinct rows by randomly pivoted Cholesky.
 
-    If no variance remains, the others are drawn with equal probabilities, as shorter lengthscales will need them.
+    Each row is drawn in proportion to its variance given the earlier ones. If no variance remains, the others are drawn
+    with equal probabilities, as shorter lengthscales will need them.
 
     Source: Chen, Epperly, Tropp and Webber (2023), randomly pivoted Cholesky, Algorithm 2.1.
 

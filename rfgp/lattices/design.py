@@ -67,20 +67,35 @@ class LatticeDesign:
         return self.modes.num_features
 
     def scale(self, *parameters: Tensor) -> Tensor:
-        """Return the prior standard deviations sqrt(D_j) of the weights, (F,), for a variance of 1."""
+        """Return the prior standard deviations sqrt(D_j) of the weights, (F,).
+
+        The variance of the term is 1.
+        """
         return (0.5 * self._log_variances(parameters)).exp()
 
     def residual_variance(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes miss, 0-d, for a variance of 1. It is the same at all points."""
+        """Return the variance that the modes miss, 0-d, for a variance of 1.
+
+        It is the same at all points.
+        """
         return (self.variance(*parameters) - self._log_variances(parameters).exp().sum()).clamp_min(0)
 
     def variance(self, *parameters: Tensor) -> Tensor:
-        """Return the variance of the periodic process, 0-d: 1 plus the correlations with all images."""
+        """Return the variance of the periodic process, 0-d.
+
+        It is 1 plus the correlations with all images.
+        """
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
     def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes miss of the derivative in a column, 0-d, for a variance of 1.
+        """Return the variance that the modes miss of the derivative in a column, 0-d.
+
+        The variance of the term is 1.
+
+        Args:
+            column: The index of the column.
+            parameters: The hyperparameters.
 
         Raises:
             InvalidArgumentError: If the kernel is not differentiable.
@@ -114,7 +129,10 @@ class LatticeDesign:
         return ~self.lattice.contains(self.lattice.columns(x).detach())
 
     def total(self, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of features and missing modes at rows (n, D). They are about 1 within the box."""
+        """Return the variances (n,) of features and missing modes at rows (n, D).
+
+        They are about 1 within the box.
+        """
         out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
         if bool(is_out.any()):
             rows = is_out.nonzero()[:, 0]
@@ -122,7 +140,10 @@ class LatticeDesign:
         return out
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D), for a variance of 1."""
+        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D).
+
+        The variance of the term is 1.
+        """
         out = torch.zeros(len(a), len(b), dtype=torch.float64)
         rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
         if len(rows) and len(columns):
@@ -137,9 +158,9 @@ class LatticeDesign:
         return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
 
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
-        """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D). It is 0 within the box.
+        """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D).
 
-        If g are draws of the kernel, the result is a draw of r.
+        It is 0 within the box. If g are draws of the kernel, the result is a draw of r.
 
         Args:
             x: The rows, (n, D).
@@ -154,7 +175,10 @@ class LatticeDesign:
         return residual.new_zeros(len(points), residual.shape[1]).index_put((outside,), residual)
 
     def kernel(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the exact kernel between rows a (n, D) and b (m, D), (n, m), for a variance of 1."""
+        """Return the exact kernel (n, m) between rows a (n, D) and b (m, D).
+
+        The variance of the term is 1.
+        """
         return self.product.kernel(self.lattice.columns(a), self.lattice.columns(b), self._values(parameters))
 
     def _log_variances(self, parameters: tuple[Tensor, ...]) -> Tensor:
@@ -212,7 +236,10 @@ _CHUNK = 64
 
 
 def _factors(matrices: Tensor) -> Tensor:
-    """Return the Cholesky factors of correlation matrices (n, u, u), each with the least sufficient jitter."""
+    """Return the Cholesky factors of correlation matrices (n, u, u).
+
+    Each has the least jitter that is sufficient.
+    """
     jitter = torch.full((len(matrices), 1), JITTER, dtype=torch.float64)
     while True:
         shifted = matrices + torch.diag_embed(jitter.expand(matrices.shape[:2]))

@@ -43,7 +43,14 @@ class LatticePlan:
 
 
 def reach(spectrum: Spectrum, correlation: float) -> float:
-    """Return the distance in lengthscales at which an isotropic kernel reaches a correlation.
+    """Return the distance at which an isotropic kernel reaches a correlation.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        correlation: The correlation, in (0, 1).
+
+    Returns:
+        The distance in lengthscales.
 
     Examples:
         >>> round(reach(Gaussian(), 1e-3), 3)
@@ -58,7 +65,14 @@ def reach(spectrum: Spectrum, correlation: float) -> float:
 
 
 def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
-    """Return the largest permitted correlation of a kernel with its nearest image within the box of the rows."""
+    """Return the largest permitted correlation with the nearest periodic image.
+
+    It applies within the box of the rows.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        tolerance: The tolerance of the approximation.
+    """
     if isinstance(spectrum, Gaussian):
         return tolerance
     nu = spectrum.nu if isinstance(spectrum, Matern) else 1.0
@@ -66,7 +80,14 @@ def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
 
 
 def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance: float) -> Floats:
-    """Return the period (d,) of a product of kernels on a box of an extent (d,)."""
+    """Return the period (d,) of a product of kernels on a box of an extent (d,).
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        extent: The extent of the box, (d,).
+        tolerance: The tolerance of the approximation.
+    """
     lengthscales = product.lengthscales(values).detach().numpy()
     measures = [product.measure_of(column) for column in range(product.num_columns)]
     reaches = [reach(measure, image_correlation(measure, tolerance)) for measure in measures]
@@ -74,7 +95,16 @@ def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance:
 
 
 def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
-    """Return the largest index (d,) along each axis at which D_j / variance exceeds a level."""
+    """Return the largest index (d,) on each axis with a relevant mode.
+
+    D_j / variance of such a mode exceeds the level.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        period: The periods, (d,).
+        level: The level of D_j / variance.
+    """
     found = []
     for column in range(product.num_columns):
 
@@ -148,7 +178,15 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
 
 
 def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
-    """Return whether a lattice planned for other hyperparameters is sufficient for these."""
+    """Return whether a lattice for other hyperparameters suffices for these.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are omitted.
+        tolerance: The tolerance of the approximation.
+    """
     period = 1 / lattice.spacing
     needed = periods(product, values, lattice.high - lattice.low, tolerance)
     widths = bandwidths(product, values, period, level)
@@ -156,7 +194,10 @@ def serves(product: SpectralProduct, values: Values, lattice: Lattice, level: fl
 
 
 def half_space(half_widths: Integers) -> Integers:
-    """Return one of each pair of integer vectors j and -j with |j_c| <= K_c, without 0, (p, d)."""
+    """Return one of each pair of integer vectors j and -j, (p, d).
+
+    They satisfy |j_c| <= K_c. 0 is left out.
+    """
     axes = [np.arange(-k, k + 1) for k in half_widths]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
     return np.ascontiguousarray(grid[len(grid) // 2 + 1 :])
@@ -169,7 +210,10 @@ def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str
 
 
 def _within(half_widths: Integers, most: int) -> Integers:
-    """Return half-widths whose lattice has at most `_MOST_CELLS` points, and at most 64 times the most features."""
+    """Return half-widths of a lattice of limited size.
+
+    It has at most `_MOST_CELLS` points, and at most 64 times the most features.
+    """
     widths = half_widths.copy()
     cells = min(_MOST_CELLS, 64 * most)
     while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():

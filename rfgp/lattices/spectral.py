@@ -50,9 +50,13 @@ class SpectralProduct:
         return torch.stack(out)
 
     def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
-        """Return the log spectral density (F,) at frequencies (F, d) in cycles per unit, float64.
+        """Return the log spectral density, (F,), float64.
 
         It is the log density of omega = 2 pi l xi under the measures, plus log((2 pi)^d prod(l)).
+
+        Args:
+            frequencies: The frequencies xi in cycles per unit, (F, d).
+            values: The hyperparameters by path.
         """
         lengthscales = self.lengthscales(values)
         omega = 2 * math.pi * frequencies * lengthscales
@@ -61,7 +65,13 @@ class SpectralProduct:
         return total + sum(measure.log_prob(omega[:, list(columns)]) for measure, columns in pairs)
 
     def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m)."""
+        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m).
+
+        Args:
+            a: Points, (..., n, d).
+            b: Points, (..., m, d).
+            values: The hyperparameters by path.
+        """
         lengthscales = self.lengthscales(values)
         a, b = a / lengthscales, b / lengthscales
         out = torch.ones((), dtype=torch.float64)
@@ -70,7 +80,15 @@ class SpectralProduct:
         return out
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw frequencies of the kernels for lengthscales of 1, (count, d), in radians per unit, float64."""
+        """Draw frequencies of the kernels for lengthscales of 1.
+
+        Args:
+            count: The number of frequencies.
+            generator: A CPU generator.
+
+        Returns:
+            The frequencies in radians per unit, (count, d), float64.
+        """
         out = torch.zeros(count, self.num_columns, dtype=torch.float64)
         for measure, columns in zip(self.measures, self.positions, strict=True):
             directions = torch.randn(count, len(columns), generator=generator, dtype=torch.float64)
@@ -80,7 +98,14 @@ class SpectralProduct:
         return out
 
     def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
-        """Return the variance of the periodic process with periods (d,), by the nearest images of k, 0-d."""
+        """Return the variance of the periodic process, 0-d.
+
+        It is the sum of k at the nearest images.
+
+        Args:
+            periods: The periods, (d,).
+            values: The hyperparameters by path.
+        """
         steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)
         shifts = torch.cartesian_prod(*(steps * period for period in periods)).reshape(-1, len(periods))
         return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()

@@ -18,7 +18,9 @@ PRECISION = 1e-13
 
 
 def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]) -> Complex:
-    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c, (2 K_1 + 1, ..., 2 K_d + 1).
+    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c.
+
+    The result is (2 K_1 + 1, ..., 2 K_d + 1).
 
     Args:
         angles: The angles a, (n, d), in radians.

@@ -20,11 +20,11 @@ def block_predecessors(
     size: int,
     most: int | None = None,
 ) -> EntryPattern:  # (r, n)
-    """Return the neighbors of rows in blocks, with each row itself as the last. Blocks follow each other.
+    """Return the neighbors of rows in blocks, with each row itself as the last.
 
-    All rows are divided into blocks, in the order of the first row of each block. Rows in a random order therefore have
-    blocks in a random order. If fewer rows are requested, blocks are chosen at equal distances in that order. Their
-    mean log density is then that of all rows, on average.
+    Blocks follow each other. All rows are divided into blocks, in the order of the first row of each block. Rows in a
+    random order therefore have blocks in a random order. If fewer rows are requested, blocks are chosen at equal
+    distances in that order. Their mean log density is then that of all rows, on average.
 
     Args:
         z: The ordered rows.
@@ -52,7 +52,9 @@ def block_predecessors(
 
 
 def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
-    """Return the pattern of rows in blocks: the neighbors of the block, its earlier rows, and the row itself.
+    """Return the pattern of rows in blocks.
+
+    A row has the neighbors of its block, the earlier rows of the block, and itself.
 
     Args:
         near: The neighbors of the blocks, one block after another.
@@ -77,7 +79,9 @@ def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, co
 
 
 def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
-    """Return rows (n,) block by block, in the order of first rows, and the first place of each block (m + 1,).
+    """Return rows (n,) block by block, in the order of first rows.
+
+    The second result has the first position of each block (m + 1,).
 
     Rows are divided at the median of their widest column until blocks have at most `size` rows.
     """

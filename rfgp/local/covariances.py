@@ -38,7 +38,7 @@ def conditional_entries(
     *,
     share: float,
 ) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
-    """Return the weights of the neighbors of rows, and the variance of each row given them.
+    """Return the weights of the neighbors of rows, and conditional variances.
 
     They are differentiable once in the noise and in the parameters.
 
@@ -70,7 +70,10 @@ def conditional_entries(
 def neighbors_of(
     pattern: EntryPattern,  # (r, n)
 ) -> tuple[Indices, Indices]:  # (r, k), (r,)
-    """Return the neighbors of rows, with -1 after the last of each, and the numbers of the rows themselves."""
+    """Return the neighbors of rows, and the numbers of the rows themselves.
+
+    -1 follows the last neighbor of a row.
+    """
     counts = np.diff(pattern.indptr) - 1
     is_present = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
     is_row = np.zeros(len(pattern.indices), dtype=bool)
@@ -84,7 +87,15 @@ def pattern_of(
     near: Indices,  # (q, k)
     count: int,
 ) -> SparsityPattern:  # (q, n + q)
-    """Return the pattern of points after `count` rows: the rows near each (-1 for none) and the point itself."""
+    """Return the pattern of points that follow some rows.
+
+    Args:
+        near: The rows near each point, (q, k), with -1 for none.
+        count: The number n of rows.
+
+    Returns:
+        The neighbors of each point and the point itself, (q, n + q).
+    """
     both = np.concatenate([near, count + np.arange(len(near))[:, None]], axis=1)
     is_present = both >= 0
     starts = np.concatenate([[0], np.cumsum(is_present.sum(1))])
@@ -96,7 +107,16 @@ def in_pattern(
     diagonal: Tensor,  # (r,)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of a pattern with `weights` at the neighbors of rows and `diagonal` at the rows themselves."""
+    """Return the entries of a pattern from those of neighbors and of rows.
+
+    Args:
+        weights: The entries at the neighbors of rows, (r, k).
+        diagonal: The entries at the rows themselves, (r,).
+        pattern: The pattern, (r, n).
+
+    Returns:
+        The entries, (nnz,).
+    """
     counts = torch.from_numpy(np.diff(pattern.indptr)) - 1
     columns = torch.arange(weights.shape[1] + 1)
     both = torch.cat([weights, diagonal[:, None]], dim=1)
@@ -123,7 +143,7 @@ def _conditioned(
     noise: Tensor | float,  # (n,)
     *parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
-    """Return the weights and variances of the rows of a block, by the numbers of neighbors and of the rows."""
+    """Return the weights and variances of the rows of a block."""
     near, rows_themselves = numbers
     is_present = near >= 0
     distinct, inverse = torch.unique(torch.cat([rows_themselves, near.clamp_min(0).reshape(-1)]), return_inverse=True)
@@ -158,7 +178,10 @@ def _solved(
 
 
 class _Solve(torch.autograd.Function):
-    """C^-1 c of each matrix C (b, k, k) and vector c (b, k), with 0 for rows that earlier rows determine."""
+    """C^-1 c of each matrix C (b, k, k) and vector c (b, k).
+
+    The result is 0 for rows that earlier rows determine.
+    """
 
     @staticmethod
     def forward(ctx: Any, matrices: Tensor, right: Tensor) -> Tensor:
@@ -180,7 +203,10 @@ def _pulled_back(
     solution: Tensor,  # (b, k)
     grad: Tensor,  # (b, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return the gradients -h b^T and h = C^-1 g in matrices and vectors, for a gradient g in b = C^-1 c."""
+    """Return the gradients of b = C^-1 c in matrices and vectors.
+
+    For a gradient g in b they are -h b^T and h = C^-1 g.
+    """
     solved = torch.cholesky_solve((grad * is_kept)[:, :, None], factors)[:, :, 0]
     return -solved[:, :, None] * solution[:, None, :], solved
 
@@ -188,7 +214,10 @@ def _pulled_back(
 def _factorized(
     matrices: Tensor,  # (b, k, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return Cholesky factors of matrices, and whether each row is kept. Other rows are those of the identity."""
+    """Return Cholesky factors of matrices, and whether each row is kept.
+
+    Rows that are not kept are those of the identity.
+    """
     diagonal = matrices.diagonal(dim1=1, dim2=2)
     factors, failed = torch.linalg.cholesky_ex(matrices)
     is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * diagonal
@@ -202,7 +231,10 @@ def _factorized(
 def _factorized_by_rows(
     matrices: Tensor,  # (b, k, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return the result of `_factorized` row by row. Rows with a pivot above rounding are kept."""
+    """Return the result of `_factorized`, row by row.
+
+    Rows with a pivot above rounding are kept.
+    """
     lower, diagonal = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
     is_kept = torch.ones_like(diagonal, dtype=torch.bool)
     for p in range(matrices.shape[1]):

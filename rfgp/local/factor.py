@@ -39,7 +39,9 @@ def inverse_factor(
     pattern: EntryPattern,
     known: Tensor | None = None,  # (n, F)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of V, float64, differentiable once in lengthscale, variance, noise and known features.
+    """Return the entries of V, float64.
+
+    They are differentiable once in lengthscale, variance, noise and known features.
 
     Args:
         x: The ordered rows.
@@ -79,10 +81,10 @@ def log_prob(
     kind: int,
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # ()
-    """Return the log density of centered observations, with its gradient, in one pass over the rows.
+    """Return the log density of centered observations, with its gradient.
 
-    It is the log density of r rows, each given its neighbors. It is differentiable once in lengthscale, variance, noise
-    and residual.
+    It takes one pass over the rows. It is the log density of r rows, each given its neighbors. It is differentiable
+    once in lengthscale, variance, noise and residual.
 
     Args:
         x: The ordered rows.
@@ -132,7 +134,10 @@ def log_prob(
 
 
 def _grad_lengthscale(grad_lengths: Array, lengthscale: Tensor) -> Tensor:
-    """Return the gradient in a lengthscale, (d,) or (), from sums (d,) of slopes times squared distances."""
+    """Return the gradient in a lengthscale, (d,) or ().
+
+    The sums (d,) are those of slopes times squared distances.
+    """
     gradient = -2 * torch.from_numpy(grad_lengths).to(lengthscale) / lengthscale
     return gradient if lengthscale.ndim else gradient.sum()
 
@@ -143,7 +148,17 @@ def no_features(x: Tensor) -> Tensor:
 
 
 def scaled_positions(x: Tensor, lengthscale: Tensor) -> Array:
-    """Return rows (n, d) in units of lengthscales (d,) or (), clamped so that squared distances are finite."""
+    """Return rows in units of lengthscales.
+
+    They are clamped so that squared distances are finite.
+
+    Args:
+        x: The rows, (n, d).
+        lengthscale: The lengthscale, (d,) or ().
+
+    Returns:
+        The positions, (n, d), float64.
+    """
     return as_rows((x.double() / lengthscale.double()).clamp(-FAR, FAR))
 
 
@@ -204,7 +219,9 @@ class _InverseFactor(torch.autograd.Function):
 
 
 def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = None) -> list[Any]:
-    """Return run(first, last) of blocks of rows with about equally many entries, in threads for large ones.
+    """Return run(first, last) of blocks of rows.
+
+    Blocks have about equally many entries. Large ones run in threads.
 
     Args:
         starts: The first entry of each row, (n + 1,).
@@ -229,6 +246,11 @@ def whitened(
 
     The gradient for upstream G is G_i . B_j in V_ij, and V^T G in B.
 
+    Args:
+        entries: The entries of V, (nnz,).
+        dense: B, (n, c).
+        pattern: The pattern of V, (r, n).
+
     Examples:
         >>> from rfgp.sparse import EntryPattern
         >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
@@ -246,6 +268,11 @@ def whitened_back(
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients.
+
+    Args:
+        entries: The entries of V, (nnz,).
+        dense: B, (r, c).
+        pattern: The pattern of V, (r, n).
 
     Examples:
         >>> from rfgp.sparse import EntryPattern
@@ -277,7 +304,7 @@ def conditionals(
     kind: int,
     known: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights b (q, k) of the neighbors of points, and the conditional variances d (q,).
+    """Return the weights of the neighbors of points, and conditional variances.
 
     Args:
         points: The points.
@@ -288,6 +315,9 @@ def conditionals(
         variance: The value of the local kernel at distance 0.
         kind: A kernel of `rfgp.local.KINDS`.
         known: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
+
+    Returns:
+        The weights b (q, k) and the variances d (q,).
 
     Examples:
         >>> from rfgp.local import KINDS, nearest

@@ -53,7 +53,7 @@ class LatentRoot:
         pattern: SparsityPattern,
         known: Tensor | None = None,
     ) -> "LatentRoot":
-        """Return the root for ordered rows (n, d) and a kernel with lengthscale (d,) or () and variance ().
+        """Return the root for ordered rows and a stationary kernel.
 
         Args:
             x: The ordered rows.

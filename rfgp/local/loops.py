@@ -36,7 +36,9 @@ _SPENT = 1e-13
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _workspace(most, d, features):
-    """Allocate space for up to `most` places, the neighbors and the rows of a run. Rows are padded to multiples of 16.
+    """Allocate arrays for a run of at most `most` neighbors and rows.
+
+    Rows are padded to multiples of 16.
 
     The arrays are: places (d, m), noise (m,) and conditional variances (m,); values and slopes of the kernel between
     each place and later ones (m, m); the factor and its transpose (m, m) without the diagonal; the inverses of the
@@ -50,7 +52,7 @@ def _workspace(most, d, features):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _correlate(kind, positions, count, values, slopes):
-    """Write values and slopes of the kernel between each of `count` places and later ones."""
+    """Write values and slopes of the kernel between positions and later ones."""
     end = whole(count)
     for p in range(count):
         begin, squares = begin_of(p), values[p]
@@ -65,7 +67,10 @@ def _correlate(kind, positions, count, values, slopes):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(rows, count, products):
-    """Write the products (k + 1, k + 1) of `count` rows of features (k + 1, F), on and above the diagonal."""
+    """Write the products (k + 1, k + 1) of rows of features (k + 1, F).
+
+    Only those on and above the diagonal are written.
+    """
     features = rows.shape[1]
     for p in range(count):
         for q in range(0, p + 1, 2):  # two at a time, for fewer loads
@@ -92,7 +97,10 @@ def _gather(z, phi, noise, near, workspace):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _factorize(kind, variance, count, workspace):
-    """Factorize the covariance of `count` places with noise, and write their conditional variances without it."""
+    """Factorize the covariance of positions with noise.
+
+    Conditional variances without the noise are written as well.
+    """
     (positions, noises, left), (values, slopes), (upper, _, inverse), (features, products) = workspace
     _correlate(kind, positions, count, values, slopes)
     if features.shape[1] > 0:
@@ -113,7 +121,9 @@ def _factorize(kind, variance, count, workspace):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, share, entries):
-    """Write the weights b of neighbors and the standard deviation sqrt(d) of rows from `first` to `last` - 1.
+    """Write the weights b of neighbors and the standard deviation sqrt(d) of rows.
+
+    The rows are those from `first` to `last` - 1.
 
     z (n, d), phi (n, F) and noise (n,) are those of all rows. near (nnz,) are the columns of the entries, with the row
     itself last. starts (r + 1,) are the first entries of the r rows. `share` is the share of the noise in each
@@ -143,7 +153,9 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
 def pull_rows(
     first, last, kind, z, phi, noise, variance, near, starts, entries, grad, grad_lengths, grad_noise, grad_phi
 ):
-    """Add the gradients to `grad_lengths` (d,), `grad_noise` (n,) and `grad_phi` (n, F), and return the gradient in v.
+    """Add the gradients of rows, and return the gradient in v.
+
+    They are added to `grad_lengths` (d,), `grad_noise` (n,) and `grad_phi` (n, F).
 
     `grad_lengths` is the sum of W k' (z_p - z_q)^2 over pairs. `entries` (nnz,) are those of the inverse factor, and
     `grad` (nnz,) is the gradient in them.
@@ -182,24 +194,13 @@ def pull_rows(
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def density_rows(
-    first,
-    last,
-    kind,
-    z,
-    phi,
-    noise,
-    variance,
-    near,
-    starts,
-    targets,
-    output_weights,
-    grad_lengths,
-    grad_noise,
-    grad_targets,
+    first, last, kind, z, phi, noise, variance, near, starts, targets, weights, grad_lengths, grad_noise, grad_targets
 ):
-    """Add gradients of the log density of rows from `first` to `last` - 1 in one pass, as `pull_rows` does.
+    """Add gradients of the log density of rows in one pass, as `pull_rows` does.
 
-    Targets (n, k) have the weights `output_weights` (k,). Their gradients are added to `grad_targets` (n, k). phi (n,
+    The rows are those from `first` to `last` - 1.
+
+    Targets (n, k) have the weights `weights` (k,). Their gradients are added to `grad_targets` (n, k). phi (n,
     0) is not used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the places before j.
     The gradient in M is
 
@@ -213,7 +214,7 @@ def density_rows(
     width = lower.shape[1]
     grad_matrix, solved = np.empty((most + 1, width)), np.zeros((1, width))
     left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
-    value, grad_variance, times, i = 0.0, 0.0, output_weights.sum(), first
+    value, grad_variance, times, i = 0.0, 0.0, weights.sum(), first
     while i < last:
         end = run_end(i, last, near, starts)
         rows = near[starts[end - 1] : starts[end]]
@@ -229,14 +230,13 @@ def density_rows(
             left[j, :p] *= -scale
             left[j, p], left[j, p + 1 :] = scale, 0.0
             value += times * np.log(scale)
-        for c in range(output_weights.size):
+        for c in range(weights.size):
             for p in range(before):
                 solved[0, p] = targets[rows[p], c]
             solve(upper, inverse, solved, 1, before)
             solved[0, before:] = 0.0
             solve_transposed(lower, inverse, solved, 1, before)
-            weight = output_weights[c]
-            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, weight, grad_targets)
+            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, weights[c], grad_targets)
         grad_variance += _pull_products(
             left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
         )
@@ -246,7 +246,10 @@ def density_rows(
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, grad_targets):
-    """Add the gradients of an output to those in products and targets; return minus its log density without log |V|."""
+    """Add the gradients of an output to those in products and targets.
+
+    Return minus its log density without log |V|.
+    """
     total = 0.0
     for j in range(rows.size - before):
         p, error, row, out = before + j, 0.0, left[j], right[j]
@@ -263,7 +266,9 @@ def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, g
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_products(left, right, number, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise):
-    """Apply the chain rule to the gradient in M, half of the sum of products of rows left and right.
+    """Apply the chain rule to the gradient in M.
+
+    The gradient is half of the sum of products of rows left and right.
 
     Rows after `number` are overwritten. The sum is written to `grad_matrix` (m + 1, m), which has one spare row. Return
     the gradient in v.
@@ -283,7 +288,10 @@ def _pull_products(left, right, number, rows, variance, workspace, grad_matrix, 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add_products(left, right, number, count, out):
-    """Write the sum of products left_p right_q + right_p left_q of some rows (m,), on and above the diagonal."""
+    """Write the sum of products left_p right_q + right_p left_q of rows (m,).
+
+    Only the entries on and above the diagonal are written.
+    """
     end = whole(count)
     for p in range(count):
         begin, row = begin_of(p), out[p]
@@ -298,7 +306,9 @@ def _add_products(left, right, number, count, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _weigh(entries, grad, left, right):
-    """Write a and the gradient in b of a row, followed by zeros, and return the gradient in d.
+    """Write a and the gradient in b of a row, and return the gradient in d.
+
+    Zeros follow the entries of the row.
 
     `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is the gradient in them.
     """
@@ -314,7 +324,10 @@ def _weigh(entries, grad, left, right):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull_features(grad_products, features, near, grad_phi):
-    """Subtract (W + W^T) phi of rows `near` (k + 1,) from `grad_phi` (n, F). W is overwritten below its diagonal."""
+    """Subtract (W + W^T) phi of rows `near` (k + 1,) from `grad_phi` (n, F).
+
+    W is overwritten below its diagonal.
+    """
     count, wide = near.size, 4  # four rows at a time, for fewer stores
     for p in range(count):
         grad_products[p, p] *= 2
@@ -336,7 +349,9 @@ def _pull_features(grad_products, features, near, grad_phi):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _pull(positions, p, count, values, slopes, grad_row, pairs, variance, grad_lengths):
-    """Add to `grad_lengths` the gradients in the kernel between place p and later ones, and return the gradient in v.
+    """Add to `grad_lengths` the gradients in a row of the kernel.
+
+    The row has the kernel between position p and later ones. Return the gradient in v.
 
     Values, slopes, gradients `grad_row` and the space for `pairs` are (m,).
     """
@@ -358,7 +373,9 @@ def _pull(positions, p, count, values, slopes, grad_row, pairs, variance, grad_l
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def condition_points(first, last, kind, z, phi, noise, variance, points, points_phi, near, weights, left):
-    """Write b (q, k) and d (q,), without noise, of points (q, d) from `first` to `last` - 1 given rows near (q, k).
+    """Write b (q, k) and d (q,) of points given rows near them, without noise.
+
+    The points (q, d) are those from `first` to `last` - 1. near (q, k) are the rows.
 
     points_phi (q, F) are their features. Rows of -1 are ignored.
     """

@@ -12,7 +12,10 @@ from rfgp.local.runs import LONGEST, most_entries, run_end
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_root(entries, near, starts, x):
-    """Overwrite x (n, c) with L x. Row i is sqrt(d_i) x_i plus the weighted rows of its neighbors in L x."""
+    """Overwrite x (n, c) with L x.
+
+    Row i is sqrt(d_i) x_i plus the weighted rows of its neighbors in L x.
+    """
     for i in range(x.shape[0]):
         a, b = starts[i], starts[i + 1] - 1
         for c in range(x.shape[1]):
@@ -38,7 +41,10 @@ def multiply_transposed_root(entries, near, starts, x):
 
 @jit()
 def _fill(i, end, entries, starts, block):
-    """Write the entries of the rows of a run as rows (b, m), padded with zeros to multiples of four."""
+    """Write the entries of the rows of a run as rows (b, m).
+
+    They are padded with zeros to multiples of four.
+    """
     most, number = starts[end] - starts[end - 1], end - i
     for j in range((number + 3) & ~3):
         size = starts[i + j + 1] - starts[i + j] if j < number else 0
@@ -56,7 +62,10 @@ def _workspace(most):
 
 @jit()
 def _four(rows, e):
-    """Return four numbers of rows from place e on. After the end, the last one is repeated."""
+    """Return four numbers of rows from position e on.
+
+    After the end, the last one is repeated.
+    """
     last = rows.size - 1
     return rows[e], rows[min(e + 1, last)], rows[min(e + 2, last)], rows[min(e + 3, last)]
 
@@ -113,7 +122,10 @@ def multiply_transposed(first, last, entries, near, starts, x, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add(x, four, out, rows, weights, first, last):
-    """Add a weighted sum of four rows of x to each of two rows of `out`, for some columns."""
+    """Add weighted sums of four rows of x to two rows of `out`.
+
+    The columns are those from `first` to `last` - 1.
+    """
     (r, s, t, u), (i, j), (a, b, c, d, f, g, h, k) = four, rows, weights
     for q in range(np.uint64(first), np.uint64(last)):
         out[i, q] += (a * x[r, q] + b * x[s, q]) + (c * x[t, q] + d * x[u, q])
@@ -137,7 +149,10 @@ def _add_to_one(x, four, out, a, b, c, d):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def outer_rows(first, last, left, right, near, starts, out):
-    """Write left[i] . right[j] at the entries (i, j) of rows from `first` to `last` - 1, for left, right (n, c)."""
+    """Write left[i] . right[j] at the entries (i, j) of rows.
+
+    The rows are those from `first` to `last` - 1. left and right are (n, c).
+    """
     block = _workspace(most_entries(first, last, starts))
     i = first
     while i < last:

@@ -24,7 +24,7 @@ ENTRIES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class KhatriRao:
-    """A matrix (n, N F) whose rows are the Kronecker products of rows of a sparse and of a dense matrix.
+    """The row-wise Kronecker product (n, N F) of a sparse and a dense matrix.
 
     Attributes:
         left: The distinct rows of the sparse factor, (U, N).
@@ -66,7 +66,10 @@ class KhatriRao:
         return out
 
     def transposed_times(self, v: Array) -> Array:
-        """Return the product (N F, p) of the transpose with v (n, p), in the precision of v."""
+        """Return the product (N F, p) of the transpose with v (n, p).
+
+        It has the precision of v.
+        """
         (count, width), p = self.left.shape, v.shape[1]
         transposed = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
         out = np.empty((width, self.num_functions, p), dtype=v.dtype)
@@ -77,7 +80,14 @@ class KhatriRao:
         return out.reshape(width * self.num_functions, p)
 
     def summed(self, v: Array, chunk: slice) -> Array:
-        """Return the sums (U, f, p) of right_if v_i over the rows i of each distinct row, for some columns f."""
+        """Return the sums (U, f, p) of right_if v_i over rows.
+
+        The rows i are those of each distinct row, and f are some columns.
+
+        Args:
+            v: (n, p).
+            chunk: The columns f.
+        """
         right = self.right[:, chunk].astype(v.dtype, copy=False)
         size, p = right.shape[1], v.shape[1]
         products = (right[:, :, None] * v[:, None, :]).reshape(len(v), size * p)
@@ -98,7 +108,9 @@ class KhatriRao:
         return out
 
     def _add_read(self, read: Array, chunk: slice, out: Array) -> None:
-        """Add sum_f right_if read_uf to out (n, p), with u the distinct row of row i, for some columns f.
+        """Add sum_f right_if read_uf to out (n, p), for some columns f.
+
+        u is the distinct row of row i.
 
         Args:
             read: (U, f, p).
@@ -110,7 +122,10 @@ class KhatriRao:
             out += right[:, column, None] * read[self.rows, column]
 
     def gram(self, other: "KhatriRao") -> Array:
-        """Return the products (n, m) of its rows with those of another matrix, as a product of two Gram matrices."""
+        """Return the products (n, m) of its rows with those of another matrix.
+
+        They are products of the entries of two Gram matrices.
+        """
         small = np.asarray((self.left @ other.left.T).toarray())
         out: Array = small[self.rows][:, other.rows] * (self.right @ other.right.T)
         return out
@@ -125,7 +140,10 @@ class KhatriRao:
         return KhatriRao(self.left, self.rows, self.right * scale[:, None])
 
     def restricted(self, columns: NDArray[np.int64]) -> "KhatriRao":
-        """Return the matrix with some columns (c,) of its sparse factor. They must include all columns with entries."""
+        """Return the matrix with some columns (c,) of its sparse factor.
+
+        They must include all columns with entries.
+        """
         new_index = np.zeros(self.left.shape[1], dtype=np.int64)
         new_index[columns] = np.arange(len(columns))
         entries = self.left.data, new_index[self.left.indices], self.left.indptr
@@ -144,7 +162,10 @@ class KhatriRao:
         return sp.coo_array((np.ones(n), (self.rows, np.arange(n))), shape=(self.left.shape[0], n)).tocsr()
 
     def _chunks(self, p: int) -> list[slice]:
-        """Return ranges of columns of the dense factor whose products with p columns have at most `ENTRIES` entries."""
+        """Return ranges of columns of the dense factor.
+
+        Their products with p columns have at most `ENTRIES` entries.
+        """
         size = max(1, ENTRIES // max(1, p * max(len(self.rows), int(self.left.shape[1]))))
         return [slice(a, min(a + size, self.num_functions)) for a in range(0, self.num_functions, size)]
 
@@ -161,7 +182,10 @@ class KhatriRaoValues(NamedTuple):
         return KhatriRao(self.left.matrix(), self.rows, self.right.detach().numpy())
 
     def formed(self) -> SparseValues:
-        """Return the product (n, N F) itself. Its values have the gradients of both factors."""
+        """Return the product (n, N F) itself.
+
+        Its values have the gradients of both factors.
+        """
         pattern, entries = _pattern(self.left).take(self.rows)
         size = self.right.shape[1]
         values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
@@ -170,7 +194,10 @@ class KhatriRaoValues(NamedTuple):
         return SparseValues(values.reshape(-1), SparsityPattern(pattern.indptr * size, indices, shape))
 
     def gram(self, other: "KhatriRaoValues") -> Tensor:
-        """Return the products (n, m) of its rows with those of another product, with gradients."""
+        """Return the products (n, m) of its rows with those of another product.
+
+        They have gradients.
+        """
         small = gram(self.left.values, self.left.pattern, other.left.values, other.left.pattern)
         indices = torch.from_numpy(self.rows)[:, None], torch.from_numpy(other.rows)
         return small[indices] * (self.right @ other.right.mT)

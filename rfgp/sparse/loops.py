@@ -5,7 +5,9 @@ from rfgp.compiled import jit
 
 @jit()
 def sampled_product(first, last, grad, columns, rows, values, indptr, indices, out):
-    """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N) to `out`, from row `first` to `last` - 1.
+    """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N).
+
+    The rows are those from `first` to `last` - 1.
 
     `columns`, `rows` and `values` are `right` by columns (CSC). The sum of an entry takes one step for each entry of
     its column. All sums take no more steps than the product of the two sparse matrices.
@@ -20,7 +22,14 @@ def sampled_product(first, last, grad, columns, rows, values, indptr, indices, o
 
 @jit()
 def entry_index(row, column, indptr, indices):
-    """Return the index of the entry of a row and a column on a pattern, or -1 if it has none."""
+    """Return the index of an entry of a pattern, or -1 if there is none.
+
+    Args:
+        row: The row of the entry.
+        column: The column of the entry.
+        indptr: The index of the first entry of each row.
+        indices: The columns of the entries.
+    """
     first, last = indptr[row], indptr[row + 1]
     while first < last:
         middle = (first + last) // 2
@@ -33,7 +42,9 @@ def entry_index(row, column, indptr, indices):
 
 @jit()
 def add_gram(starts, columns, values, weights, indptr, indices, out):
-    """Add the entries of A^T diag(weights) A, A (n, N) in CSR form, to those on a pattern (N, N).
+    """Add the entries of A^T diag(weights) A to those on a pattern (N, N).
+
+    A (n, N) is in CSR form.
 
     Return whether the pattern has all of them.
     """
@@ -49,7 +60,9 @@ def add_gram(starts, columns, values, weights, indptr, indices, out):
 
 @jit()
 def times_symmetric(starts, columns, values, indptr, indices, entries, out):
-    """Write the entries of A M on the pattern of A (n, N), for a symmetric M on a pattern (N, N).
+    """Write the entries of A M on the pattern of A (n, N).
+
+    M is symmetric with a pattern (N, N).
 
     Return whether the pattern has all pairs of columns of each row.
     """
@@ -94,7 +107,9 @@ def transposed_product(starts, columns, values, dense, out):
 
 @jit()
 def add_outer(left, right, rows, columns, out):
-    """Add the inner products of rows of left (a, p) and of right (b, p), one pair for each entry of out (e,).
+    """Add inner products of rows of left (a, p) and of right (b, p) to out (e,).
+
+    There is one pair of rows for each entry.
 
     Four sums at once avoid waiting for the last addition.
     """

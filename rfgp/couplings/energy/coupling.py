@@ -179,7 +179,10 @@ class Energy(Coupling):
         return Frequencies(torch.cat(rotated, dim=1), weights)
 
     def _repelled(self, blocks: list[Array], weights: Array, factors: list[tuple[Spectrum, int]]) -> list[Array]:
-        """Return frequencies (m, d_a) of each factor with the same norms and directions of lower energy."""
+        """Return frequencies with the same norms and directions of lower energy.
+
+        The result has the frequencies (m, d_a) of each factor.
+        """
         m, spectra, dims = len(weights), tuple(measure for measure, _ in factors), tuple(d for _, d in factors)
         if max(dims) == 1:
             return list(product.signed(np.hstack(blocks), weights, spectra).T[:, :, None])
@@ -261,6 +264,9 @@ def _problem(
     proposal_histogram: tuple[float, ...] | None,
     proposal_scale: float,
 ) -> Problem:
-    """Return the problem. Equal arguments give the same object, the cache key of `store.key_of`."""
+    """Return the problem, the same object for equal arguments.
+
+    The object is the cache key of `store.key_of`.
+    """
     potential = make_potential(features, spectrum, num_dims, distances)
     return Problem(potential, spectrum, num_dims, weighted, proposal_histogram, proposal_scale)

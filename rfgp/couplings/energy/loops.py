@@ -48,7 +48,7 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, l
 
 @jit(fastmath=_FASTMATH)
 def repel_products(gram, squares, weights, values, slopes, per_length, distance_weights, push):
-    """Turn each factor's Gram matrix into the coefficients of the gradient of a product potential, in place.
+    """Compute the coefficients of the gradient of a product potential, in place.
 
     Let s+- = |omega_ai +- omega_aj| and C' the derivative of C in s^2. With
 

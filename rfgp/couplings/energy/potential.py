@@ -36,7 +36,9 @@ _MAX_DISTANCE, _MAX_DISTANCE_POSITIVE = 1e4, 20.0
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """A weighted sum of second moments over distances z (or v), as a function of s = |omega_i +- omega_j|.
+    """A weighted sum of second moments over distances z (or v).
+
+    It is a function of s = |omega_i +- omega_j|.
 
     Attributes:
         kind: "fourier" or "laplace".
@@ -69,7 +71,10 @@ class Potential:
         self,
         s: Array,  # (...)
     ) -> Array:  # (...)
-        """Return dV / d(s^2): C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions, + for cosh."""
+        """Return dV / d(s^2).
+
+        C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions, with the sign + for cosh.
+        """
         sign = -1.0 if self.kind == "fourier" else 1.0
         return self._sum(s, self.num_dims + 2, sign * self.distances**2 / (2 * self.num_dims))
 
@@ -179,7 +184,9 @@ def distances_between(
     num_distances: int = 10,
     num_pairs: int = 20_000,
 ) -> Array:  # (k, 2)
-    """Return distances of scaled inputs and their weights, for `Energy(distances=...)`.
+    """Return distances of scaled inputs with weights.
+
+    They are an argument of `Energy(distances=...)`.
 
     Args:
         x: Inputs divided by the lengthscale, (n, d), n >= 2.

@@ -53,7 +53,15 @@ SWEEPS = 5
 
 
 def distance_tuples(num_factors: int) -> Array:  # (K, F)
-    """Return the combinations of the factors' distances at which the error is minimized, in lengthscales.
+    """Return the distances at which the error is minimized, in lengthscales.
+
+    They are combinations of distances of each factor.
+
+    Args:
+        num_factors: The number F of factors.
+
+    Returns:
+        The distances, (K, F).
 
     Examples:
         >>> distance_tuples(2).shape, distance_tuples(2)[0].tolist()
@@ -157,11 +165,14 @@ class ProductPotential:
         return ProductPotential(values, slopes, per_length, distance_weights(spectra, distances).astype(np.float32))
 
     def gradient(self, frequencies: Sequence[Array], weights: Array) -> list[Array]:
-        """Return half the gradient of the second moment in each factor's frequencies (m, d_a).
+        """Return half the gradient of the second moment in the frequencies.
 
         Args:
             frequencies: (m, d_a) for each factor.
             weights: (m,).
+
+        Returns:
+            The gradient in the frequencies (m, d_a) of each factor.
         """
         from rfgp.couplings.energy.loops import repel_products
 

@@ -32,7 +32,9 @@ _RATE, _RATE_SCALE = 0.1, 0.01
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Directions of an ensemble. The i-th belongs to the i-th stratum of the norms in ascending order.
+    """Directions of an ensemble.
+
+    The i-th one belongs to the i-th stratum of the norms in ascending order.
 
     Attributes:
         directions: (n, d), float16. Normalize them after reading.
@@ -84,17 +86,28 @@ class Problem:
     proposal_scale: float = 1.0
 
     def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return norms (n,) in the middle of the strata in ascending order, and their weights (n,), for b = 1."""
+        """Return norms in the middle of the strata, and their weights, for b = 1.
+
+        Both are (n,). The norms are in ascending order.
+        """
         middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
         return RadialDistribution(self.spectrum, self.num_dims, proposal_histogram=self.proposal_histogram).draw(middle)
 
     def broaden(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
-        """Return the norms (n,) and weights (n,) of strata for another b."""
+        """Return the norms (n,) and weights (n,) of strata for another b.
+
+        Args:
+            strata: The norms and weights for b = 1, (n,) each.
+            log_b: log b.
+        """
         norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
         return norms.numpy(), weights.numpy()
 
     def reach(self, n: int) -> float:
-        """Return the largest distance of frequencies, without the top half percent of the norms."""
+        """Return the largest distance of two frequencies.
+
+        The top half percent of the norms is left out.
+        """
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
         return 2 * float(top) * (PROPOSAL_SCALES[1] if self.weighted else max(self.proposal_scale, 1.0))
 
@@ -227,7 +240,9 @@ def _scale_slope(
     radial: Array,
     in_logs: Array,
 ) -> float:
-    """Return the derivative in log b of the mean squared error over rotations, sum_k c_k E (k_hat - k)^2.
+    """Return the derivative in log b of the mean squared error over rotations.
+
+    The error is sum_k c_k E (k_hat - k)^2.
 
     The error is S / n^2 - (2 / n) sum_i w_i M(r_i) plus a constant. The weights in the middle of the strata need not
     add up to n, and the second term penalizes lowering their sum.

@@ -27,7 +27,10 @@ lock = threading.RLock()
 
 
 def _unlock_in_child() -> None:
-    """Renew the lock in a forked process, which must not wait for a thread of its parent."""
+    """Renew the lock in a forked process.
+
+    The process must not wait for a thread of its parent.
+    """
     global lock
     lock = threading.RLock()
 
@@ -102,7 +105,9 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
 
 
 def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
-    """Write the solutions that are part of the package. `tests/support/bundle.py` calls it.
+    """Write the solutions that are part of the package.
+
+    `tests/support/bundle.py` calls it.
 
     Args:
         solutions: The solutions by their keys.

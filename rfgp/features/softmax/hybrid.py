@@ -23,7 +23,10 @@ from rfgp.features.softmax.pair import FeaturePair, SideMap
 
 
 class _HybridMap(SideMap):
-    """One side: coefficients, their estimators, and the base, if there is one, as the last estimator."""
+    """One side: coefficients and their estimators.
+
+    If there is a base, it is the last estimator.
+    """
 
     def __init__(
         self,

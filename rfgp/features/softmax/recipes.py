@@ -66,9 +66,10 @@ def angular_hybrid(
     kernel: str = "softmax",
     generator: torch.Generator,
 ) -> Hybrid:
-    """Return the angular hybrid: the bipolar estimator whose coefficient is the angle of x and y over pi.
+    """Return the angular hybrid.
 
-    The positive estimator has both signs of its frequencies, as in the paper.
+    It is the bipolar estimator whose coefficient is the angle of x and y over pi. The positive estimator has both signs
+    of its frequencies, as in the paper.
 
     Source: Choromanski et al. (2022), Eqs. 12 and 19.
 
@@ -265,7 +266,9 @@ def gaussian_between_centers(
     floor: float = 0.1,
     real: bool = False,
 ) -> Hybrid:
-    """Return a Gaussian mixture of `Exponential` estimators of all pairs of centers, and of a base for the remainder.
+    """Return a Gaussian mixture of `Exponential` estimators of pairs of centers.
+
+    A base estimates the remainder.
 
     The pair (r, s) has the estimated coefficient exp(-|A x + A^-1 y|^2 / (2 tau^2)), with its diagonal A. The base has
     one less their sum. Near the centers the coefficient is 1. No vector needs to be assigned to a cluster.
@@ -312,7 +315,10 @@ def gaussian_between_centers(
 
 
 def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:
-    """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
+    """Return the centers (K, d) of clusters by k-means.
+
+    The second result is the root mean square deviation of an entry from them.
+    """
     with requires_extra("sklearn"):
         from sklearn.cluster import KMeans
 

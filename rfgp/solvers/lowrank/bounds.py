@@ -27,7 +27,9 @@ from rfgp.solvers.lowrank.statistics import accumulate_gram, quadratic_form, sol
 
 @dataclass(frozen=True)
 class EvidenceBounds:
-    """Bounds of the log marginal likelihood of the exact process, at the hyperparameters of a model.
+    """Bounds of the log marginal likelihood of the exact process.
+
+    They hold at the hyperparameters of a model.
 
     Attributes:
         lower: The lower bound in nats, including constants and units.
@@ -46,7 +48,10 @@ class EvidenceBounds:
 
     @property
     def divergence(self) -> float:
-        """The upper bound of the Kullback-Leibler divergence from the variational posterior (VFE) to the exact one.
+        """An upper bound of the divergence of the variational posterior (VFE).
+
+        It is the Kullback-Leibler divergence to the exact posterior, in nats, for whole functions and all observations
+        together.
 
         It is in nats, for whole functions and all observations together.
         """

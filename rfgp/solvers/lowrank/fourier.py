@@ -25,13 +25,18 @@ from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, s
 
 
 def has_fourier_features(model: LinearModel) -> bool:
-    """Return whether the only term has cosine and sine features, and rows are uniform and in memory."""
+    """Return whether the only term has cosine and sine features.
+
+    The result is False unless rows are uniform and in memory.
+    """
     blocks = model.weights.blocks
     return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_uniform
 
 
 def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
-    """Return the log marginal likelihood, 0-d, differentiable once in all hyperparameters and frequencies.
+    """Return the log marginal likelihood, 0-d.
+
+    It is differentiable once in all hyperparameters and frequencies.
 
     Args:
         model: One block of rows in memory that satisfies `has_fourier_features`.
@@ -95,7 +100,20 @@ def frequency_gradient(
     outputs: Tensor,  # 0-d
     trace_rows: slice,
 ) -> Tensor:  # (m, c)
-    """Return the gradient in the frequencies times the noise, float64."""
+    """Return the gradient in the frequencies, times the noise.
+
+    Args:
+        phi: The features, (b, 2m).
+        x: The inputs, (b, c).
+        residual: The targets minus the predicted means, times the weights of the outputs, (b, k).
+        weights: The posterior mean of the weights times their prior standard deviations, (2m, k).
+        inverse: s A^-1 s, (2m, 2m).
+        outputs: The sum of the weights of the outputs, 0-d.
+        trace_rows: The rows that estimate the derivative of log|A|.
+
+    Returns:
+        The gradient, (m, c), float64.
+    """
     m = phi.shape[1] // 2
     total = torch.zeros(m, x.shape[1], dtype=torch.float64, device=x.device)
     for r, (w_cos, w_sin) in zip(residual.mT, weights.mT.reshape(-1, 2, m), strict=True):

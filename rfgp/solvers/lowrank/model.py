@@ -49,7 +49,10 @@ def block_rows(num_features: int) -> int:
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e, w ~ N(0, I), e of variance noise plus that of the row.
+    """A Bayesian linear model on the features of several terms.
+
+    y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e with w ~ N(0, I). e has the variance `noise` plus that of the
+    row.
 
     Features exclude the prior scales s_t. Statistics of one pass over the rows therefore hold for any scales.
 
@@ -96,7 +99,10 @@ class LinearModel:
 
     @cached_property
     def output_weights(self) -> Tensor:
-        """The weights of the log densities of the outputs, (k,). Only rows in memory have signs."""
+        """The weights of the log likelihoods of the outputs, (k,).
+
+        Only rows in memory have other weights than 1.
+        """
         return self.rows.output_weights if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property
@@ -142,15 +148,24 @@ class LinearModel:
         return _AMPLIFICATION * math.sqrt(n * self.weights.rounding_variance / noise) > self.max_float32_error
 
     def phi(self, block: Block, *parameters: Tensor) -> Tensor:
-        """Return the features of a block without scales, (b, F), at other parameters if these are given."""
+        """Return the features of a block without scales, (b, F).
+
+        Args:
+            block: The rows.
+            parameters: The parameters of the features. If none are given, those of the model.
+        """
         in_float64 = block.inputs.dtype != torch.float64 and self.needs_float64
         out: Tensor = self.weights.features(block.inputs, *parameters, in_float64=in_float64)
         return out.double() if in_float64 else out
 
     def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
-        """Return Phi w (b, k), float64, for features (b, F) without scales and weights (F, k).
+        """Return Phi w, (b, k), float64.
 
         The weights are stored column by column, for which BLAS is several times faster with few columns.
+
+        Args:
+            phi: The features without scales, (b, F).
+            weights: The weights w, (F, k).
         """
         return (phi @ (self.scale * weights.mT).to(phi).contiguous().mT).double()
 
@@ -169,7 +184,9 @@ def is_local(rows: Rows) -> bool:
 
 
 def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
-    """Return the sums of a function over the model's rows. Rows on other machines are summed there.
+    """Return the sums of a function over the model's rows.
+
+    Rows on other machines are summed there.
 
     Args:
         model: The model with all rows.

@@ -155,7 +155,10 @@ class LowRankPosterior(Posterior):
 
     @property
     def factor(self) -> Tensor | None:
-        """The Cholesky factor (F, F) of the precision of the weights, for adding rows. None if F > n."""
+        """The Cholesky factor (F, F) of the precision of the weights.
+
+        New rows are added to it. It is None if there are more features than rows.
+        """
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
@@ -192,9 +195,16 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.root(projected)
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q).
+        """Return a root of the covariance of weighted sums over points.
 
         The result is None if features miss a part of the function that points share.
+
+        Args:
+            inputs: The q points of each of m sums, (m, q, D).
+            weights: The weights of the points, (m, q).
+
+        Returns:
+            The root, (m, r), or None if features miss a part of the function that points share.
         """
         if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
             return None
@@ -274,6 +284,11 @@ class LowRankPosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms at n inputs.
+
+        Args:
+            inputs: The n inputs.
+            first: The names of the terms of the first sum.
+            second: The names of the terms of the second sum.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.

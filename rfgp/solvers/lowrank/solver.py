@@ -85,7 +85,10 @@ class LowRankSolver(Inference):
         self.solution = solution
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, with its gradient, in one pass over the rows."""
+        """Return the log marginal likelihood, 0-d, with its gradient.
+
+        It takes one pass over the rows.
+        """
         model = self.model
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
@@ -131,7 +134,10 @@ class LowRankSolver(Inference):
         return torch.cat(means), torch.cat(variances)
 
     def posterior(self) -> LowRankPosterior:
-        """Return the weights and the factor of their precision, with gradients if these are enabled."""
+        """Return the posterior of the weights.
+
+        It has gradients if these are enabled.
+        """
         model, solution = self.model, self.solution
         if torch.is_grad_enabled():
             solution = solve(_differentiable_statistics(model), model.scale, model.noise)
@@ -320,7 +326,17 @@ def log_density_of(model: LinearModel, solution: WeightSolution, totals: Totals)
 def closed_gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the gradients in mean (k,), noise (0-d) and variances (T,). The last two need A^-1."""
+    """Return the gradients in mean, noise and variances.
+
+    Args:
+        model: The model.
+        solution: The posterior of the weights.
+        totals: The sums of the second pass.
+        inverse: A^-1, (F, F). If None, only the gradient in the mean is computed.
+
+    Returns:
+        The gradients (k,), 0-d and (T,).
+    """
     k, grad_noise, grad_variances = model.output_weights.sum(), None, None
     if inverse is not None:
         moments = model.weights.by_block(

@@ -31,7 +31,10 @@ TILE = 256
 
 
 class Statistics(NamedTuple):
-    """Sums over the rows, for features phi without scales. P = noise / D is 1 for one observation without noise."""
+    """Sums over the rows, for features phi without scales.
+
+    P = noise / D is 1 for a row of one observation without noise of its own.
+    """
 
     gram: Tensor  # (F, F) phi^T P phi
     target: Tensor  # (F, k) phi^T P (y - mean)
@@ -41,7 +44,10 @@ class Statistics(NamedTuple):
 
 
 class WeightSolution(NamedTuple):
-    """The posterior of the weights w ~ N(0, I) given the rows, with the precision A = I + Phi^T D^-1 Phi."""
+    """The posterior of the weights w ~ N(0, I) given the rows.
+
+    It has the precision A = I + Phi^T D^-1 Phi.
+    """
 
     factor: Tensor  # (F, F) the lower Cholesky factor of A
     weights: Tensor  # (F, k)
@@ -51,9 +57,13 @@ def add_symmetric_product(
     total: Tensor,  # (F, F)
     phi: Tensor,  # (b, F)
 ) -> None:
-    """Add phi^T phi to the upper triangle of `total`, in tiles, with half the work of a product.
+    """Add phi^T phi to the upper triangle of a matrix, in tiles.
 
-    The part below the diagonal tiles is not changed. `symmetrized` fills it.
+    This takes half the work of a product. The part below the diagonal tiles is not changed. `symmetrized` fills it.
+
+    Args:
+        total: The matrix, (F, F), which is changed.
+        phi: The features, (b, F).
     """
     for first in range(0, phi.shape[1], TILE):
         last = first + TILE
@@ -108,7 +118,13 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
 
 
 def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolution:
-    """Return the posterior of the weights for prior standard deviations s, 0-d or (F,), and the noise, 0-d."""
+    """Return the posterior of the weights.
+
+    Args:
+        statistics: The sums over the rows.
+        scale: The prior standard deviations s of the weights, 0-d or (F,).
+        noise: The noise variance, 0-d.
+    """
     matrix = (scale * statistics.gram) * (scale / noise).reshape(-1, 1)
     matrix.diagonal().add_(1)
     factor = cholesky(matrix, "The feature matrix I + Phi^T Phi / noise")
@@ -120,6 +136,12 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
     """Return (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
 
     It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
+
+    Args:
+        statistics: The sums over the rows.
+        solution: The posterior of the weights.
+        scale: The prior standard deviations s of the weights, 0-d or (F,).
+        noise: The noise variance, 0-d.
     """
     gram, target, square = statistics[:3]
     u = scale.reshape(-1, 1) * solution.weights
@@ -132,7 +154,10 @@ _LEAST_RATIO, _WIDEST = 1e-12, 40.0
 
 
 class Scales(NamedTuple):
-    """The best noise and prior variance of the weights, 0-d, and the posterior of the weights at these."""
+    """The best noise and prior variance of the weights, 0-d.
+
+    `solution` is the posterior of the weights at these.
+    """
 
     variance: Tensor
     noise: Tensor
@@ -140,11 +165,14 @@ class Scales(NamedTuple):
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
-    """Return the factor c (0-d) of variances and noise that maximizes the likelihood, and the posterior with it.
+    """Return the factor of variances and noise that maximizes the likelihood.
 
     Args:
         model: A model whose rows have no noise of their own.
         count: The number N of observations.
+
+    Returns:
+        The factor, 0-d, and the posterior of the weights with it.
     """
     with torch.no_grad():
         statistics = accumulate_gram(model)
@@ -161,7 +189,9 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximize the likelihood, or their best ratio at a bound.
+    """Return the noise and the variance of one term that maximize the likelihood.
+
+    At a bound of one of them, their ratio maximizes it.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -202,10 +232,11 @@ def best_ratios(
     count: float,
     start: Tensor,  # (T,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the variances of terms over the noise (T,), and the noise (0-d), that maximize the likelihood.
+    """Return the variances and the noise that maximize the likelihood.
 
-    With the best noise, -2 log density is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
-    v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
+    The variances of the terms (T,) are relative to the noise, 0-d. With the best noise, -2 log density is N k log q + k
+    log|A| with q = y^T C^-1 y at noise 1. Its derivative in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt),
+    with the weights w at noise 1.
 
     Args:
         statistics: The statistics of rows without noise of their own.

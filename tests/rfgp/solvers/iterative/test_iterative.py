@@ -57,7 +57,7 @@ FAULTS = {
     "field's parameters": (terms, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
     "weights": (terms, "((left * signs) @", "(left @", "weights"),
     "noise": (solver, "0.5 * (left.square() * signs).sum(1)", "(left.square() * signs).sum(1)", "walks"),
-    "draws' share": (solver, "-each.sum() / probes", "-0.5 * each.sum() / probes", "weights"),
+    "draws' share": (solver, "-output_weights.sum() / probes", "-0.5 * output_weights.sum() / probes", "weights"),
 }
 
 
