@@ -52,8 +52,8 @@ class Exact(Approximation):
     Terms of finitely many functions, such as linear terms and groups, are computed by the weights of these functions.
     Other terms take O(n^3) time and O(n^2) memory for n rows.
 
-    More than 4,000 rows with repeated positions, such as measurements of the same sensors over time, are computed on a
-    grid of N_1 distinct positions in some columns and N_2 in the others. Conjugate gradients take
+    More than 4,000 rows with repeated positions are computed on a grid. Measurements of the same sensors over time are
+    an example. The grid has N_1 distinct positions in some columns and N_2 in the others. Conjugate gradients take
     O(N_1 N_2 (N_1 + N_2)) operations a step, even if cells are missing. The gradient of the likelihood and variances
     are estimated from random draws, with a stated error.
 

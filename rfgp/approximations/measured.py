@@ -54,8 +54,8 @@ class MeasuredFeatures(NodeApproximation):
     """The features of nodes with the least measured error.
 
     Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
-    random walks, a Chebyshev series and, on graphs of moderate size, a truncated spectrum are compared by the error
-    |Phi Phi^T - K| / |K| on a sample of nodes, at the starting kernel and at the fitted one.
+    random walks and a Chebyshev series are compared, and a truncated spectrum on graphs of moderate size. The error
+    |Phi Phi^T - K| / |K| is measured on a sample of nodes, at the starting kernel and at the fitted one.
 
     Attributes:
         walks: The options of the random walks.
