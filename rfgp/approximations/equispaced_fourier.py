@@ -247,8 +247,10 @@ def with_shared_lattices(
     on_lattices = [(i, prior) for i, prior in enumerate(priors) if isinstance(prior, LatticeTerm)]
     for _, prior in on_lattices:
         lattice = prior.design.lattice
-        known = joined.get(lattice.column_indices)
-        joined[lattice.column_indices] = lattice if known is None or known.same_as(lattice) else known.joined(lattice)
+        present = joined.get(lattice.column_indices)
+        joined[lattice.column_indices] = (
+            lattice if present is None or present.same_as(lattice) else present.joined(lattice)
+        )
     for i, prior in on_lattices:
         lattice, approximation = joined[prior.design.lattice.column_indices], approximations[data[i].term.name]
         if not lattice.same_as(prior.design.lattice) and isinstance(approximation, EquispacedFourier):

@@ -196,8 +196,10 @@ class RandomWalks(NodeApproximation):
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the features. Those of some couplings are included only if given."""
-        known = dict(super().options)
-        return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
+        options_by_name = dict(super().options)
+        return {
+            name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
+        }
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with exact hops and harmonics for other hyperparameters."""

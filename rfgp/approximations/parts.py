@@ -372,9 +372,9 @@ class NewLevels:
         """Return the variances (n,) of rows a (n, D), for a variance of 1."""
         out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
         rows = self.is_new(a).nonzero()[:, 0]
-        for some in torch.split(rows, CHUNK) if len(rows) else ():
-            found = self._between(a[some], a[some], parameters).diagonal()
-            out = out.index_put((some,), found)
+        for chunk in torch.split(rows, CHUNK) if len(rows) else ():
+            values = self._between(a[chunk], a[chunk], parameters).diagonal()
+            out = out.index_put((chunk,), values)
         return out
 
     def _between(self, a: Tensor, b: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
@@ -383,13 +383,13 @@ class NewLevels:
             left, right = (self.features(x.double(), *parameters) for x in (a, b))
             return TermCovariance(self.term, self.names, self.constants)(a, b, *parameters) - left @ right.mT
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
-        exact = known = torch.ones((), dtype=torch.float64, device=a.device)
+        exact = explained = torch.ones((), dtype=torch.float64, device=a.device)
         others = values.get(str(self.term.outputscale), exact).double()
-        for (factor, places, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
-            x, z, own = a[:, places], b[:, places], of_prefix(values, prefix)
+        for (factor, indices, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
+            x, z, at_prefix = a[:, indices], b[:, indices], of_prefix(values, prefix)
             if functions is not None:
-                exact = exact * factor.covariance(x, z, own)
-                known = known * (functions.features(x, own) @ functions.features(z, own).mT)
+                exact = exact * factor.covariance(x, z, at_prefix)
+                explained = explained * (functions.features(x, at_prefix) @ functions.features(z, at_prefix).mT)
             else:
-                others = others * factor.covariance(x, z, own)
-        return (exact - known) * others
+                others = others * factor.covariance(x, z, at_prefix)
+        return (exact - explained) * others

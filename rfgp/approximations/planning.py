@@ -99,19 +99,19 @@ def assign(
         if not served:
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in served}
-    known = {**(others or {}), **chosen}
-    has_neighbors = _has_neighbors(known)
+    assigned = {**(others or {}), **chosen}
+    has_neighbors = _has_neighbors(assigned)
     for data in terms:
         is_alone = len(terms) == 1 and not others and data.is_gaussian
-        if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
-            known[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(used, LATENT) for used in known.values())
+        if data.term.name not in assigned and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
+            assigned[data.term.name] = SparsePrecision()
+    needs_weights = any(isinstance(used, LATENT) for used in assigned.values())
     usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
     planned = {
-        data.term.name: known.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
+        data.term.name: assigned.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
         for data in terms
     }
-    return with_lattices(planned, terms, [name for name in planned if name not in known])
+    return with_lattices(planned, terms, [name for name in planned if name not in assigned])
 
 
 def with_lattices(

@@ -119,8 +119,8 @@ def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
 
 def _others(term: BoundTerm, chosen: tuple[Part, ...]) -> list[Part]:
     """Return the factors that multiply the fields."""
-    known = {(id(factor), prefix) for factor, _, prefix in chosen}
-    return [part for part in term.parts() if (id(part[0]), part[2]) not in known]
+    with_fields = {(id(factor), prefix) for factor, _, prefix in chosen}
+    return [part for part in term.parts() if (id(part[0]), part[2]) not in with_fields]
 
 
 def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
@@ -133,10 +133,10 @@ def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
 
 def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
     """Return the field of a factor on the sample of rows, and its parameters (p,)."""
-    known, (_, indices, prefix) = {**data.constants, **data.values}, part
-    latent = _latent(part, data.columns, known)
+    values, (_, indices, prefix) = {**data.constants, **data.values}, part
+    latent = _latent(part, data.columns, values)
     field = latent.refine(data.columns.sample[:, indices])[0] if latent.is_refined else latent.field
-    return field, as_array(latent.parameters(of_prefix(known, prefix))[0])
+    return field, as_array(latent.parameters(of_prefix(values, prefix))[0])
 
 
 def _functions(term: BoundTerm, chosen: tuple[Part, ...], columns: ColumnSummary) -> tuple[Any, ...]:
@@ -160,10 +160,10 @@ class PrecisionTerm(TermPrior):
         """Return the prior at hyperparameters by path, given all columns."""
         chosen = fields_of(self.term, columns)
         constants = constants_of([self.term], columns)
-        known = {**constants, **values}
-        latents = [_latent(part, columns, known) for part in chosen]
+        all_values = {**constants, **values}
+        latents = [_latent(part, columns, all_values) for part in chosen]
         pairs = zip(latents, chosen, strict=True)
-        parameters_of = [latent.parameters(of_prefix(known, prefix)) for latent, (_, _, prefix) in pairs]
+        parameters_of = [latent.parameters(of_prefix(all_values, prefix)) for latent, (_, _, prefix) in pairs]
         unit_variance = {} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)}
         functions = _functions(self.term, chosen, columns)
         features = TermFeatures(functions, (), {**constants, **unit_variance}) if functions else None
@@ -179,7 +179,7 @@ class PrecisionTerm(TermPrior):
             reader.refine if reader.is_refined else None,
             self.term.name,
             residual=_nothing if reader.copies > 1 and _mixes(self.term, chosen) else None,
-            new_levels=self._new_levels(known, columns),
+            new_levels=self._new_levels(all_values, columns),
             between=reader.between if reader.is_refined else None,
             slopes=reader.slopes if is_smooth else None,
             column=_column_of(self.term, columns),
@@ -187,8 +187,8 @@ class PrecisionTerm(TermPrior):
         return Prior(precisions=(block,))
 
     def _new_levels(self, values: Values, columns: ColumnSummary) -> NewLevels | None:
-        known = {path: value.detach() for path, value in values.items()}
-        return NewLevels.through(self.term, (), known, columns)
+        constants = {path: value.detach() for path, value in values.items()}
+        return NewLevels.through(self.term, (), constants, columns)
 
 
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:

@@ -256,10 +256,10 @@ class KernelVecchiaBlock(LatentBlock):
 
         Each row is the sum of the terms with a flag (n, T).
         """
-        known = self.read(x).detach().double()
+        inputs = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
-            subset, block = known[rows], _at_parameters(self, parameters)
+            subset, block = inputs[rows], _at_parameters(self, parameters)
             matrices = [kernel.kernel(subset, subset) for kernel in block.kernels]
             if flags is not None:
                 pairs = zip(matrices, flags[rows].double().unbind(1), strict=True)
@@ -330,5 +330,9 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
 def _columns(blocks: Sequence[KernelVecchiaBlock]) -> tuple[int, ...] | None:
     """Return the indices of the columns that some block depends on, or None for all."""
     all_columns = [block.columns for block in blocks]
-    known = [columns for columns in all_columns if columns is not None]
-    return tuple(sorted({index for columns in known for index in columns})) if len(known) == len(all_columns) else None
+    restricted = [columns for columns in all_columns if columns is not None]
+    return (
+        tuple(sorted({index for columns in restricted for index in columns}))
+        if len(restricted) == len(all_columns)
+        else None
+    )

@@ -130,9 +130,9 @@ class VecchiaBlock(LatentBlock):
             pattern: The neighbors of the rows.
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
-        known = phi if self.is_residual else None
+        features = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
-        return LatentRoot.of(self.read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, known)
+        return LatentRoot.of(self.read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, features)
 
     def inverse_factor(
         self,
@@ -150,8 +150,8 @@ class VecchiaBlock(LatentBlock):
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
-        known = phi if self.is_residual else None
-        return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+        features = phi if self.is_residual else None
+        return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, features)
 
     def log_prob(
         self,
@@ -217,10 +217,10 @@ class VecchiaBlock(LatentBlock):
         Returns:
             The weights (q, k) and the variances (q,) of g.
         """
-        known = (rows[1], points[1]) if self.is_residual else None
+        features = (rows[1], points[1]) if self.is_residual else None
         new, old = self.read(points[0]), self.read(rows[0])
         kind = KINDS[self.kernel_name]
-        return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, known)
+        return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, features)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the exact s^2 k(a, b), (n_a, n_b).

@@ -121,8 +121,8 @@ class LatticeDesign:
         out = torch.zeros(len(points), self.num_features, dtype=torch.float64)
         inside, outside = (~is_out).nonzero()[:, 0], is_out.nonzero()[:, 0]
         out = out.index_put((inside,), self.modes.features(points[inside]) * scale)
-        known = self._conditioned(points[outside], parameters, self.modes.features)
-        return out.index_put((outside,), known * scale)
+        conditioned = self._conditioned(points[outside], parameters, self.modes.features)
+        return out.index_put((outside,), conditioned * scale)
 
     def is_outside(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) are outside the box, (n,)."""
@@ -149,8 +149,8 @@ class LatticeDesign:
         if len(rows) and len(columns):
             left, right = a[rows], b[columns]
             exact = self.kernel(left, right, *parameters)
-            known = self.features(left, *parameters) @ self.features(right, *parameters).mT
-            out = out.index_put((rows[:, None], columns), exact - known)
+            explained = self.features(left, *parameters) @ self.features(right, *parameters).mT
+            out = out.index_put((rows[:, None], columns), exact - explained)
         return out
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:

@@ -105,7 +105,7 @@ def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: 
         period: The periods, (d,).
         level: The level of D_j / variance.
     """
-    found = []
+    widths = []
     for column in range(product.num_columns):
 
         def below(index: float, column: int = column) -> bool:
@@ -119,8 +119,8 @@ def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: 
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if below(middle) else (middle, high)
-        found.append(max(low, 1))
-    return np.array(found, dtype=np.int64)
+        widths.append(max(low, 1))
+    return np.array(widths, dtype=np.int64)
 
 
 def plan_lattice(

@@ -37,7 +37,7 @@ def inverse_factor(
     noise: Tensor,  # (n,)
     kind: int,
     pattern: EntryPattern,
-    known: Tensor | None = None,  # (n, F)
+    features: Tensor | None = None,  # (n, F)
 ) -> Tensor:  # (nnz,)
     """Return the entries of V, float64.
 
@@ -50,8 +50,8 @@ def inverse_factor(
         noise: The noise variance of each observation.
         kind: A kernel of `rfgp.local.KINDS`.
         pattern: The pattern of V, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-        known: The features phi of a known part. The covariance of the process is then v K - phi phi^T. If None, there
-            are none.
+        features: The features phi of a known part. The covariance of the process is then v K - phi phi^T. If None,
+            there are none.
 
     Examples:
         >>> from rfgp.local import KINDS, nearest_predecessors
@@ -66,8 +66,8 @@ def inverse_factor(
         >>> torch.allclose((V.mT @ V).inverse(), torch.exp(-torch.cdist(x, x)) + 0.1 * torch.eye(3).double())
         True
     """
-    known = no_features(x) if known is None else known
-    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, known, kind, pattern)
+    features = no_features(x) if features is None else features
+    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, features, kind, pattern)
     return out
 
 
@@ -175,15 +175,15 @@ class _InverseFactor(torch.autograd.Function):
         lengthscale: Tensor,
         variance: Tensor,
         noise: Tensor,
-        known: Tensor,
+        features: Tensor,
         kind: int,
         pattern: EntryPattern,
     ) -> Tensor:
         from rfgp.local import loops
 
-        z, phi = scaled_positions(x, lengthscale), as_rows(known)
+        z, phi = scaled_positions(x, lengthscale), as_rows(features)
         ctx.fixed = (kind, z, phi, as_array(noise), float(variance), pattern.indices, pattern.indptr)
-        ctx.save_for_backward(lengthscale, variance, noise, known)
+        ctx.save_for_backward(lengthscale, variance, noise, features)
         entries = np.empty(len(pattern.indices))
         in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *ctx.fixed, 1.0, entries))
         diagonal = pattern.indptr[1:] - 1
@@ -198,7 +198,7 @@ class _InverseFactor(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from rfgp.local import loops
 
-        (lengthscale, variance, noise, known), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
+        (lengthscale, variance, noise, features), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
         grad = np.ascontiguousarray(as_array(grads[0]))
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
@@ -206,13 +206,13 @@ class _InverseFactor(torch.autograd.Function):
             return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
-        grad_variance, grad_lengths, grad_noise, grad_known = (sum(part[i] for part in parts) for i in range(4))
+        grad_variance, grad_lengths, grad_noise, grad_features = (sum(part[i] for part in parts) for i in range(4))
         return (
             None,
             _grad_lengthscale(grad_lengths, lengthscale),
             torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
             torch.from_numpy(grad_noise).to(noise),
-            torch.from_numpy(grad_known).to(known),
+            torch.from_numpy(grad_features).to(features),
             None,
             None,
         )
@@ -302,7 +302,7 @@ def conditionals(
     lengthscale: Tensor,  # (d,) or ()
     variance: Tensor,  # ()
     kind: int,
-    known: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
+    features: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
 ) -> tuple[Tensor, Tensor]:
     """Return the weights of the neighbors of points, and conditional variances.
 
@@ -314,7 +314,7 @@ def conditionals(
         lengthscale: The lengthscale of the local kernel.
         variance: The value of the local kernel at distance 0.
         kind: A kernel of `rfgp.local.KINDS`.
-        known: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
+        features: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
 
     Returns:
         The weights b (q, k) and the variances d (q,).
@@ -330,7 +330,7 @@ def conditionals(
     from rfgp.local import loops
 
     z, scaled_points = (scaled_positions(a, lengthscale) for a in (x, points))
-    phi, points_phi = map(as_rows, known or (no_features(x), no_features(points)))
+    phi, points_phi = map(as_rows, features or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
     fixed = (kind, z, phi, as_array(noise), float(variance), scaled_points, points_phi, near, weights, left)
     in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))

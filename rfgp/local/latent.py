@@ -51,7 +51,7 @@ class LatentRoot:
         variance: Tensor,
         kind: int,
         pattern: SparsityPattern,
-        known: Tensor | None = None,
+        features: Tensor | None = None,
     ) -> "LatentRoot":
         """Return the root for ordered rows and a stationary kernel.
 
@@ -61,12 +61,12 @@ class LatentRoot:
             variance: The value of the kernel at distance 0.
             kind: A kernel of `rfgp.local.KINDS`.
             pattern: The pattern of L, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-            known: The features phi (n, F) of a known part. The covariance is then v K - phi phi^T. If None, there are
-                none.
+            features: The features phi (n, F) of a known part. The covariance is then v K - phi phi^T. If None, there
+                are none.
         """
         from rfgp.local import loops
 
-        z, phi = scaled_positions(x, lengthscale), as_rows(no_features(x) if known is None else known)
+        z, phi = scaled_positions(x, lengthscale), as_rows(no_features(x) if features is None else features)
         noise = np.full(len(z), JITTER * float(variance))
         fixed = (kind, z, phi, noise, float(variance), pattern.indices, pattern.indptr)
         entries = np.empty(len(pattern.indices))

@@ -59,9 +59,9 @@ def _correlate(kind, positions, count, values, slopes):
         for q in range(begin, end):
             squares[q] = 0.0
         for c in range(positions.shape[0]):
-            own, others = positions[c, p], positions[c]
+            position, others = positions[c, p], positions[c]
             for q in range(begin, end):
-                squares[q] += (own - others[q]) ** 2
+                squares[q] += (position - others[q]) ** 2
         correlate_row(kind, squares, slopes[p], begin, end)
 
 
@@ -107,9 +107,9 @@ def _factorize(kind, variance, count, workspace):
         _multiply(features, count, products)
     end = whole(count)
     for p in range(count):
-        begin, row, given, known = begin_of(p), upper[p], values[p], products[p]
+        begin, row, correlations, explained = begin_of(p), upper[p], values[p], products[p]
         for q in range(begin, end):
-            row[q] = variance * given[q] - known[q]
+            row[q] = variance * correlations[q] - explained[q]
         take(upper, p, row, begin, end)
         left[p] = row[p]
         full, pivot = variance + noises[p], left[p] + noises[p]
@@ -364,9 +364,9 @@ def _pull(positions, p, count, values, slopes, grad_row, pairs, variance, grad_l
         grad_variance += pairs[q] * values[q]
         pairs[q] *= variance * slopes[q]
     for c in range(positions.shape[0]):
-        total, own, others = 0.0, positions[c, p], positions[c]
+        total, position, others = 0.0, positions[c, p], positions[c]
         for q in range(begin, end):
-            total += pairs[q] * (own - others[q]) ** 2
+            total += pairs[q] * (position - others[q]) ** 2
         grad_lengths[c] += total
     return grad_variance
 

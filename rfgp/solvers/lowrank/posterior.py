@@ -176,17 +176,17 @@ class LowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
-        known = self.uncertainty.variance(projected)
+        total = self.uncertainty.variance(projected)
         if self.column is not None:
-            return known + self.residual_slope_variance
-        return known + self._residual.residual_variance(inputs, projected)
+            return total + self.residual_slope_variance
+        return total + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        known = self.uncertainty.between(projected, projected)
+        total = self.uncertainty.between(projected, projected)
         if self.column is not None:
-            return known + self.residual_slope_variance * torch.eye(len(known), dtype=known.dtype)
-        return known + self._residual.residual_covariance(inputs, projected)
+            return total + self.residual_slope_variance * torch.eye(len(total), dtype=total.dtype)
+        return total + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
@@ -210,7 +210,7 @@ class LowRankPosterior(Posterior):
             return None
         size, sums = max(1, SUM_ENTRIES // max(self.width, 1)), weights.new_zeros(len(inputs), self.width)
         owners = torch.arange(len(inputs), device=weights.device).repeat_interleave(weights.shape[1])
-        parts = (torch.split(one, size) for one in (inputs.flatten(0, 1), weights.flatten(), owners))
+        parts = (torch.split(tensor, size) for tensor in (inputs.flatten(0, 1), weights.flatten(), owners))
         for points, factors, owner in zip(*parts, strict=True):
             sums = sums.index_add(0, owner, factors[:, None] * self.project(points))
         return self.uncertainty.root(sums)
@@ -296,8 +296,8 @@ class LowRankPosterior(Posterior):
         left, right = self.of(first).project(inputs), self.of(second).project(inputs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
         residual = self.prior.dense.with_residuals_of(shared.terms)
-        known = self.uncertainty.between(left, right)
-        return known + residual.residual_covariance(inputs, shared.project(inputs))
+        total = self.uncertainty.between(left, right)
+        return total + residual.residual_covariance(inputs, shared.project(inputs))
 
     @property
     def _residual(self) -> Weights:

@@ -257,8 +257,8 @@ def best_ratios(
         return float(value) / count, (slope / count).cpu().numpy()
 
     limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
-    found = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
-    ratios = torch.from_numpy(found.x).to(one).exp()
+    result = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    ratios = torch.from_numpy(result.x).to(one).exp()
     scale = weights.by_weight(ratios.sqrt())
     total = quadratic_form(statistics, solve(statistics, scale, one), scale, one)
     return ratios, total / (count * k)
