@@ -271,7 +271,7 @@ def spectral_product(term: BoundTerm) -> SpectralProduct:
 
 
 def column_indices_of(term: BoundTerm) -> tuple[int, ...]:
-    """Return the places of the columns of a term, factor by factor."""
+    """Return the indices of the columns of a term, factor by factor."""
     return tuple(index for _, indices, _ in term.parts() for index in indices)
 
 

@@ -217,7 +217,7 @@ class InducingPoints(Approximation):
 
 
 def _column_indices(term: BoundTerm) -> list[int]:
-    """Return the places of the columns that a term reads, in order."""
+    """Return the indices of the columns that a term reads, in order."""
     return sorted({index for _, indices, _ in term.parts() for index in indices})
 
 

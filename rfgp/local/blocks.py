@@ -63,8 +63,8 @@ def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, co
         sizes: The number of rows of each block.
         columns: The number of all rows.
     """
-    first = np.cumsum(counts + sizes) - (counts + sizes)  # the first place of each block
-    rank = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the place of a row in its block
+    first = np.cumsum(counts + sizes) - (counts + sizes)  # the first position of each block
+    rank = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the position of a row in its block
     merged, is_near = (
         np.empty(len(near) + len(members), dtype=np.int64),
         np.ones(len(near) + len(members), dtype=bool),

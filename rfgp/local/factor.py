@@ -287,7 +287,7 @@ def whitened_back(
     fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
     if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
         products.multiply_transposed(0, out.shape[1], *fixed)
-    else:  # threads take columns, because threads with rows would add to the same places
+    else:  # threads take columns, because threads with rows would add to the same entries
         ends = np.linspace(0, out.shape[1], num_threads() + 1).astype(np.int64)
         with ThreadPoolExecutor(num_threads()) as pool:
             list(pool.map(lambda pair: products.multiply_transposed(*pair, *fixed), itertools.pairwise(ends)))

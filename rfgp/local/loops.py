@@ -40,9 +40,10 @@ def _workspace(most, d, features):
 
     Rows are padded to multiples of 16.
 
-    The arrays are: places (d, m), noise (m,) and conditional variances (m,); values and slopes of the kernel between
-    each place and later ones (m, m); the factor and its transpose (m, m) without the diagonal; the inverses of the
-    diagonal (m,), 0 for omitted places; features (m, F) and their products (m, m).
+    The first three arrays are positions (d, m), noise (m,) and conditional variances (m,). The next two are values and
+    slopes of the kernel between each position and later ones (m, m). Then follow the factor and its transpose (m, m)
+    without the diagonal, and the inverses of the diagonal (m,), 0 for omitted positions. The last two are features
+    (m, F) and their products (m, m).
     """
     square = (most, int(whole(most)))
     given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
@@ -85,7 +86,7 @@ def _multiply(rows, count, products):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _gather(z, phi, noise, near, workspace):
-    """Copy the places, the noise and the features of rows `near` (m,)."""
+    """Copy the positions, the noise and the features of rows `near` (m,)."""
     (positions, noises, _), _, _, (rows, _) = workspace
     for p in range(near.size):
         for c in range(z.shape[1]):
@@ -200,9 +201,9 @@ def density_rows(
 
     The rows are those from `first` to `last` - 1.
 
-    Targets (n, k) have the weights `weights` (k,). Their gradients are added to `grad_targets` (n, k). phi (n,
-    0) is not used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the places before j.
-    The gradient in M is
+    Targets (n, k) have the weights `weights` (k,). Their gradients are added to `grad_targets` (n, k). phi (n, 0) is
+    not used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the positions before j. The
+    gradient in M is
 
         sum_j (x_j r_j^T + r_j x_j^T) / 2,    r_j = e_j beta_j + (e_j^2 - 1) x_j / 2,
 

@@ -170,7 +170,7 @@ def outer_rows(first, last, left, right, near, starts, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(left, rows, right, four, out, j, e):
-    """Write the products of two left rows and four right rows from place (j, e) on."""
+    """Write the products of two left rows and four right rows from entry (j, e) on."""
     (r, s, t, u), (i, v) = four, rows
     a = b = c = d = f = g = h = k = 0.0
     for q in range(np.uint64(left.shape[1])):

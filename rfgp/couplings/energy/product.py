@@ -79,7 +79,7 @@ def distance_weights(
 ) -> Array:  # (K,)
     """Return weights of distances with sum 1, in proportion to inverse variances.
 
-    They are the variances of the kernel estimate by one independent frequency.
+    The variances are those of the kernel estimate by one independent frequency.
 
     Args:
         spectra: The spectrum of each of F factors.
