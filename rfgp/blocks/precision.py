@@ -197,7 +197,7 @@ class PrecisionBlock(LatentBlock):
         return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
-        """Return the derivatives of `marginal_reads` in columns of the inputs."""
+        """Return the derivatives of A (n, N) and of the variances (n,) in columns of inputs."""
         if self.slopes is None:
             return []
         slopes, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())

@@ -104,11 +104,11 @@ class Spectrum(ABC):
         """Return quantiles of |omega| in d dimensions.
 
         Args:
-            u: Numbers in (0, 1), of any shape.
+            u: Numbers in (0, 1), (...).
             d: The number of dimensions.
 
         Returns:
-            The quantiles in the shape of u, float64.
+            The quantiles, (...), float64.
 
         Raises:
             InvalidArgumentError: If the spectrum is not isotropic.
@@ -119,11 +119,11 @@ class Spectrum(ABC):
         """Return the log density of |omega| in d dimensions.
 
         Args:
-            r: Positive numbers, of any shape.
+            r: Positive numbers, (...).
             d: The number of dimensions.
 
         Returns:
-            The log density in the shape of r, float64.
+            The log density, (...), float64.
 
         Raises:
             InvalidArgumentError: If the spectrum is not isotropic.
@@ -148,10 +148,10 @@ class Spectrum(ABC):
         """Return quantiles of one coordinate of omega.
 
         Args:
-            u: Numbers in (0, 1), of any shape.
+            u: Numbers in (0, 1), (...).
 
         Returns:
-            The quantiles in the shape of u, float64.
+            The quantiles, (...), float64.
 
         Raises:
             InvalidArgumentError: If the coordinates are not independent.

@@ -117,7 +117,7 @@ def test_plan_keeps_the_largest_modes_if_they_are_too_many():
     _, _, few = plan_of_most(101)
     _, _, all_ = plan_of_most(20_000)
     assert few.num_wanted == all_.num_wanted > 101 == few.modes.num_features
-    assert few.missing > all_.missing
+    assert few.residual_variance > all_.residual_variance
 
 
 def plan_of_most(most):
