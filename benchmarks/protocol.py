@@ -2,7 +2,7 @@
 
 `rfgp.datasets` finds the data: in the folder that RFGP_DATA_DIR names, in its cache, or at their pinned address.
 
-The splits are those of the couplings paper's App. B.1: 256 training and 256 test rows of a random split, columns
+The splits are those of App. B.1 of Reid et al. (2024): 256 training and 256 test rows of a random split, columns
 standardized on the training rows, one lengthscale, hyperparameters of the exact process fitted to the training rows.
 The kernel error is over all 512 rows, the KL that of the joint observed distributions at the test rows, in nats per
 point, exact process first.
@@ -67,7 +67,7 @@ class Split:
 
 
 def positive_lengthscale(x: Array) -> float:  # (n, d)
-    """Return the couplings paper's lengthscale for positive features, Eq. 36: (2 / n^2) sum_ij |x_i + x_j|."""
+    """Return Reid et al.'s (2024) lengthscale for positive features, Eq. 36: (2 / n^2) sum_ij |x_i + x_j|."""
     return 2 * float(np.linalg.norm(x[:, None] + x, axis=2).mean())
 
 

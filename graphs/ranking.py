@@ -1,4 +1,4 @@
-"""PageRank by random walks: the fraction of walkers that end on a node (couplings paper, App. E)."""
+"""PageRank by random walks: the fraction of walkers that end on a node (Reid et al., 2024, App. E)."""
 
 from concurrent.futures import ThreadPoolExecutor
 

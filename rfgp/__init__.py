@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from rfgp import errors as errors
 from rfgp.errors import BaselineNotBeatenWarning as BaselineNotBeatenWarning
-from rfgp.errors import BatchesWarning as BatchesWarning
 from rfgp.errors import BooleanTargetWarning as BooleanTargetWarning
 from rfgp.errors import CacheWarning as CacheWarning
 from rfgp.errors import CheckpointError as CheckpointError
 from rfgp.errors import CheckpointWarning as CheckpointWarning
 from rfgp.errors import ConstantTargetWarning as ConstantTargetWarning
 from rfgp.errors import ConvergenceWarning as ConvergenceWarning
+from rfgp.errors import CouplingWarning as CouplingWarning
 from rfgp.errors import DataError as DataError
 from rfgp.errors import DataSavedWarning as DataSavedWarning
 from rfgp.errors import FileWriteError as FileWriteError
@@ -92,7 +92,6 @@ if TYPE_CHECKING:
 __all__ = [
     "GP",
     "BaselineNotBeatenWarning",
-    "BatchesWarning",
     "BooleanTargetWarning",
     "CacheWarning",
     "Chebyshev",
@@ -100,6 +99,7 @@ __all__ = [
     "CheckpointWarning",
     "ConstantTargetWarning",
     "ConvergenceWarning",
+    "CouplingWarning",
     "DataError",
     "DataSavedWarning",
     "EquispacedFourier",

@@ -20,7 +20,7 @@ Needs = tuple[bool, ...]
 """Whether each of several tensors needs a derivative."""
 
 
-def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> Tensor:
+def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, column: int) -> Tensor:
     """Return the derivatives of row features in one column, (n, F), float64.
 
     Forward differentiation is used, or central differences if the features do not support it.
@@ -28,7 +28,7 @@ def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> 
     Args:
         function: Maps rows (n, D) to features (n, F).
         inputs: The rows (n, D).
-        place: The index of the column.
+        column: The index of the column.
 
     Examples:
         >>> slopes(torch.sin, torch.zeros(1, 1, dtype=torch.float64), 0).tolist()
@@ -36,7 +36,7 @@ def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, place: int) -> 
     """
     rows = inputs.detach().double()
     direction = torch.zeros_like(rows)
-    direction[:, place] = 1
+    direction[:, column] = 1
     with torch.no_grad(), torch.autograd.forward_ad.dual_level():
         try:
             value = function(torch.autograd.forward_ad.make_dual(rows, direction))

@@ -117,7 +117,7 @@ class JitterWarning(RfgpWarning):
     """A Cholesky factorization succeeded only with the stated jitter on the diagonal."""
 
 
-class BatchesWarning(RfgpWarning):
+class CouplingWarning(RfgpWarning):
     """Frequencies were coupled in batches, because solving for all of them at once takes long."""
 
 

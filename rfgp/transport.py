@@ -1,4 +1,4 @@
-"""Optimal transport between the norms of two frequencies (couplings paper, Theorem 3.2), to verify closed forms."""
+"""Optimal transport between the norms of two frequencies (Reid et al., 2024, Theorem 3.2), to verify closed forms."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def transport_costs(
 def optimal_norm_coupling(costs: Array) -> Array:  # (q, q)
     """Return the plan (q, q) of minimal cost between two uniform distributions on q quantiles, solved by POT.
 
-    It solves the two-marginal problem of the couplings paper, Theorem 3.2, without assumptions about its solution.
+    It solves the two-marginal problem of Reid et al. (2024), Theorem 3.2, without assumptions about its solution.
 
     Args:
         costs: (q, q), from `transport_costs`.

@@ -1,6 +1,6 @@
 """Values on meshes: fields on the surface compared with kernels on the graph of faces, each with its own likelihood.
 
-Protocol, fixed before the results were seen. The meshes of the couplings paper and data/mesh.ply; two quantities at
+Protocol, fixed before the results were seen. The meshes of Reid et al. (2024) and data/mesh.ply; two quantities at
 every face: the z component of its normal (the paper's), and cos(6 x) + sin(6 y + 3 z) at its centroid, coordinates in
 units of the longest side of the mesh's box, with noise of deviation 0.1. A random tenth of the faces is known, three
 seeds; each model fits all its hyperparameters by its own marginal likelihood, and predicts the other faces. Fields of

@@ -1,6 +1,6 @@
 """Speeds on the San Jose highways (pems), every model with hyperparameters of its own.
 
-Fig. 11 of the couplings paper, which freezes them, is in `benchmarks.papers.couplings.walks_processes`.
+Fig. 11 of Reid et al. (2024), which freezes them, is in `benchmarks.papers.couplings.walks_processes`.
 
 Protocol, fixed before the results were seen. 1,016 nodes, edges weigh (mean length) / (length); 250 random sensors to
 train, 75 to test, ten splits (seeds 0 to 9). Each model fits all its hyperparameters by its own marginal likelihood and

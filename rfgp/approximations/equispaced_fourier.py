@@ -24,10 +24,10 @@ from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
 MOST_COLUMNS = 3
 """The most columns of a lattice."""
-MOST_MISSING = 0.3
+MAX_RESIDUAL_VARIANCE = 0.3
 """The largest variance, in units of the noise, of the modes that exceed the most features."""
 SHARPER = 0.1
-"""The factor of the tolerance if the likelihood is not Gaussian, so that missing variance is not noise."""
+"""The factor of the tolerance if the likelihood is not Gaussian: the noise does not absorb the residual variance."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,15 +83,15 @@ class EquispacedFourier(Approximation):
         others = [factor for factor in factors if factor.measure is None]
         if others:
             return f"{label_of(others[0])} is not stationary. Use InducingPoints() or Exact()."
-        places = [place for _, own, _ in data.term.parts() for place in own]
-        if len(places) != len(set(places)):
+        indices = [index for _, group, _ in data.term.parts() for index in group]
+        if len(indices) != len(set(indices)):
             return "two factors read one column. Use RandomFeatures() or Exact()."
-        if len(places) > MOST_COLUMNS:
-            return f"it has {len(places)} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
+        if (count := len(indices)) > MOST_COLUMNS:
+            return f"it has {count} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
         if any(factor.kind is not Kind.NUMBER for factor in factors):
             return "its columns are not numbers. Use SparsePrecision() or Exact()."
-        for factor, own, _ in data.term.parts():
-            why = _refusal_of(factor.measure, len(own))
+        for factor, group, _ in data.term.parts():
+            why = _refusal_of(factor.measure, len(group))
             if why is not None:
                 return f"{label_of(factor)} {why}"
         return self._refusal_of_size(data) if len(data.columns.sample) else None
@@ -99,17 +99,17 @@ class EquispacedFourier(Approximation):
     def _refusal_of_size(self, data: TermData) -> str | None:
         """Return why a lattice would have too many features."""
         plan = self._plan(data)
-        missing = plan.missing * self._signal(data)
-        if missing <= MOST_MISSING:
+        omitted = plan.residual_variance * self._signal(data)
+        if omitted <= MAX_RESIDUAL_VARIANCE:
             return None
         if plan.num_wanted <= self.max_features:
             return (
                 f"its lengthscales are short for the range of the rows, and {plan.modes.num_features:,} features omit "
-                f"{missing:.2g} times the noise. Use Vecchia(), or remove rows that lie far from the others."
+                f"{omitted:.2g} times the noise. Use Vecchia(), or remove rows that lie far from the others."
             )
         return (
             f"it needs {plan.num_wanted:,} features at these lengthscales and {data.num_rows:,} rows, and "
-            f"{self.max_features:,} would omit {missing:.2g} times the noise. Use Vecchia(), or a larger max_features."
+            f"{self.max_features:,} would omit {omitted:.2g} times the noise. Use Vecchia(), or a larger max_features."
         )
 
     def is_tuned(self, data: TermData) -> bool:
@@ -119,21 +119,26 @@ class EquispacedFourier(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features and of their sums over the rows."""
         plan = self._plan(data)
-        return _cost(plan.modes, plan.missing, plan.num_wanted)
+        return _cost(plan.modes, plan.residual_variance, plan.num_wanted)
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
         """Return the cost of the modes of a term, with the variance that they omit."""
         assert isinstance(prior, LatticeTerm)
         design, product = prior.design, spectral_product(data.term)
         wanted = active_modes(product, data.values, design.lattice, self._level(data), self.max_features).num_wanted
-        return _cost(design.modes, float(design.missing(*(data.values[name] for name in design.names))), wanted)
+        return _cost(
+            design.modes, float(design.residual_variance(*(data.values[name] for name in design.names))), wanted
+        )
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term on a lattice for its hyperparameters."""
         return self.through(data, self._plan(data).modes)
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with modes for other hyperparameters, on the same lattice if possible."""
+        """Return the term with modes for other hyperparameters.
+
+        The modes are on the same lattice if possible.
+        """
         if not isinstance(prior, LatticeTerm):
             return self.draw(data, seed)
         product, lattice, level = prior.design.product, prior.design.lattice, self._level(data)
@@ -141,30 +146,40 @@ class EquispacedFourier(Approximation):
         is_inside = bool((low >= lattice.low).all() and (high <= lattice.high).all())
         if not is_inside or not supports(product, data.values, lattice, level, self.tolerance):
             return self.draw(data, seed)
-        found = self.on_lattice(data, lattice)
-        return prior if np.array_equal(found.design.modes.indices, prior.design.modes.indices) else found
+        redrawn = self.on_lattice(data, lattice)
+        return prior if np.array_equal(redrawn.design.modes.indices, prior.design.modes.indices) else redrawn
 
     def on_lattice(self, data: TermData, lattice: Lattice) -> "LatticeTerm":
-        """Return the term with the modes of a lattice that its hyperparameters need."""
+        """Return the term with the modes of a lattice that its hyperparameters need.
+
+        Args:
+            data: The term and the rows.
+            lattice: The lattice.
+        """
         product = spectral_product(data.term)
         plan = active_modes(product, data.values, lattice, self._level(data), self.max_features)
         return self.through(data, plan.modes)
 
     def through(self, data: TermData, modes: Modes) -> "LatticeTerm":
-        """Return the term with the modes of a lattice."""
+        """Return the term with the modes of a lattice.
+
+        Args:
+            data: The term and the rows.
+            modes: The modes.
+        """
         product = spectral_product(data.term)
         design = LatticeDesign(modes, product, parameter_names(data, with_scale=False))
         return LatticeTerm(data.term, design, scale_name(data.term, data.values), data.is_gaussian)
 
     def _plan(self, data: TermData) -> LatticePlan:
         """Return the plan of a term, before its features are allocated."""
-        product, places = spectral_product(data.term), places_of(data.term)
+        product, indices = spectral_product(data.term), column_indices_of(data.term)
         level, most = self._level(data), self.max_features
-        return plan_lattice(product, data.values, places, self._box(data), level, self.tolerance, most)
+        return plan_lattice(product, data.values, indices, self._box(data), level, self.tolerance, most)
 
     def _box(self, data: TermData) -> tuple[Floats, Floats]:
         """Return the smallest and the largest values of the columns of a term, (d,) each."""
-        low, high = (end[list(places_of(data.term))].double().numpy() for end in data.columns.ends)
+        low, high = (end[list(column_indices_of(data.term))].double().numpy() for end in data.columns.ends)
         return low, high
 
     def _level(self, data: TermData) -> float:
@@ -228,40 +243,42 @@ def with_shared_lattices(
         data: The terms and the rows.
         approximations: The approximations of the terms by name.
     """
-    found, joined = list(priors), dict[tuple[int, ...], Lattice]()
+    shared, joined = list(priors), dict[tuple[int, ...], Lattice]()
     on_lattices = [(i, prior) for i, prior in enumerate(priors) if isinstance(prior, LatticeTerm)]
     for _, prior in on_lattices:
         lattice = prior.design.lattice
-        known = joined.get(lattice.places)
-        joined[lattice.places] = lattice if known is None or known.same_as(lattice) else known.joined(lattice)
+        present = joined.get(lattice.column_indices)
+        joined[lattice.column_indices] = (
+            lattice if present is None or present.same_as(lattice) else present.joined(lattice)
+        )
     for i, prior in on_lattices:
-        lattice, one = joined[prior.design.lattice.places], approximations[data[i].term.name]
-        if not lattice.same_as(prior.design.lattice) and isinstance(one, EquispacedFourier):
-            found[i] = one.on_lattice(data[i], lattice)
-    return tuple(found)
+        lattice, approximation = joined[prior.design.lattice.column_indices], approximations[data[i].term.name]
+        if not lattice.same_as(prior.design.lattice) and isinstance(approximation, EquispacedFourier):
+            shared[i] = approximation.on_lattice(data[i], lattice)
+    return tuple(shared)
 
 
 def spectral_product(term: BoundTerm) -> SpectralProduct:
     """Return the spectral density of a term of stationary factors."""
     measures, positions, prefixes, first = list[Spectrum](), list[tuple[int, ...]](), list[str](), 0
-    for factor, own, prefix in term.parts():
+    for factor, indices, prefix in term.parts():
         assert factor.measure is not None
         measures.append(factor.measure)
-        positions.append(tuple(range(first, first + len(own))))
+        positions.append(tuple(range(first, first + len(indices))))
         prefixes.append(prefix)
-        first += len(own)
+        first += len(indices)
     return SpectralProduct(tuple(measures), tuple(positions), tuple(prefixes))
 
 
-def places_of(term: BoundTerm) -> tuple[int, ...]:
-    """Return the places of the columns of a term, factor by factor."""
-    return tuple(place for _, own, _ in term.parts() for place in own)
+def column_indices_of(term: BoundTerm) -> tuple[int, ...]:
+    """Return the indices of the columns of a term, factor by factor."""
+    return tuple(index for _, indices, _ in term.parts() for index in indices)
 
 
-def _cost(modes: Modes, missing: float, num_wanted: int) -> Cost:
+def _cost(modes: Modes, residual_variance: float, num_wanted: int) -> Cost:
     """Return the cost of modes that omit a share of the variance."""
     size = modes.num_features
-    note = f"{size:,} equispaced Fourier features, which omit {missing:.1g} of the variance"
+    note = f"{size:,} equispaced Fourier features, which omit {residual_variance:.1g} of the variance"
     if num_wanted > size:
         note += f" ({num_wanted:,} reach the tolerance)"
     return Cost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)

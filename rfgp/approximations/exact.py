@@ -42,7 +42,7 @@ BYTES_OF_CELL = 1024.0
 """The bytes of a cell of a grid in draws, 256 numbers in single precision."""
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]
-"""The factors of a product on both sides of a grid, by their places."""
+"""The factors of a product on both sides of a grid, by their positions in the term."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -52,8 +52,8 @@ class Exact(Approximation):
     Terms of finitely many functions, such as linear terms and groups, are computed by the weights of these functions.
     Other terms take O(n^3) time and O(n^2) memory for n rows.
 
-    More than 4,000 rows with repeated positions, such as measurements of the same sensors over time, are computed on a
-    grid of N_1 distinct positions in some columns and N_2 in the others. Conjugate gradients take
+    More than 4,000 rows with repeated positions are computed on a grid. Measurements of the same sensors over time are
+    an example. The grid has N_1 distinct positions in some columns and N_2 in the others. Conjugate gradients take
     O(N_1 N_2 (N_1 + N_2)) operations a step, even if cells are missing. The gradient of the likelihood and variances
     are estimated from random draws, with a stated error.
 
@@ -85,7 +85,10 @@ class Exact(Approximation):
         return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the smallest noise variance that factors or conjugate gradients can resolve."""
+        """Return the smallest noise variance that the solvers can resolve.
+
+        The solvers are Cholesky factors or conjugate gradients.
+        """
         return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
@@ -108,10 +111,13 @@ class Exact(Approximation):
 
 
 def _num_functions(data: TermData) -> int | None:
-    """Return the number of functions of a term, or None if it is infinite or too large."""
+    """Return the number of functions of a term.
+
+    The result is None if the number is infinite or too large.
+    """
     product = 1
-    for factor, places, _ in data.term.parts():
-        functions = factor.functions(data.columns.select(places))
+    for factor, indices, _ in data.term.parts():
+        functions = factor.functions(data.columns.select(indices))
         if functions is None or product * functions.size > MOST_FUNCTIONS:
             return None
         product *= functions.size
@@ -125,7 +131,7 @@ class KernelTerm(TermPrior):
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
-        split: The factors on both sides of the grid of the rows, by their places. If None, there is no grid.
+        split: The factors on both sides of the grid of the rows, by their positions. If None, there is no grid.
     """
 
     term: BoundTerm
@@ -157,59 +163,62 @@ class KernelTerm(TermPrior):
 
 
 def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
-    """Return the factors on both sides of the cheapest grid of the rows, and the number of positions in a sample.
+    """Return the cheapest grid of the rows.
 
-    The result is None if the rows are few, or do not lie on a grid with few cells.
+    The result has the factors on both sides and the number of positions in a sample. The result is None if the rows are
+    few, or do not lie on a grid with few cells.
     """
     if data.num_rows <= MOST_FORMED or not len(data.columns.sample):
         return None
-    found, most = list[tuple[float, Split, tuple[int, int]]](), min(MOST_CELLS, MOST_EMPTY * data.num_rows)
+    grids, most = list[tuple[float, Split, tuple[int, int]]](), min(MOST_CELLS, MOST_EMPTY * data.num_rows)
     for split in splits_of(data.term):
         first, second = (_num_positions(data, side) for side in split)
         if max(first, second) <= MOST_POSITIONS and first * second <= most:
-            found.append((first * second * (first + second), split, (first, second)))
-    return min(found)[1:] if found else None
+            grids.append((first * second * (first + second), split, (first, second)))
+    return min(grids)[1:] if grids else None
 
 
 def splits_of(term: BoundTerm) -> Iterator[Split]:
     """Yield the splits of the factors of a term into two sides without common columns."""
     groups = list[tuple[set[int], list[int]]]()  # columns, and factors that read them
-    for number, places in enumerate(term.places):
-        near = [group for group in groups if group[0] & set(places)]
-        joined = set(places).union(*(group[0] for group in near)), sorted([number, *(i for g in near for i in g[1])])
+    for number, indices in enumerate(term.places):
+        near = [group for group in groups if group[0] & set(indices)]
+        joined = set(indices).union(*(group[0] for group in near)), sorted([number, *(i for g in near for i in g[1])])
         groups = [*(group for group in groups if group not in near), joined]
     for chosen in itertools.product([True, False], repeat=len(groups) - 1):
         flags = (True, *chosen)
         pairs = list(zip(flags, groups, strict=True))
-        first, second = (sorted(i for flag, (_, own) in pairs if flag is side for i in own) for side in (True, False))
-        yield tuple(first), tuple(second)
+        sides = ([i for flag, (_, factors) in pairs if flag is side for i in factors] for side in (True, False))
+        first, second = (tuple(sorted(side)) for side in sides)
+        yield first, second
 
 
 def _num_positions(data: TermData, side: tuple[int, ...]) -> int:
     """Return the number of distinct positions of rows in the columns of factors, or 1."""
-    return len(torch.unique(data.columns.sample[:, _places(data.term, side)], dim=0)) if side else 1
+    return len(torch.unique(data.columns.sample[:, _column_indices(data.term, side)], dim=0)) if side else 1
 
 
-def _places(term: BoundTerm, side: tuple[int, ...]) -> list[int]:
+def _column_indices(term: BoundTerm, side: tuple[int, ...]) -> list[int]:
     """Return the columns that some factors read."""
-    return sorted({place for number in side for place in term.places[number]})
+    return sorted({index for number in side for index in term.places[number]})
 
 
 def _sides(term: BoundTerm, names: tuple[str, ...], constants: Values, split: Split) -> tuple[Side, Side]:
     """Return the kernels of both sides. The first has the variance of the term."""
-    first, second = (_side(term, names, constants, own, name) for own, name in zip(split, (term.name, ""), strict=True))
+    pairs = zip(split, (term.name, ""), strict=True)
+    first, second = (_side(term, names, constants, factors, name) for factors, name in pairs)
     return first, second
 
 
-def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, own: tuple[int, ...], name: str) -> Side:
+def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, factors: tuple[int, ...], name: str) -> Side:
     """Return the product of some factors, with the variance of the term `name`."""
-    if not own:
+    if not factors:
         return Side(_ones, ())
-    factors = Term(tuple(term.term.factors[i] for i in own), name)
-    bound = BoundTerm(factors, tuple(term.places[i] for i in own), tuple(term.prefixes[i] for i in own))
-    one = torch.ones((), dtype=torch.float64)
-    function = TermCovariance(bound, names, {**constants, f"{name}.{OUTPUTSCALE}": one})
-    return Side(function, tuple(_places(term, own)))
+    product = Term(tuple(term.term.factors[i] for i in factors), name)
+    bound = BoundTerm(product, tuple(term.places[i] for i in factors), tuple(term.prefixes[i] for i in factors))
+    unit_variance = torch.ones((), dtype=torch.float64)
+    function = TermCovariance(bound, names, {**constants, f"{name}.{OUTPUTSCALE}": unit_variance})
+    return Side(function, tuple(_column_indices(term, factors)))
 
 
 def _ones(a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:

@@ -27,17 +27,19 @@ It is measured in `benchmarks/races/separable.py`."""
 
 @dataclass(frozen=True, eq=False)
 class FieldReader:
-    """The projection of rows (n, D) to a product of fields, or to copies of it multiplied by functions.
+    """The projection of rows (n, D) to a product of fields.
+
+    There may be several copies of the product, multiplied by functions.
 
     Attributes:
         latents: The fields, at least one.
-        places: The indices of the columns of each field.
+        indices: The indices of the columns of each field.
         features: The functions (n, F) that multiply the copies of the product. If None, there are none.
         projectors: The maps of the columns of each field to A (n, N_i).
     """
 
     latents: tuple[LatentField, ...]
-    places: tuple[list[int], ...]
+    indices: tuple[list[int], ...]
     features: TermFeatures | None
     projectors: tuple[Projector, ...]
 
@@ -59,19 +61,21 @@ class FieldReader:
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
-        pairs = zip(self.projectors, self.places, strict=True)
-        reads = reduce(row_products, (projector(inputs[:, places]) for projector, places in pairs))
+        pairs = zip(self.projectors, self.indices, strict=True)
+        reads = reduce(row_products, (projector(inputs[:, indices]) for projector, indices in pairs))
         return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
 
     def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
-        """Return the copies with rows (n, D) among their values, and the reader of these copies.
+        """Return the copies with rows (n, D) among their values.
+
+        The second result is the reader of these copies.
 
         Raises:
             MemoryBudgetError: If the pairs of positions and values exceed the memory.
         """
-        pairs = zip(self.latents, self.places, strict=True)
-        found = [latent.refine(inputs[:, places]) for latent, places in pairs]
-        fields, projectors = zip(*found, strict=True)
+        pairs = zip(self.latents, self.indices, strict=True)
+        refined = [latent.refine(inputs[:, indices]) for latent, indices in pairs]
+        fields, projectors = zip(*refined, strict=True)
         sizes = [len(field.pattern.indptr) - 1 for field in fields]
         if len(sizes) > 1:
             check_fits(
@@ -82,10 +86,18 @@ class FieldReader:
         return kept_product_of(fields, self.copies), replace(self, projectors=projectors)
 
     def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the projection A (n, F N) of single rows (n, D) to refined copies, and residual variances (n,).
+        """Return the projection of single rows to refined copies.
 
         Let v_i + r_i be the variances of the fields at a row, with residual variances r_i given their values. The
         product has the variance prod_i (v_i + r_i), and its values explain prod_i v_i.
+
+        Args:
+            field: The copies, from `refine`.
+            values: The parameters of the fields, (p,).
+            inputs: The rows, (n, D).
+
+        Returns:
+            The projection A (n, F N) and the residual variances (n,).
         """
         reads, left = _product([_read(part) for part in self._parts(field, values, inputs)])
         if self.features is None:
@@ -94,33 +106,43 @@ class FieldReader:
         return row_products(functions, reads), np.square(functions).sum(axis=1) * left
 
     def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
-        """Yield the derivatives of the results of `between` in the columns of rows (n, D) that they are smooth in.
+        """Yield the derivatives of the results of `between` in columns of the rows.
 
-        A field with slopes has the variance v_i + r_i = 1, so the residual variance depends on v_i only through
-        prod_j v_j.
+        Columns without a smooth dependence are left out. A field with slopes has the variance v_i + r_i = 1, so the
+        residual variance depends on v_i only through prod_j v_j.
+
+        Args:
+            field: The copies, from `refine`.
+            values: The parameters of the fields, (p,).
+            inputs: The rows, (n, D).
         """
         parts = self._parts(field, values, inputs)
-        found = [_read(part) for part in parts]
+        reads_of_parts = [_read(part) for part in parts]
         functions = np.ones((len(inputs), 1)) if self.features is None else self._functions(self.features, inputs)
-        for number, (part, places) in enumerate(zip(parts, self.places, strict=True)):
+        for number, (part, indices) in enumerate(zip(parts, self.indices, strict=True)):
             if part.latent.slopes is None:
                 continue
             moved, slope = part.latent.slopes(part.field, part.values, part.rows)
-            reads = reduce(row_products, [moved if i == number else one.reads for i, one in enumerate(found)])
-            others = [one.known for i, one in enumerate(found) if i != number]
+            reads = reduce(
+                row_products, [moved if i == number else part.reads for i, part in enumerate(reads_of_parts)]
+            )
+            others = [part.known for i, part in enumerate(reads_of_parts) if i != number]
             left = np.square(functions).sum(axis=1) * slope * np.prod(others, axis=0)
-            yield Slope(places[0], row_products(functions, reads), left)
+            yield Slope(indices[0], row_products(functions, reads), left)
         if self.features is not None:
-            reads, left = _product(found)
-            for place, own in enumerate(_jacobian(self.features, inputs)):
-                if own.any():
-                    yield Slope(place, row_products(own, reads), 2 * (functions * own).sum(axis=1) * left)
+            reads, left = _product(reads_of_parts)
+            for column, slopes in enumerate(_jacobian(self.features, inputs)):
+                if slopes.any():
+                    yield Slope(column, row_products(slopes, reads), 2 * (functions * slopes).sum(axis=1) * left)
 
     def _parts(self, field: Any, values: Array, inputs: Tensor) -> "list[_Part]":
-        """Return the fields of refined copies, with their parameters and their columns of rows (n, D)."""
+        """Return the fields of refined copies.
+
+        Each has its parameters and its columns of the rows (n, D).
+        """
         fields = factors_of(field if self.copies == 1 else field.base, len(self.latents))
-        counts = np.cumsum([len(one.parameters) for one in fields])[:-1]
-        rows = [inputs[:, places] for places in self.places]
+        counts = np.cumsum([len(field.parameters) for field in fields])[:-1]
+        rows = [inputs[:, indices] for indices in self.indices]
         return [_Part(*part) for part in zip(self.latents, fields, np.split(values, counts), rows, strict=True)]
 
     def _functions(self, features: TermFeatures, inputs: Tensor) -> Array:
@@ -139,7 +161,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class _Read:
-    """The projection A (n, N) of the rows of a part, and their residual variances (n,)."""
+    """The projection A (n, N) of the rows of a part, and residual variances (n,)."""
 
     part: _Part
     reads: sp.csr_array
@@ -156,28 +178,33 @@ def _read(part: _Part) -> _Read:
     return _Read(part, *part.latent.between(part.field, part.values, part.rows))
 
 
-def _product(found: Sequence[_Read]) -> tuple[sp.csr_array, Array]:
-    """Return the projection of rows to a product of fields, and the residual variances (n,)."""
-    reads = reduce(row_products, [one.reads for one in found])
-    if len(found) == 1:
-        return reads, found[0].left
-    total = np.prod([one.known + one.left for one in found], axis=0)
-    return reads, np.maximum(total - np.prod([one.known for one in found], axis=0), 0.0)
+def _product(parts: Sequence[_Read]) -> tuple[sp.csr_array, Array]:
+    """Return the projection of rows to a product of fields.
+
+    The second result has the residual variances (n,).
+    """
+    reads = reduce(row_products, [part.reads for part in parts])
+    if len(parts) == 1:
+        return reads, parts[0].left
+    total = np.prod([part.known + part.left for part in parts], axis=0)
+    return reads, np.maximum(total - np.prod([part.known for part in parts], axis=0), 0.0)
 
 
 def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
     """Return the derivatives of functions of rows (n, D) in each column, (D, n, F)."""
     with torch.enable_grad():
         rows = inputs.detach().double().requires_grad_()
-        found = features(rows)
-        if not found.requires_grad:
-            return np.zeros((rows.shape[1], *found.shape))
-        slopes = [torch.autograd.grad(one.sum(), rows, retain_graph=True)[0] for one in found.mT]
+        functions = features(rows)
+        if not functions.requires_grad:
+            return np.zeros((rows.shape[1], *functions.shape))
+        slopes = [torch.autograd.grad(function.sum(), rows, retain_graph=True)[0] for function in functions.mT]
     return as_array(torch.stack(slopes, dim=2).movedim(1, 0))
 
 
 def condition_of(field: Any, values: Array) -> float:
-    """Return the largest product of a diagonal entry of Q and of Q^-1. Rounding errors are proportional to it.
+    """Return the largest product of a diagonal entry of Q and of Q^-1.
+
+    Rounding errors are proportional to it.
 
     Args:
         field: The field.
@@ -216,20 +243,28 @@ def row_products(
     left: Any,  # (n, F)
     right: sp.csr_array,  # (n, N)
 ) -> sp.csr_array:  # (n, F N)
-    """Return the row-wise Kronecker product of a dense or sparse matrix and a sparse matrix."""
+    """Return the row-wise Kronecker product of two matrices.
+
+    Args:
+        left: A dense or sparse matrix, (n, F).
+        right: A sparse matrix, (n, N).
+
+    Returns:
+        The product, (n, F N).
+    """
     left = sp.csr_array(left)
     left.eliminate_zeros()
     size = right.shape[1]
-    own, other = np.diff(left.indptr), np.diff(right.indptr)
-    counts = own * other
+    left_counts, right_counts = np.diff(left.indptr), np.diff(right.indptr)
+    counts = left_counts * right_counts
     starts = np.concatenate([[0], np.cumsum(counts)])
-    row = np.repeat(np.arange(len(own)), counts)
-    place = np.arange(starts[-1]) - starts[row]
-    first = left.indptr[row] + place // other[row]
-    second = right.indptr[row] + place % other[row]
+    row = np.repeat(np.arange(len(left_counts)), counts)
+    offset = np.arange(starts[-1]) - starts[row]
+    first = left.indptr[row] + offset // right_counts[row]
+    second = right.indptr[row] + offset % right_counts[row]
     columns = left.indices[first].astype(np.int64) * size + right.indices[second]
-    found = sp.csr_array(
-        (left.data[first] * right.data[second], columns, starts), shape=(len(own), left.shape[1] * size)
+    product = sp.csr_array(
+        (left.data[first] * right.data[second], columns, starts), shape=(len(left_counts), left.shape[1] * size)
     )
-    found.sort_indices()
-    return found
+    product.sort_indices()
+    return product

@@ -126,7 +126,10 @@ class InducingPoints(Approximation):
         return residual.refusal(data)
 
     def is_tuned(self, data: TermData) -> bool:
-        """Return whether points depend on the hyperparameters. They do unless all rows are points."""
+        """Return whether points depend on the hyperparameters.
+
+        They do unless all rows are points.
+        """
         return self.num_points < data.num_rows
 
     def cost(self, data: TermData) -> Cost:
@@ -158,32 +161,38 @@ class InducingPoints(Approximation):
         return super().redraw(data, seed, prior)
 
     def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether lengthscales changed so much that points should be selected again."""
+        """Return whether points should be selected again.
+
+        This is so if lengthscales changed much.
+        """
         assert isinstance(prior, PointTerm)
         assert prior.lengthscales is not None
-        places = _places(data.term)
-        change = (_lengthscales(data, prior.points) / prior.lengthscales)[places]
+        indices = _column_indices(data.term)
+        change = (_lengthscales(data, prior.points) / prior.lengthscales)[indices]
         is_shorter = self.init == "pivots" and float(change.min()) * MOVED < 1
         return is_shorter or bool(change.max() > MOVED * change.min())
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with points selected among rows, at the starting hyperparameters."""
+        """Return the term with points selected among rows.
+
+        They are selected at the starting hyperparameters.
+        """
         generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
         lengthscales = _lengthscales(data, data.columns.sample.double()) if is_stationary else None
         init = self.init if is_stationary else "pivots"
-        most = max(LEAST_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
+        max_rows = max(LEAST_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
         sample = data.columns.sample.double()
-        own = torch.zeros_like(sample)
-        places = _places(data.term)
-        own[:, places] = sample[:, places]
-        own = own[torch.from_numpy(generator.permutation(len(own))[:most])]
+        rows = torch.zeros_like(sample)
+        indices = _column_indices(data.term)
+        rows[:, indices] = sample[:, indices]
+        rows = rows[torch.from_numpy(generator.permutation(len(rows))[:max_rows])]
         if lengthscales is not None and init == "kmeans":
-            points = by_k_means(own / lengthscales, self.num_points, generator) * lengthscales
+            points = by_k_means(rows / lengthscales, self.num_points, generator) * lengthscales
         else:
             constants = _unit_constants(data.term, scale_name(data.term, data.values), data.columns)
-            unit = TermCovariance(data.term, (), {**data.values, **constants})
-            points = by_pivots(own, self.num_points, unit, generator, unit.variances)
+            covariance = TermCovariance(data.term, (), {**data.values, **constants})
+            points = by_pivots(rows, self.num_points, covariance, generator, covariance.variances)
         return self.through(data, points, seed, lengthscales)
 
     def through(self, data: TermData, points: Tensor, seed: int, lengthscales: Tensor | None = None) -> "PointTerm":
@@ -207,28 +216,28 @@ class InducingPoints(Approximation):
         return replace(term, method="vfe", neighbors=None)
 
 
-def _places(term: BoundTerm) -> list[int]:
-    """Return the places of the columns that a term reads, in order."""
-    return sorted({place for _, places, _ in term.parts() for place in places})
+def _column_indices(term: BoundTerm) -> list[int]:
+    """Return the indices of the columns that a term reads, in order."""
+    return sorted({index for _, indices, _ in term.parts() for index in indices})
 
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
     """Return the shortest lengthscale of each column of rows (r, D), or 1."""
     scale = torch.ones(rows.shape[1], dtype=rows.dtype)
     read = torch.zeros(rows.shape[1], dtype=torch.bool)
-    for _, places, prefix in data.term.parts():
-        own = data.values[f"{prefix}lengthscale"].to(rows).expand(len(places))
-        scale[places] = torch.where(read[places], torch.minimum(scale[places], own), own)
-        read[places] = True
+    for _, indices, prefix in data.term.parts():
+        lengthscale = data.values[f"{prefix}lengthscale"].to(rows).expand(len(indices))
+        scale[indices] = torch.where(read[indices], torch.minimum(scale[indices], lengthscale), lengthscale)
+        read[indices] = True
     return scale
 
 
 def _unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) -> dict[str, Tensor]:
     """Return the constants (...) of a term by path, with a variance of 1."""
-    found = constants_of([term], columns)
+    constants = constants_of([term], columns)
     if scale is not None:
-        found[scale] = torch.ones((), dtype=torch.float64)
-    return found
+        constants[scale] = torch.ones((), dtype=torch.float64)
+    return constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,12 +280,12 @@ class PointTerm(TermPrior):
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior of the weights at hyperparameters by path, given all columns."""
         constants = _unit_constants(self.term, self.scale, columns)
-        unit = TermCovariance(self.term, self.names, constants)
-        features = PointFeatures(unit, self.points, self.jitter)
+        covariance = TermCovariance(self.term, self.names, constants)
+        features = PointFeatures(covariance, self.points, self.jitter)
         new_levels = None
         if any(factor.kind is Kind.LEVEL for factor in self.term.term.factors):
             new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)
-        residual = _Remainder(unit, features, new_levels)
+        residual = _Remainder(covariance, features, new_levels)
         block = WeightBlock(
             features,
             len(self.points),
@@ -299,7 +308,9 @@ class PointTerm(TermPrior):
 
 
 class PointFeatures:
-    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I. The last factor is kept.
+    """Features phi(x) = L^-1 k(Z, x) with L L^T = k(Z, Z) + jitter I.
+
+    The last factor is cached.
 
     They are functions of rows and of the parameters of k. An additional last parameter replaces the points Z.
 
@@ -315,8 +326,8 @@ class PointFeatures:
 
     def __call__(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the features (n, M) of rows (n, D)."""
-        points, own = self._divided(parameters)
-        cross = self.covariance(x, points.to(x.device, x.dtype), *own)
+        points, parameters_of_k = self._divided(parameters)
+        cross = self.covariance(x, points.to(x.device, x.dtype), *parameters_of_k)
         out: Tensor = cross @ self._whitening(parameters).mT.to(cross)
         return out.to(x.dtype)
 
@@ -329,15 +340,15 @@ class PointFeatures:
         """Return L^-1, (M, M), float64."""
         if self._last is not None and all(a is b for a, b in zip(self._last[0], parameters, strict=True)):
             return self._last[1]
-        points, own = self._divided(parameters)
+        points, parameters_of_k = self._divided(parameters)
         z = points.double()
-        kernel = self.covariance(z, z, *(parameter.double() for parameter in own)).double()
-        one = torch.eye(len(z), dtype=z.dtype, device=z.device)
+        kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters_of_k)).double()
+        identity = torch.eye(len(z), dtype=z.dtype, device=z.device)
         jitter = self.jitter * kernel.diagonal().mean().detach()
-        factor = cholesky(kernel + jitter * one, "The kernel at the inducing points")
-        found: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
-        self._last = None if found.requires_grad else (parameters, found)
-        return found
+        factor = cholesky(kernel + jitter * identity, "The kernel at the inducing points")
+        whitening: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        self._last = None if whitening.requires_grad else (parameters, whitening)
+        return whitening
 
     def _divided(self, parameters: tuple[Tensor, ...]) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Return the points (M, D) and the parameters of the covariance."""
@@ -350,7 +361,9 @@ class PointFeatures:
 
 @dataclass(frozen=True, eq=False)
 class _Remainder:
-    """The residual of the kernel given its features, without the variance of new levels.
+    """The residual of the kernel given its features.
+
+    It excludes the variance of new levels.
 
     Attributes:
         covariance_of: The covariance for a variance of 1.
@@ -364,10 +377,10 @@ class _Remainder:
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D)."""
-        found = self.covariance_of(a.double(), b.double(), *parameters[: len(self.covariance_of.names)])
-        return found if self.new_levels is None else found - self.new_levels.covariance(a, b, *parameters)
+        total = self.covariance_of(a.double(), b.double(), *parameters[: len(self.covariance_of.names)])
+        return total if self.new_levels is None else total - self.new_levels.covariance(a, b, *parameters)
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of rows a (n, D)."""
-        found = self.covariance_of.variances(a.double(), *parameters[: len(self.covariance_of.names)])
-        return found if self.new_levels is None else found - self.new_levels.variances(a, *parameters)
+        total = self.covariance_of.variances(a.double(), *parameters[: len(self.covariance_of.names)])
+        return total if self.new_levels is None else total - self.new_levels.variances(a, *parameters)

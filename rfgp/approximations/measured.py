@@ -54,8 +54,8 @@ class MeasuredFeatures(NodeApproximation):
     """The features of nodes with the least measured error.
 
     Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
-    random walks, a Chebyshev series and, on graphs of moderate size, a truncated spectrum are compared by the error
-    |Phi Phi^T - K| / |K| on a sample of nodes, at the starting kernel and at the fitted one.
+    random walks and a Chebyshev series are compared, and a truncated spectrum on graphs of moderate size. The error
+    |Phi Phi^T - K| / |K| is measured on a sample of nodes, at the starting kernel and at the fitted one.
 
     Attributes:
         walks: The options of the random walks.
@@ -79,14 +79,20 @@ class MeasuredFeatures(NodeApproximation):
         return {**self.walks.options, "degree": self.degree, "rank": self.rank}
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with the features of the least error, or the kernel itself on few nodes."""
+        """Return the term with the features of the least error.
+
+        On few nodes it has the kernel itself.
+        """
         graph, kernel, _ = nodes_of(data)
         if graph.num_nodes <= MOST_EXACT_NODES:
             return node_term(data, ExactFeatures(graph, kernel))
         return self._drawn(data, seed, self.measured(data, seed))
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other features if their error is less than half, else its own tuned again."""
+        """Return the term with other features if their error is less than half.
+
+        Otherwise its own features are tuned again.
+        """
         assert isinstance(prior, NodeTerm)
         if not nodes_of(data)[2] or prior.features.name == "exact":
             return prior
@@ -165,7 +171,15 @@ def measure(
     sample: NDArray[np.int64],  # (n,)
     exact: NDArray[np.float64],  # (n, n)
 ) -> Candidate:
-    """Return the error |Phi Phi^T - K| / |K| of features on a sample."""
+    """Return the error |Phi Phi^T - K| / |K| of features on a sample.
+
+    Args:
+        make: Makes features of a kind with a seed.
+        kind: The kind of features.
+        kernel: The kernel.
+        sample: The positions of the nodes, (n,).
+        exact: The kernel of the sample, (n, n).
+    """
     errors, nonzeros, options = [], 0.0, {}
     for seed in range(DRAWS if kind == "walks" else 1):
         features = make(kind, seed)
@@ -184,11 +198,16 @@ def options_of(features: NodeFeatures) -> dict[str, Any]:
 
 
 def is_worth_it(advice: Advice, present: str) -> bool:
-    """Return whether recommended features are much better than the present ones."""
+    """Return whether recommended features are much better than the present ones.
+
+    Args:
+        advice: The measured errors of all kinds.
+        present: The kind of the present features.
+    """
     errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
     return advice.best.features != present and errors.get(present, np.inf) > WORTH * advice.best.error
 
 
 def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
-    """Return whether a kernel of many nodes has a sparse precision with a small factor."""
+    """Return whether a kernel of many nodes has a precision with a small factor."""
     return graph.num_nodes > MOST_EXACT_NODES and precision_candidate(graph, kernel) is not None

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rfgp import spectra
-from rfgp.approximations.parts import TermCovariance, TermPlaces
+from rfgp.approximations.parts import TermCovariance, TermEmbedding
 from rfgp.approximations.role import (
     LEAST_NOISE_OF_NEIGHBORS,
     Approximation,
@@ -102,15 +102,15 @@ class Vecchia(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""
-        kind, own = loops_of(data.term), seed if self.seed is None else self.seed
+        kind, row_seed = loops_of(data.term), seed if self.seed is None else self.seed
         if kind is not None:
-            return NeighborTerm(data.term, kind, self.num_neighbors, own, self.condition_on, self.block_size)
+            return NeighborTerm(data.term, kind, self.num_neighbors, row_seed, self.condition_on, self.block_size)
         names = parameter_names(data, with_scale=True)
-        return KernelNeighborTerm(data.term, names, self.num_neighbors, own, self.condition_on)
+        return KernelNeighborTerm(data.term, names, self.num_neighbors, row_seed, self.condition_on)
 
 
 def loops_of(term: BoundTerm) -> str | None:
-    """Return the name of the kernel of a term, or None if there are no compiled loops for it."""
+    """Return the name of the kernel of a term with compiled loops, or None."""
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
         return None if measures[0] is None else kind_of(measures[0])
@@ -139,8 +139,8 @@ class NeighborTerm(TermPrior):
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, given all columns."""
-        places = [place for _, own, _ in self.term.parts() for place in own]
-        lengthscales = [_expanded(values[f"{prefix}lengthscale"], own) for _, own, prefix in self.term.parts()]
+        indices = [index for _, group, _ in self.term.parts() for index in group]
+        lengthscales = [_expanded(values[f"{prefix}lengthscale"], group) for _, group, prefix in self.term.parts()]
         assert self.term.outputscale is not None
         block = VecchiaBlock(
             self.kind,
@@ -150,7 +150,7 @@ class NeighborTerm(TermPrior):
             self.seed,
             self.condition_on,
             name=self.term.name,
-            columns=tuple(places),
+            columns=tuple(indices),
             block_size=min(self.block_size, self.num_neighbors // 2 + 1),  # few are not shared by many
         )
         return Prior(neighbors=block)
@@ -180,12 +180,12 @@ class KernelNeighborTerm(TermPrior):
         function = TermCovariance(self.term, self.names, constants)
         parameters = tuple(values[name] for name in self.names)
         kernel = KernelBlock(function, function.variances, parameters, name=self.term.name)
-        places = TermPlaces(self.term, self.names, constants, columns.spread)
-        own = tuple(sorted({place for _, some, _ in self.term.parts() for place in some}))
-        options = self.num_neighbors, self.seed, self.condition_on, own, self.term.name
-        return Prior(neighbors=KernelVecchiaBlock((kernel,), (places,), *options))
+        embedding = TermEmbedding(self.term, self.names, constants, columns.spread)
+        indices = tuple(sorted({index for _, group, _ in self.term.parts() for index in group}))
+        options = self.num_neighbors, self.seed, self.condition_on, indices, self.term.name
+        return Prior(neighbors=KernelVecchiaBlock((kernel,), (embedding,), *options))
 
 
-def _expanded(lengthscale: Tensor, places: list[int]) -> Tensor:
+def _expanded(lengthscale: Tensor, indices: list[int]) -> Tensor:
     """Return the lengthscale of each column, (d,)."""
-    return lengthscale.expand(len(places))
+    return lengthscale.expand(len(indices))

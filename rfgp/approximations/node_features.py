@@ -46,7 +46,10 @@ class NodeFeatures(ABC):
 
     @property
     def size(self) -> dict[str, int]:
-        """The degree of a series, the number of fields or the rank of a spectrum, by its name."""
+        """The size of the features by name: "degree" or "rank".
+
+        "degree" is that of a series or the number of fields, "rank" that of a spectrum.
+        """
         return {}
 
     @property
@@ -56,7 +59,12 @@ class NodeFeatures(ABC):
 
     @abstractmethod
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
-        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d."""
+        """Return the prior at kernel parameters theta (p,) and an output scale, 0-d.
+
+        Args:
+            theta: The parameters of the graph kernel, (p,).
+            outputscale: The output scale, 0-d.
+        """
 
     def check(self, kernel: GraphKernel) -> None:
         """Warn if these features are known to be poor for a kernel."""
@@ -92,12 +100,18 @@ class ExactFeatures(NodeFeatures):
 
 
 def _spectral_covariance(vectors: Tensor, a: Tensor, b: Tensor, values: Tensor) -> Tensor:
-    """Return the covariance (n_a, n_b) of a kernel with eigenvectors (N, N) and eigenvalues (N,)."""
+    """Return the covariance (n_a, n_b) of a kernel from its eigendecomposition.
+
+    The eigenvectors are (N, N) and the eigenvalues (N,).
+    """
     return (vectors[a] * values) @ vectors[b].mT
 
 
 def _spectral_variances(vectors: Tensor, a: Tensor, values: Tensor) -> Tensor:
-    """Return the variances (n_a,) of a kernel with eigenvectors (N, N) and eigenvalues (N,)."""
+    """Return the variances (n_a,) of a kernel from its eigendecomposition.
+
+    The eigenvectors are (N, N) and the eigenvalues (N,).
+    """
     return vectors[a].square() @ values
 
 
@@ -175,8 +189,8 @@ def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
     """Return shift (1,) and amplitude, 0-d, at kernel parameters theta (p,)."""
 
     def value(point: Any) -> Any:
-        found = kernel.with_values(point).resolvent()
-        return np.array([found.shift, found.amplitude])
+        resolvent = kernel.with_values(point).resolvent()
+        return np.array([resolvent.shift, resolvent.amplitude])
 
     shift, amplitude = kernel_function(theta, value, lambda point: kernel.with_values(point).resolvent().jacobian)
     return shift[None], amplitude
@@ -195,7 +209,10 @@ class _SpectralFunctions(NamedTuple):
         return lambda x: self.vectors[x] @ weights
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients, for positions (n,) and coefficients (n, p)."""
+        """Return x -> k(x, inputs) @ coefficients.
+
+        The inputs are positions (n,), and the coefficients (n, p).
+        """
         weights = self.values[:, None] * (self.vectors[inputs].mT @ coefficients)
         return lambda x: self.vectors[x] @ weights
 
@@ -247,7 +264,10 @@ class DrawnFeatures(NodeFeatures):
         self._recent = ()
 
     def _values(self, positions: Tensor, keep: bool, theta: Tensor) -> SparseValues:
-        """Return the features of positions (n,) at theta (p,). If `keep`, their draw is cached."""
+        """Return the features of positions (n,) at theta (p,).
+
+        If `keep` is True, their draw is cached.
+        """
         features = self._at(positions, keep)
         return SparseValues(features(theta), features.walks.pattern)
 
@@ -271,7 +291,9 @@ def _series_times(draw: graphs.SeriesFeatures, kernel: GraphKernel, theta: Any, 
 
 
 class SpectrumFeatures(NodeFeatures):
-    """Dense features on the eigenvectors of the r smallest eigenvalues of the Laplacian.
+    """Dense features on the leading eigenvectors of the Laplacian.
+
+    They belong to its r smallest eigenvalues.
 
     Args:
         draw: `graphs.SpectralFeatures`.
@@ -349,7 +371,12 @@ def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
 
 
 def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
-    """Return whether features come from walks whose exact hops follow the same rule."""
+    """Return whether exact hops of features and of walks follow the same rule.
+
+    Args:
+        features: The features. Those other than walks have no rule.
+        walks: The walks.
+    """
     if features.walks is None:
         return False
     hops = (features.walks.settings.exact_hops, walks.settings.exact_hops)

@@ -30,21 +30,26 @@ Beyond these rows variances are estimated from 128 draws of single precision."""
 
 
 def columns_of(data: TermData) -> TermData:
-    """Return the product of the factors of a term that are on columns instead of nodes."""
+    """Return the product of the factors of a term that are on columns.
+
+    Factors on nodes are left out.
+    """
     parts = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
     term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
     return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
 
 
 def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
-    """Return why a product of kernels on columns has no features, as a clause after "because", or None.
+    """Return why a product of kernels on columns has no features, or None.
+
+    The result is a clause after "because".
 
     Args:
         columns: The random features of stationary kernels.
         data: The product.
     """
-    known = [factor.functions(data.columns.select(places)) for factor, places, _ in data.term.parts()]
-    why = None if all(one is not None for one in known) else columns.refusal(data)
+    all_functions = [factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()]
+    why = None if all(functions is not None for functions in all_functions) else columns.refusal(data)
     if why is not None:
         return why
     size = columns.cost(data).num_features
@@ -65,14 +70,16 @@ def draw_product(data: TermData, features: NodeFeatures, columns: RandomFeatures
         columns: The random features of stationary kernels on columns.
         seed: The seed of the features of nodes. The seed of the columns is derived from it.
     """
-    found = columns.draw(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
-    assert isinstance(found, WeightTerm)
-    return NodeProductTerm(data.term, features, nodes_of(data)[2], found)
+    columns_term = columns.draw(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
+    assert isinstance(columns_term, WeightTerm)
+    return NodeProductTerm(data.term, features, nodes_of(data)[2], columns_term)
 
 
 @dataclass(frozen=True, eq=False)
 class NodeProductTerm(TermPrior):
-    """A product of a kernel on nodes and kernels on columns, with the products of their features.
+    """A product of a kernel on nodes and kernels on columns.
+
+    It has the products of their features.
 
     Attributes:
         term: The term.
@@ -90,20 +97,20 @@ class NodeProductTerm(TermPrior):
         """Return the prior at hyperparameters by path, given all columns."""
         theta = kernel_parameters(self.paths, values)
         nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
-        (own,) = self.columns.at(values, columns).weights
-        place = next(places[0] for factor, places, _ in self.term.parts() if factor.kind is Kind.NODE)
+        (dense,) = self.columns.at(values, columns).weights
+        column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is Kind.NODE)
         block = nodes.walks[0] if nodes.walks else nodes.weights[0]
         assert not isinstance(block, SparseProductBlock)
-        new_levels = None if own.new_levels is None else NodeLevels(block, place, own.new_levels)
+        new_levels = None if dense.new_levels is None else NodeLevels(block, column, dense.new_levels)
         if isinstance(block, WeightBlock):
-            features = ProductFeatures(partial(at_nodes, block.features, place), own.features)
-            size, parameters = block.num_features * own.num_features, (theta, *own.parameters)
-            product = replace(own, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
+            features = ProductFeatures(partial(at_nodes, block.features, column), dense.features)
+            size, parameters = block.num_features * dense.num_features, (theta, *dense.parameters)
+            product = replace(dense, features=features, num_features=size, parameters=parameters, new_levels=new_levels)
             return Prior(weights=(product,))
-        at, position = partial(at_nodes, block.at, place), partial(position_of, place)
-        block = replace(block, at=at, times=None, position=position, variance=own.unit)
-        rest = own.parameters, new_levels, self.term.name
-        sparse = SparseProductBlock(block, own.features, own.num_features, *rest)
+        at, position = partial(at_nodes, block.at, column), partial(position_of, column)
+        block = replace(block, at=at, times=None, position=position, variance=dense.prior_variance)
+        rest = dense.parameters, new_levels, self.term.name
+        sparse = SparseProductBlock(block, dense.features, dense.num_features, *rest)
         return Prior(walks=(sparse,))
 
     def has_basis_of(self, other: TermPrior) -> bool:
@@ -120,12 +127,12 @@ class NodeProductTerm(TermPrior):
             columns: The random features of stationary kernels on columns.
             seed: The seed of the features of nodes.
         """
-        own = columns_of(data)
-        if not columns.is_tuned(own):
+        column_data = columns_of(data)
+        if not columns.is_tuned(column_data):
             return self
-        found = draw_product(data, self.features, columns, seed)
-        sizes = [[part.functions(data.columns).size for part in one.columns.parts] for one in (self, found)]
-        return self if sizes[0] == sizes[1] else found
+        redrawn = draw_product(data, self.features, columns, seed)
+        sizes = [[part.functions(data.columns).size for part in term.columns.parts] for term in (self, redrawn)]
+        return self if sizes[0] == sizes[1] else redrawn
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,16 +155,18 @@ class ProductFeatures:
 
 @dataclass(frozen=True, eq=False)
 class NodeLevels:
-    """The covariance of a product between rows with new levels, by the features of nodes.
+    """The covariance of a product between rows with new levels.
+
+    The kernel on nodes is approximated by its features.
 
     Attributes:
         nodes: The features of positions, without a variance.
-        place: The index of the column of the nodes.
+        column: The index of the column of the nodes.
         others: The covariance of new levels of the product of the kernels on columns.
     """
 
     nodes: SparseWeightBlock | WeightBlock
-    place: int
+    column: int
     others: NewLevels
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
@@ -166,8 +175,8 @@ class NodeLevels:
         rows, columns = out.any(1).nonzero()[:, 0], out.any(0).nonzero()[:, 0]
         if not len(rows):
             return out
-        found = self._between(a[rows], b[columns], parameters[0])
-        return out.index_put((rows[:, None], columns), out[rows][:, columns] * found)
+        node_covariance = self._between(a[rows], b[columns], parameters[0])
+        return out.index_put((rows[:, None], columns), out[rows][:, columns] * node_covariance)
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of rows a (n, D), for a variance of 1."""
@@ -175,18 +184,18 @@ class NodeLevels:
         rows = out.nonzero()[:, 0]
         if not len(rows):
             return out
-        nodes = replace(self.nodes, parameters=parameters[:1]).diagonal(position_of(self.place, a[rows]))
+        nodes = replace(self.nodes, parameters=parameters[:1]).diagonal(position_of(self.column, a[rows]))
         return out.index_put((rows,), out[rows] * nodes)
 
     def _between(self, a: Tensor, b: Tensor, theta: Tensor) -> Tensor:
         """Return the covariance (n, m) of the nodes of rows."""
-        left, right = (position_of(self.place, x) for x in (a, b))
+        left, right = (position_of(self.column, x) for x in (a, b))
         block: Any = self.nodes
         if isinstance(block, WeightBlock):
-            found: Tensor = block.features(left, theta) @ block.features(right, theta).mT
-            return found
-        one, other = (block.at(x, False, theta) for x in (left, right))
-        return gram(one.values, one.pattern, other.values, other.pattern)
+            node_covariance: Tensor = block.features(left, theta) @ block.features(right, theta).mT
+            return node_covariance
+        left_features, right_features = (block.at(x, False, theta) for x in (left, right))
+        return gram(left_features.values, left_features.pattern, right_features.values, right_features.pattern)
 
 
 def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> Cost:

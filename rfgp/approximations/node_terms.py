@@ -19,14 +19,20 @@ from rfgp.kernels.terms import BoundTerm
 
 
 def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the graph of a term, its kernel, and the paths of the kernel's parameters."""
+    """Return the graph of a term, its kernel, and the paths of its parameters."""
     factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
     paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
 
 
 def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
-    """Return a term through features, with the measured errors that selected them, if any."""
+    """Return a term through features of nodes.
+
+    Args:
+        data: The term.
+        features: The features.
+        advice: The measured errors that selected the features. If None, they were not measured.
+    """
     return NodeTerm(data.term, features, nodes_of(data)[2], scale_name(data.term, data.values), advice)
 
 
@@ -53,17 +59,17 @@ class NodeTerm(TermPrior):
         theta = self.theta(values)
         scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
         prior = self.features.prior(theta, scale)
-        ((_, (place,), _),) = self.term.parts()
+        ((_, (column,), _),) = self.term.parts()
         name = self.term.name
         return Prior(
-            tuple(replace(b, features=partial(at_nodes, b.features, place), name=name) for b in prior.weights),
-            tuple(_kernel_at(b, place, name) for b in prior.kernels),
+            tuple(replace(b, features=partial(at_nodes, b.features, column), name=name) for b in prior.weights),
+            tuple(_kernel_at(b, column, name) for b in prior.kernels),
             tuple(
-                replace(b, at=partial(at_nodes, b.at, place), name=name, position=partial(position_of, place))
+                replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
                 for b in prior.walks
                 if isinstance(b, SparseWeightBlock)
             ),
-            tuple(replace(b, projector=partial(at_nodes, b.projector, place), name=name) for b in prior.precisions),
+            tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),
         )
 
     def has_basis_of(self, other: TermPrior) -> bool:
@@ -76,26 +82,34 @@ class NodeTerm(TermPrior):
 
 
 def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:
-    """Return the parameters of a graph kernel (p,) among hyperparameters by path."""
-    found = [values[path].double() for path in paths]
-    return torch.stack(found) if found else torch.zeros(0, dtype=torch.float64)
+    """Return the parameters of a graph kernel (p,) among hyperparameters by path.
+
+    Args:
+        paths: The paths of the parameters, in the order of the kernel.
+        values: The hyperparameters by path.
+    """
+    parameters = [values[path].double() for path in paths]
+    return torch.stack(parameters) if parameters else torch.zeros(0, dtype=torch.float64)
 
 
-def _kernel_at(block: KernelBlock, place: int, name: str) -> KernelBlock:
-    """Return a block of a covariance of positions as a block of rows, with the name of a term."""
+def _kernel_at(block: KernelBlock, column: int, name: str) -> KernelBlock:
+    """Return a block of a covariance of positions as a block of rows.
+
+    The block gets the name of a term.
+    """
     functions = block.functions
     return replace(
         block,
-        covariance=partial(_between_nodes, block.covariance, place),
-        variances=partial(at_nodes, block.variances, place),
-        functions=None if functions is None else NodeFunctions(functions, place),
+        covariance=partial(_between_nodes, block.covariance, column),
+        variances=partial(at_nodes, block.variances, column),
+        functions=None if functions is None else NodeFunctions(functions, column),
         name=name,
     )
 
 
-def _between_nodes(function: Callable[..., Tensor], place: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
+def _between_nodes(function: Callable[..., Tensor], column: int, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
     """Return a covariance of positions at the nodes of rows a (n, D) and b (m, D)."""
-    return function(position_of(place, a), position_of(place, b), *parameters)
+    return function(position_of(column, a), position_of(column, b), *parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,26 +118,42 @@ class NodeFunctions:
 
     Attributes:
         functions: The functions of positions.
-        place: The column of the nodes.
+        column: The column of the nodes.
     """
 
     functions: Any
-    place: int
+    column: int
 
     def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
         """Draw functions of rows (n, D), (n, count)."""
-        return partial(at_nodes, self.functions.draw(count, generator), self.place)
+        return partial(at_nodes, self.functions.draw(count, generator), self.column)
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> k(x, inputs) @ coefficients, for rows (n, D) and coefficients (n, p)."""
-        return partial(at_nodes, self.functions.through(position_of(self.place, inputs), coefficients), self.place)
+        """Return x -> k(x, inputs) @ coefficients.
+
+        The inputs are rows (n, D), and the coefficients (n, p).
+        """
+        return partial(at_nodes, self.functions.through(position_of(self.column, inputs), coefficients), self.column)
 
 
-def position_of(place: int, inputs: Tensor) -> Tensor:
-    """Return the positions (n,) of the nodes of rows (n, D)."""
-    return inputs[:, place].long()
+def position_of(column: int, inputs: Tensor) -> Tensor:
+    """Return the positions (n,) of the nodes of rows (n, D).
+
+    Args:
+        column: The index of the column of the nodes.
+        inputs: The rows, (n, D).
+    """
+    return inputs[:, column].long()
 
 
-def at_nodes(function: Callable[..., Any], place: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
-    """Return a function of positions (n,) at the nodes of rows (n, D)."""
-    return function(position_of(place, inputs), *rest, **options)
+def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: Any, **options: Any) -> Any:
+    """Evaluate a function of positions (n,) at the nodes of rows (n, D).
+
+    Args:
+        function: The function of positions.
+        column: The index of the column of the nodes.
+        inputs: The rows, (n, D).
+        rest: Further arguments of the function.
+        options: Further arguments of the function by name.
+    """
+    return function(position_of(column, inputs), *rest, **options)

@@ -53,7 +53,7 @@ class NodeApproximation(Approximation):
         value, columns = getattr(self, self.count), self.columns
         if value is not getattr(type(self), self.count):
             object.__setattr__(self, self.count, check_count(self.count, value))
-        has_columns = any(each.name == "columns" for each in fields(self))
+        has_columns = any(entry.name == "columns" for entry in fields(self))
         if has_columns and (not isinstance(columns, RandomFeatures) or columns.learn_frequencies):
             raise InvalidArgumentError(
                 f"columns must be rfgp.RandomFeatures whose frequencies are not learned, got {columns!r}."
@@ -67,7 +67,7 @@ class NodeApproximation(Approximation):
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the features of nodes: all except the seed and those of columns."""
-        return {each.name: getattr(self, each.name) for each in fields(self) if each.name not in _NO_OPTIONS}
+        return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NO_OPTIONS}
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
@@ -129,13 +129,23 @@ Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
 
 
 def retuned(prior: Walking, features: NodeFeatures) -> Walking:
-    """Return a term with other walks if their exact hops follow another rule."""
+    """Return a term with other walks if their exact hops follow another rule.
+
+    Args:
+        prior: The term.
+        features: Features of walks for the present hyperparameters.
+    """
     walks = prior.features.walks
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return a term with other fields of a rational precision if they are more."""
+    """Return a term with other fields of a rational precision if they are more.
+
+    Args:
+        prior: The term.
+        features: Features of a rational precision for the present hyperparameters.
+    """
     is_enough = features.size["degree"] <= prior.features.size["degree"]
     return prior if is_enough else replace(prior, features=features)
 
@@ -186,8 +196,10 @@ class RandomWalks(NodeApproximation):
     @property
     def options(self) -> Mapping[str, Any]:
         """The options of the features. Those of some couplings are included only if given."""
-        known = dict(super().options)
-        return {name: value for name, value in known.items() if value is not None or name not in _OF_COUPLINGS}
+        options_by_name = dict(super().options)
+        return {
+            name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
+        }
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with exact hops and harmonics for other hyperparameters."""
@@ -225,7 +237,9 @@ class Chebyshev(NodeApproximation):
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
-    """The square root of the kernel as a truncated power series of the adjacency matrix.
+    """The square root of the kernel as a power series of the adjacency matrix.
+
+    The series is truncated.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.

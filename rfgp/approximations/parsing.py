@@ -66,16 +66,16 @@ def parse(text: str) -> Any:
             f"The approximation must be one value, or values by the names of terms, got {show(text)}. Use "
             '"trend=Vecchia(30), local=RandomFeatures(128)".'
         )
-    (one,) = call.arguments
-    if isinstance(one, Entries):
-        return _by_name(one.values)
-    return AUTO if one in (Name(AUTO), AUTO) else _value(one)
+    (value,) = call.arguments
+    if isinstance(value, Entries):
+        return _by_name(value.values)
+    return AUTO if value in (Name(AUTO), AUTO) else _value(value)
 
 
 def _by_name(values: Mapping[str, Any]) -> dict[str, Approximation]:
     if not values:
         raise InvalidArgumentError('The approximations of terms must be at least one, got none. Use "auto".')
-    return {name: _value(one) for name, one in values.items()}
+    return {name: _value(value) for name, value in values.items()}
 
 
 def _value(node: Any) -> Approximation:
@@ -87,8 +87,8 @@ def _value(node: Any) -> Approximation:
     check_known("approximation", call.function, APPROXIMATIONS)
     kind = APPROXIMATIONS[call.function]
     arguments = {name: _argument(name, value) for name, value in bound("approximation", call, kind).items()}
-    found: Approximation = made("approximation", kind, arguments)
-    return found
+    approximation: Approximation = made("approximation", kind, arguments)
+    return approximation
 
 
 def _argument(name: str, value: Any) -> Any:

@@ -20,7 +20,6 @@ from rfgp.kernels.terms import BoundTerm, of_prefix
 CHUNK = 1000
 """The number of rows with new levels whose covariances are computed at once for their variances."""
 
-
 FeatureMap = Fourier | Laplace
 
 
@@ -44,12 +43,12 @@ class FinitePart:
 
     Attributes:
         factor: The factor.
-        places: The places of its columns.
+        indices: The indices of its columns.
         prefix: The prefix of its hyperparameters.
     """
 
     factor: Factor
-    places: list[int]
+    indices: list[int]
     prefix: str
 
     @property
@@ -63,16 +62,17 @@ class FinitePart:
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the functions of rows (n, D) and of values by path, given all columns."""
-        own = self.factor.functions(columns.select(self.places))
-        assert own is not None
-        features = partial(_of_columns, own.features, self.places, self.prefix)
-        if not self.factor.hyperparameters(columns.select(self.places)):
-            return Functions(own.size, features, features)
-        if own.design is None or own.scale is None:
-            return Functions(own.size, features)
-        design = partial(_of_columns, own.design, self.places, self.prefix)
-        scale, reads = partial(_at_prefix, own.scale, self.prefix), tuple(self.prefix + name for name in own.reads)
-        return Functions(own.size, features, design, scale, reads)
+        functions = self.factor.functions(columns.select(self.indices))
+        assert functions is not None
+        features = partial(_of_columns, functions.features, self.indices, self.prefix)
+        if not self.factor.hyperparameters(columns.select(self.indices)):
+            return Functions(functions.size, features, features)
+        if functions.design is None or functions.scale is None:
+            return Functions(functions.size, features)
+        design = partial(_of_columns, functions.design, self.indices, self.prefix)
+        scale = partial(_at_prefix, functions.scale, self.prefix)
+        reads = tuple(self.prefix + name for name in functions.reads)
+        return Functions(functions.size, features, design, scale, reads)
 
 
 def _at_prefix(scale: Callable[[Values], Tensor], prefix: str, values: Values) -> Tensor:
@@ -81,10 +81,10 @@ def _at_prefix(scale: Callable[[Values], Tensor], prefix: str, values: Values) -
 
 
 def _of_columns(
-    features: Callable[[Tensor, Values], Tensor], places: list[int], prefix: str, x: Tensor, values: Values
+    features: Callable[[Tensor, Values], Tensor], indices: list[int], prefix: str, x: Tensor, values: Values
 ) -> Tensor:
     """Return features (n, F) of some columns of rows (n, D)."""
-    return features(x[:, places], of_prefix(values, prefix))
+    return features(x[:, indices], of_prefix(values, prefix))
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,13 +92,13 @@ class SpectralPart:
     """Random features of stationary factors with stacked frequencies.
 
     Attributes:
-        places: The places of the columns of each factor.
+        indices: The indices of the columns of each factor.
         prefixes: The prefixes of their hyperparameters.
         feature_map: The map of rows (n, d), divided by the lengthscales, to features.
         path: The path of the frequencies (m, d). If None, a fit does not change them.
     """
 
-    places: tuple[list[int], ...]
+    indices: tuple[list[int], ...]
     prefixes: tuple[str, ...]
     feature_map: FeatureMap
     path: str | None = None
@@ -120,7 +120,10 @@ class SpectralPart:
         return type(self.feature_map)(Frequencies(values[self.path], weights))
 
     def functions(self, columns: ColumnSummary) -> Functions:
-        """Return the features as functions of rows (n, D) and of values by path, for any columns."""
+        """Return the features as functions of rows (n, D) and of values by path.
+
+        They do not depend on the summary of the columns.
+        """
         fourier = self._fourier if self.feature_map.is_trigonometric else None
         return Functions(self.feature_map.num_features, self._features, fourier=fourier)
 
@@ -128,24 +131,26 @@ class SpectralPart:
         """Return the frequencies (m, c) in the units of the columns."""
         frequencies = self._map_at(values).frequencies
         lengthscales = [
-            values[f"{prefix}lengthscale"].double().expand(len(places))
-            for places, prefix in zip(self.places, self.prefixes, strict=True)
+            values[f"{prefix}lengthscale"].double().expand(len(indices))
+            for indices, prefix in zip(self.indices, self.prefixes, strict=True)
         ]
         amplitudes = frequencies.amplitudes.double().expand(frequencies.shape[0])
-        places = [place for own in self.places for place in own]
-        return FourierFunctions(frequencies.dense().double() / torch.cat(lengthscales), places, amplitudes)
+        indices = [index for group in self.indices for index in group]
+        return FourierFunctions(frequencies.dense().double() / torch.cat(lengthscales), indices, amplitudes)
 
     def _features(self, x: Tensor, values: Values) -> Tensor:
         """Return the features (n, F) of rows (n, D)."""
-        pairs = zip(self.places, self.prefixes, strict=True)
-        scaled = [x[:, places] / values[f"{prefix}lengthscale"].to(x.dtype) for places, prefix in pairs]
-        found: Tensor = self._map_at(values)(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
-        return found
+        pairs = zip(self.indices, self.prefixes, strict=True)
+        scaled = [x[:, indices] / values[f"{prefix}lengthscale"].to(x.dtype) for indices, prefix in pairs]
+        features: Tensor = self._map_at(values)(scaled[0] if len(scaled) == 1 else torch.cat(scaled, dim=1))
+        return features
 
 
 @dataclass(frozen=True, eq=False)
 class TermFeatures:
-    """The features of a term without its own variance: products of one function of each part.
+    """The features of a term without its own variance.
+
+    They are products of one function of each part.
 
     Attributes:
         parts: The functions of each part.
@@ -188,7 +193,7 @@ class TermFeatures:
 
 @dataclass(frozen=True)
 class FixedFeatures:
-    """The features of a term that depend on no hyperparameter, and the factors that do.
+    """Features of a term without hyperparameters, and the factors with them.
 
     Two designs of one term on the same columns, at the same fixed values, compare equal.
 
@@ -215,8 +220,8 @@ class FixedFeatures:
         out = torch.ones(len(x), 1, dtype=torch.float64)
         for part in self.functions.parts:
             assert part.design is not None
-            own = part.design(x.double(), values).double()
-            out = (out[:, :, None] * own[:, None, :]).reshape(len(x), -1)
+            part_features = part.design(x.double(), values).double()
+            out = (out[:, :, None] * part_features[:, None, :]).reshape(len(x), -1)
         return out
 
     def scale(self, *parameters: Tensor) -> Tensor:
@@ -224,15 +229,15 @@ class FixedFeatures:
         values = {**self.functions.constants, **dict(zip(self.functions.names, parameters, strict=True))}
         out = torch.ones(1, dtype=torch.float64)
         for part in self.functions.parts:
-            own = torch.ones(part.size, dtype=torch.float64) if part.scale is None else part.scale(values).double()
-            out = (out[:, None] * own).reshape(-1)
+            factors = torch.ones(part.size, dtype=torch.float64) if part.scale is None else part.scale(values).double()
+            out = (out[:, None] * factors).reshape(-1)
         return out
 
-    def missing(self, *parameters: Tensor) -> Tensor:
+    def residual_variance(self, *parameters: Tensor) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the term."""
         return torch.zeros((), dtype=torch.float64)
 
-    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
+    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the derivative of the term."""
         return torch.zeros((), dtype=torch.float64)
 
@@ -272,8 +277,10 @@ FAR_LEVELS = 5.0
 
 
 @dataclass(frozen=True, eq=False)
-class TermPlaces:
-    """An embedding of rows with distances near those of a term, r^2 = k(x, x) + k(z, z) - 2 k(x, z).
+class TermEmbedding:
+    """An embedding of rows with distances near those of a term.
+
+    The squared distance is about k(x, x) + k(z, z) - 2 k(x, z).
 
     Attributes:
         term: The term.
@@ -291,29 +298,30 @@ class TermPlaces:
         """Return the embedding (n, e) of rows (n, D)."""
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
         scale = 1.0 if self.term.outputscale is None else values[self.term.outputscale].sqrt()
-        pairs = ((factor, places, of_prefix(values, prefix)) for factor, places, prefix in self.term.parts())
-        return scale * torch.cat([self._of_factor(factor, x, places, own) for factor, places, own in pairs], dim=1)
+        pairs = ((factor, indices, of_prefix(values, prefix)) for factor, indices, prefix in self.term.parts())
+        return scale * torch.cat([self._of_factor(factor, x, indices, own) for factor, indices, own in pairs], dim=1)
 
-    def _of_factor(self, factor: Factor, x: Tensor, places: list[int], values: Values) -> Tensor:
+    def _of_factor(self, factor: Factor, x: Tensor, indices: list[int], values: Values) -> Tensor:
         """Return the embedding (n, e) of rows (n, D) by a factor."""
-        own, lengthscale = x[:, places], values.get("lengthscale")
+        inputs, lengthscale = x[:, indices], values.get("lengthscale")
         if factor.kind is Kind.LEVEL:
-            return FAR_LEVELS * own
+            return FAR_LEVELS * inputs
         if factor.kind is Kind.COORDINATE:
-            return own
+            return inputs
         if factor.embedding is not None:
-            found: Tensor = factor.embedding(own, values)
-            return found
-        if lengthscale is not None and lengthscale.numel() in (1, own.shape[1]):
-            return own / lengthscale.reshape(-1)
-        return own / self.spread[places].to(own)
+            embedding: Tensor = factor.embedding(inputs, values)
+            return embedding
+        if lengthscale is not None and lengthscale.numel() in (1, inputs.shape[1]):
+            return inputs / lengthscale.reshape(-1)
+        return inputs / self.spread[indices].to(inputs)
 
 
 @dataclass(frozen=True, eq=False)
 class NewLevels:
-    """The covariance of a term between rows with new levels, which no training row has.
+    """The covariance of a term between rows with new levels.
 
-    It is the covariance of the term minus the part that the features of known levels explain.
+    No training row has these levels. It is the covariance of the term minus the part that the features of known levels
+    explain.
 
     Attributes:
         term: The term.
@@ -337,19 +345,19 @@ class NewLevels:
         cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
     ) -> "NewLevels | None":
         """Return the covariance of new levels of a term, or None without levels."""
-        found = [
-            factor.functions(columns.select(places)) if factor.kind is Kind.LEVEL else None
-            for factor, places, _ in term.parts()
+        of_levels = [
+            factor.functions(columns.select(indices)) if factor.kind is Kind.LEVEL else None
+            for factor, indices, _ in term.parts()
         ]
-        has_levels = any(one is not None for one in found)
-        return cls(term, names, constants, columns.num_levels, tuple(found)) if has_levels else None
+        has_levels = any(functions is not None for functions in of_levels)
+        return cls(term, names, constants, columns.num_levels, tuple(of_levels)) if has_levels else None
 
     def is_new(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
         out = torch.zeros(len(x), dtype=torch.bool, device=x.device)
-        for factor, places, _ in self.term.parts():
-            for place in places if factor.kind is Kind.LEVEL else []:
-                out |= x[:, place] >= self.num_levels[place]
+        for factor, indices, _ in self.term.parts():
+            for index in indices if factor.kind is Kind.LEVEL else []:
+                out |= x[:, index] >= self.num_levels[index]
         return out
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
@@ -364,9 +372,9 @@ class NewLevels:
         """Return the variances (n,) of rows a (n, D), for a variance of 1."""
         out = torch.zeros(len(a), dtype=torch.float64, device=a.device)
         rows = self.is_new(a).nonzero()[:, 0]
-        for some in torch.split(rows, CHUNK) if len(rows) else ():
-            found = self._between(a[some], a[some], parameters).diagonal()
-            out = out.index_put((some,), found)
+        for chunk in torch.split(rows, CHUNK) if len(rows) else ():
+            values = self._between(a[chunk], a[chunk], parameters).diagonal()
+            out = out.index_put((chunk,), values)
         return out
 
     def _between(self, a: Tensor, b: Tensor, parameters: tuple[Tensor, ...]) -> Tensor:
@@ -375,13 +383,13 @@ class NewLevels:
             left, right = (self.features(x.double(), *parameters) for x in (a, b))
             return TermCovariance(self.term, self.names, self.constants)(a, b, *parameters) - left @ right.mT
         values = {**self.constants, **dict(zip(self.names, parameters, strict=True))}
-        exact = known = torch.ones((), dtype=torch.float64, device=a.device)
+        exact = explained = torch.ones((), dtype=torch.float64, device=a.device)
         others = values.get(str(self.term.outputscale), exact).double()
-        for (factor, places, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
-            x, z, own = a[:, places], b[:, places], of_prefix(values, prefix)
+        for (factor, indices, prefix), functions in zip(self.term.parts(), self.of_levels, strict=True):
+            x, z, at_prefix = a[:, indices], b[:, indices], of_prefix(values, prefix)
             if functions is not None:
-                exact = exact * factor.covariance(x, z, own)
-                known = known * (functions.features(x, own) @ functions.features(z, own).mT)
+                exact = exact * factor.covariance(x, z, at_prefix)
+                explained = explained * (functions.features(x, at_prefix) @ functions.features(z, at_prefix).mT)
             else:
-                others = others * factor.covariance(x, z, own)
-        return (exact - known) * others
+                others = others * factor.covariance(x, z, at_prefix)
+        return (exact - explained) * others

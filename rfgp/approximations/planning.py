@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rfgp.approximations.equispaced_fourier import MOST_COLUMNS, EquispacedFourier, places_of
+from rfgp.approximations.equispaced_fourier import MOST_COLUMNS, EquispacedFourier, column_indices_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints
 from rfgp.approximations.neighbors import Vecchia
@@ -38,13 +38,19 @@ Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
 
 
 def read_approximation(value: Any) -> Any:
-    """Return "auto", an approximation, or a dict of approximations by the names of terms.
+    """Check an approximation argument.
+
+    Args:
+        value: The argument.
+
+    Returns:
+        "auto", an approximation, or a dict of approximations by the names of terms.
 
     Raises:
         InvalidArgumentError: If the value is none of these.
     """
     if isinstance(value, Mapping):
-        wrong = [name for name, one in value.items() if not isinstance(one, Approximation)]
+        wrong = [name for name, approximation in value.items() if not isinstance(approximation, Approximation)]
         if wrong:
             raise InvalidArgumentError(
                 f"The approximation of {wrong[0]!r} must be a value such as rfgp.Exact(), got {value[wrong[0]]!r}."
@@ -93,19 +99,19 @@ def assign(
         if not served:
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in served}
-    known = {**(others or {}), **chosen}
-    has_neighbors = _has_neighbors(known)
+    assigned = {**(others or {}), **chosen}
+    has_neighbors = _has_neighbors(assigned)
     for data in terms:
         is_alone = len(terms) == 1 and not others and data.is_gaussian
-        if data.term.name not in known and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
-            known[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(one, LATENT) for one in known.values())
+        if data.term.name not in assigned and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
+            assigned[data.term.name] = SparsePrecision()
+    needs_weights = any(isinstance(used, LATENT) for used in assigned.values())
     usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
     planned = {
-        data.term.name: known.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
+        data.term.name: assigned.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
         for data in terms
     }
-    return with_lattices(planned, terms, [name for name in planned if name not in known])
+    return with_lattices(planned, terms, [name for name in planned if name not in assigned])
 
 
 def with_lattices(
@@ -121,22 +127,21 @@ def with_lattices(
         terms: The terms.
         names: The names of terms whose approximations are not given.
     """
-    found, one = dict(planned), EquispacedFourier()
+    result, equispaced = dict(planned), EquispacedFourier()
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
     others = [data for data in terms if isinstance(planned[data.term.name], Exact)]
     are_weights = all(isinstance(other, RandomFeatures | Exact) for other in planned.values())
     are_weights = are_weights and all(planned[data.term.name].cost(data).has_weights for data in others)
     if not stationary or not are_weights or stationary[0].num_rows <= MOST_EXACT or not stationary[0].is_gaussian:
-        return found
-    if any(data.term.name not in names or one.refusal(data) is not None for data in stationary):
-        return found
-    places = {places_of(data.term) for data in stationary}
-    sizes = [
-        len(set(a) | set(b)) if not set(a) & set(b) else MOST_COLUMNS + 1 for a in places for b in places if a != b
-    ]
+        return result
+    if any(data.term.name not in names or equispaced.refusal(data) is not None for data in stationary):
+        return result
+    columns_of_terms = {column_indices_of(data.term) for data in stationary}
+    pairs = [(set(a), set(b)) for a in columns_of_terms for b in columns_of_terms if a != b]
+    sizes = [MOST_COLUMNS + 1 if a & b else len(a | b) for a, b in pairs]
     if max(sizes, default=0) > MOST_COLUMNS:
-        return found
-    return {**found, **{data.term.name: one for data in stationary}}
+        return result
+    return {**result, **{data.term.name: equispaced for data in stationary}}
 
 
 def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
@@ -145,8 +150,9 @@ def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
     Raises:
         InvalidArgumentError: If several have different neighbors, or one has them for a residual of inducing points.
     """
-    full = {name: one for name, one in known.items() if isinstance(one, Vecchia)}
-    residual = [name for name, one in known.items() if isinstance(one, InducingPoints) and one.residual is not None]
+    full = {name: approximation for name, approximation in known.items() if isinstance(approximation, Vecchia)}
+    points = {name: approximation for name, approximation in known.items() if isinstance(approximation, InducingPoints)}
+    residual = [name for name, approximation in points.items() if approximation.residual is not None]
     if residual and len(full) + len(residual) > 1:
         raise InvalidArgumentError(
             f"Only one term may have neighbors if they approximate a residual, as those of {residual[0]!r} do, got "
@@ -168,8 +174,9 @@ def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
         given: "auto", an approximation, or a dict by the names of terms. Terms of a dict do not share.
         chosen: The approximations of all terms by name.
     """
-    own = given if isinstance(given, Mapping) else {}
-    return [name for name, one in chosen.items() if isinstance(one, RandomFeatures) and name not in own]
+    named = given if isinstance(given, Mapping) else {}
+    random = [name for name, approximation in chosen.items() if isinstance(approximation, RandomFeatures)]
+    return [name for name in random if name not in named]
 
 
 def divided(
@@ -186,14 +193,14 @@ def divided(
         terms: The terms.
         shares: The effective degrees of freedom of the terms that share the budget, by name. Other terms are unchanged.
     """
-    found, total = dict(chosen), sum(shares.values())
+    result, total = dict(chosen), sum(shares.values())
     for data in terms:
         approximation, name = chosen[data.term.name], data.term.name
         if isinstance(approximation, RandomFeatures) and name in shares:
-            one = replace(approximation, num_frequencies=1).cost(data).num_features
-            count = round(budget * shares[name] / (total * one))
-            found[name] = replace(approximation, num_frequencies=max(count, LEAST_FREQUENCIES))
-    return found
+            features_of_one = replace(approximation, num_frequencies=1).cost(data).num_features
+            count = round(budget * shares[name] / (total * features_of_one))
+            result[name] = replace(approximation, num_frequencies=max(count, LEAST_FREQUENCIES))
+    return result
 
 
 def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:

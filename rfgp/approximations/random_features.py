@@ -68,7 +68,7 @@ class RandomFeatures(Approximation):
         others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]
         if others:
             return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
-        if all(factor.functions(data.columns.select(places)) for factor, places, _ in data.term.parts()):
+        if all(factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()):
             return "it consists of finitely many functions. Use Exact(), which uses their weights."
         if self._coupling.needs_isotropy and not all(f.measure.is_isotropic for f in factors if f.measure is not None):
             return f"the coupling {self.coupling!r} needs isotropic spectra. Use coupling='iid'."
@@ -81,8 +81,8 @@ class RandomFeatures(Approximation):
     def is_tuned(self, data: TermData) -> bool:
         """Return whether a factor has a series. Its length depends on the hyperparameters."""
         return any(
-            factor.measure is None and factor.functions(data.columns.select(places)) is None
-            for factor, places, _ in data.term.parts()
+            factor.measure is None and factor.functions(data.columns.select(indices)) is None
+            for factor, indices, _ in data.term.parts()
         )
 
     def cost(self, data: TermData) -> Cost:
@@ -105,22 +105,22 @@ class RandomFeatures(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""
-        spectral = [(factor, places, prefix) for factor, places, prefix in data.term.parts() if factor.measure]
+        spectral = [(factor, indices, prefix) for factor, indices, prefix in data.term.parts() if factor.measure]
         parts: list[Part] = [*self._others(data)]
         if spectral:
             generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
-            factors = [(factor.measure, len(places)) for factor, places, _ in spectral if factor.measure]
+            factors = [(factor.measure, len(indices)) for factor, indices, _ in spectral if factor.measure]
             frequencies = self._coupling.sample_product(self.num_frequencies, factors, generator=generator)
             feature_map = feature_maps.by_name(self.kind)(frequencies)
-            places, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
+            indices, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
             path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
-            parts.insert(0, SpectralPart(places, prefixes, feature_map, path))
+            parts.insert(0, SpectralPart(indices, prefixes, feature_map, path))
         return WeightTerm.of(data, parts)
 
     def _others(self, data: TermData) -> list[FinitePart]:
         """Return the features of factors without a spectral measure."""
-        found = [(finite_factor(data, *part), *part[1:]) for part in data.term.parts() if part[0].measure is None]
-        return [FinitePart(factor, places, prefix) for factor, places, prefix in found if factor is not None]
+        factors = [(finite_factor(data, *part), *part[1:]) for part in data.term.parts() if part[0].measure is None]
+        return [FinitePart(factor, indices, prefix) for factor, indices, prefix in factors if factor is not None]
 
     @property
     def _coupling(self) -> couplings.Coupling:
@@ -134,8 +134,15 @@ def _is_gaussian(factor: Factor) -> bool:
     return isinstance(factor.measure, spectra.Gaussian)
 
 
-def finite_factor(data: TermData, factor: Factor, places: list[int], prefix: str) -> Factor | None:
-    """Return a factor with finitely many functions, its series, or None."""
-    if factor.functions(data.columns.select(places)) is not None:
+def finite_factor(data: TermData, factor: Factor, indices: list[int], prefix: str) -> Factor | None:
+    """Return a factor with finitely many functions, its series, or None.
+
+    Args:
+        data: The rows and the hyperparameters.
+        factor: The factor.
+        indices: The indices of its columns.
+        prefix: The prefix of its hyperparameters.
+    """
+    if factor.functions(data.columns.select(indices)) is not None:
         return factor
     return factor.series(of_prefix(data.values, prefix))

@@ -66,7 +66,12 @@ class Cost:
 
 
 def weights_memory(size: int, num_rows: int) -> float:
-    """Return the bytes of the features of a block of rows and of their products."""
+    """Return the bytes of the features of a block of rows and of their products.
+
+    Args:
+        size: The number of features.
+        num_rows: The number of rows.
+    """
     return 8.0 * size * (min(num_rows, BLOCK_ROWS) + size)
 
 
@@ -96,11 +101,14 @@ class TermPrior(ABC):
         """
 
     def gram(self, inputs: Tensor, columns: ColumnSummary) -> TermGram | None:
-        """Return the covariance of rows as a function, or None if its gradient has no closed form.
+        """Return the covariance of rows as a function of the hyperparameters.
 
         Args:
             inputs: The rows, (n, D).
             columns: The summary of all columns.
+
+        Returns:
+            The function, or None if its gradient has no closed form.
         """
         return None
 
@@ -134,14 +142,19 @@ class Approximation(ABC):
 
     @abstractmethod
     def refusal(self, data: TermData) -> str | None:
-        """Return why the approximation does not support a term, as a clause after "because", or None."""
+        """Return why the approximation does not support a term, or None.
+
+        The result is a clause after "because".
+        """
 
     @abstractmethod
     def cost(self, data: TermData) -> Cost:
         """Return the predicted cost without allocating anything."""
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of a drawn term. Its features may differ from those of a new draw.
+        """Return the cost of a drawn term.
+
+        Its features may differ from those of a new draw.
 
         Args:
             data: The term and the rows.
@@ -158,7 +171,9 @@ class Approximation(ABC):
         return False
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term drawn for other hyperparameters, or the same term if nothing changes.
+        """Return the term drawn for other hyperparameters.
+
+        It is the same term if nothing changes.
 
         Args:
             data: The term and the rows, at the other hyperparameters.
@@ -214,7 +229,12 @@ class Approximation(ABC):
 
 
 def num_weights(data: TermData, prior: TermPrior) -> int:
-    """Return the number of weights of a drawn term."""
+    """Return the number of weights of a drawn term.
+
+    Args:
+        data: The term.
+        prior: The drawn term.
+    """
     return prior.at(data.values, data.columns).num_features
 
 
@@ -234,12 +254,12 @@ def scale_name(term: BoundTerm, values: Values) -> str | None:
     """
     if term.outputscale is not None:
         return term.outputscale
-    own = [f"{prefix}variance" for factor, _, prefix in term.parts() if factor.has_own_variance]
-    return own[0] if len(own) == 1 and values[own[0]].numel() == 1 else None
+    paths = [f"{prefix}variance" for factor, _, prefix in term.parts() if factor.has_own_variance]
+    return paths[0] if len(paths) == 1 and values[paths[0]].numel() == 1 else None
 
 
 def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
-    """Return the paths of the hyperparameters that the covariance of a term depends on.
+    """Return the paths of the hyperparameters of the covariance of a term.
 
     Args:
         data: The term.
@@ -247,9 +267,9 @@ def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
     """
     term = data.term
     names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
-    own = [path for path in names if "." not in _rest(path, term.prefixes)]
+    of_factors = [path for path in names if "." not in _rest(path, term.prefixes)]
     scale = scale_name(term, data.values)
-    kept = [path for path in own if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    kept = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
     return (*kept, *([scale] if with_scale and scale is not None else []))
 
 

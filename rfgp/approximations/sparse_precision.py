@@ -55,11 +55,11 @@ class SparsePrecision(Approximation):
         if not chosen:
             return "no factor has a sparse precision. Use InducingPoints() or Exact()."
         scale = scale_name(data.term, data.values)
-        for factor, places, prefix in _others(data.term, chosen):
-            if factor.functions(data.columns.select(places)) is None:
+        for factor, indices, prefix in _others(data.term, chosen):
+            if factor.functions(data.columns.select(indices)) is None:
                 return f"{label_of(factor)}, which multiplies the field, has infinitely many functions. Use Exact()."
-            own = [f"{prefix}{name}" for name in factor.hyperparameters(data.columns.select(places))]
-            free = [path for path in own if path not in (scale, data.term.outputscale)]
+            paths = [f"{prefix}{name}" for name in factor.hyperparameters(data.columns.select(indices))]
+            free = [path for path in paths if path not in (scale, data.term.outputscale)]
             if free:
                 return (
                     f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "
@@ -93,8 +93,8 @@ class SparsePrecision(Approximation):
         grows = any(_latent(part, data.columns, {**data.constants, **data.values}).is_refined for part in chosen)
         at_least = "at least " if grows and len(data.columns.sample) < data.num_rows else ""
         product = f" ({' x '.join(f'{one:,}' for one in (*sizes, *[copies] * (copies > 1)))})" if len(sizes) > 1 else ""
-        each = BYTES if len(sizes) > 1 else 8.0 * 20
-        return Cost(size, each * size, f"{at_least}{size:,} latent values{product} with a sparse precision")
+        bytes_of_value = BYTES if len(sizes) > 1 else 8.0 * 20
+        return Cost(size, bytes_of_value * size, f"{at_least}{size:,} latent values{product} with a sparse precision")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
@@ -102,33 +102,41 @@ class SparsePrecision(Approximation):
 
 
 def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
-    """Return the factors of a term that have latent fields."""
-    found = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
-    places = [part for part in found if part[0].kind is not Kind.LEVEL]
-    places.sort(key=lambda part: part[0].kind is Kind.NUMBER)
-    return tuple(places or found[:1])
+    """Return the factors of a term that have latent fields.
+
+    Args:
+        term: The term.
+        columns: The summary of all columns.
+
+    Returns:
+        The factors, with the indices of their columns and their prefixes.
+    """
+    parts = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
+    fields = [part for part in parts if part[0].kind is not Kind.LEVEL]
+    fields.sort(key=lambda part: part[0].kind is Kind.NUMBER)
+    return tuple(fields or parts[:1])
 
 
 def _others(term: BoundTerm, chosen: tuple[Part, ...]) -> list[Part]:
     """Return the factors that multiply the fields."""
-    known = {(id(factor), prefix) for factor, _, prefix in chosen}
-    return [part for part in term.parts() if (id(part[0]), part[2]) not in known]
+    with_fields = {(id(factor), prefix) for factor, _, prefix in chosen}
+    return [part for part in term.parts() if (id(part[0]), part[2]) not in with_fields]
 
 
 def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
     """Return the field of a factor, given hyperparameters and constants by path."""
-    factor, places, prefix = part
-    found = factor.latent_field(columns.select(places))
-    assert found is not None
-    return found.at(of_prefix(values, prefix))
+    factor, indices, prefix = part
+    latent = factor.latent_field(columns.select(indices))
+    assert latent is not None
+    return latent.at(of_prefix(values, prefix))
 
 
 def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
     """Return the field of a factor on the sample of rows, and its parameters (p,)."""
-    known, (_, places, prefix) = {**data.constants, **data.values}, part
-    latent = _latent(part, data.columns, known)
-    field = latent.refine(data.columns.sample[:, places])[0] if latent.is_refined else latent.field
-    return field, as_array(latent.parameters(of_prefix(known, prefix))[0])
+    values, (_, indices, prefix) = {**data.constants, **data.values}, part
+    latent = _latent(part, data.columns, values)
+    field = latent.refine(data.columns.sample[:, indices])[0] if latent.is_refined else latent.field
+    return field, as_array(latent.parameters(of_prefix(values, prefix))[0])
 
 
 def _functions(term: BoundTerm, chosen: tuple[Part, ...], columns: ColumnSummary) -> tuple[Any, ...]:
@@ -152,26 +160,26 @@ class PrecisionTerm(TermPrior):
         """Return the prior at hyperparameters by path, given all columns."""
         chosen = fields_of(self.term, columns)
         constants = constants_of([self.term], columns)
-        known = {**constants, **values}
-        latents = [_latent(part, columns, known) for part in chosen]
+        all_values = {**constants, **values}
+        latents = [_latent(part, columns, all_values) for part in chosen]
         pairs = zip(latents, chosen, strict=True)
-        found = [latent.parameters(of_prefix(known, prefix)) for latent, (_, _, prefix) in pairs]
-        unit = {**constants, **({} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)})}
+        parameters_of = [latent.parameters(of_prefix(all_values, prefix)) for latent, (_, _, prefix) in pairs]
+        unit_variance = {} if self.scale is None else {self.scale: torch.ones(1, dtype=torch.float64)}
         functions = _functions(self.term, chosen, columns)
-        features = TermFeatures(functions, (), unit) if functions else None
+        features = TermFeatures(functions, (), {**constants, **unit_variance}) if functions else None
         projectors = tuple(latent.projector for latent in latents)
         reader = FieldReader(tuple(latents), tuple(part[1] for part in chosen), features, projectors)
         is_smooth = any(latent.slopes is not None for latent in latents) or _mixes(self.term, chosen)
-        variance = torch.stack([amplitude for _, amplitude in found]).prod()
+        variance = torch.stack([amplitude for _, amplitude in parameters_of]).prod()
         block = PrecisionBlock(
             reader.field,
-            torch.cat([parameters for parameters, _ in found]),
+            torch.cat([parameters for parameters, _ in parameters_of]),
             variance if self.scale is None else variance * values[self.scale].double().reshape(()),
             reader,
             reader.refine if reader.is_refined else None,
             self.term.name,
             residual=_nothing if reader.copies > 1 and _mixes(self.term, chosen) else None,
-            new_levels=self._new_levels(known, columns),
+            new_levels=self._new_levels(all_values, columns),
             between=reader.between if reader.is_refined else None,
             slopes=reader.slopes if is_smooth else None,
             column=_column_of(self.term, columns),
@@ -179,17 +187,17 @@ class PrecisionTerm(TermPrior):
         return Prior(precisions=(block,))
 
     def _new_levels(self, values: Values, columns: ColumnSummary) -> NewLevels | None:
-        known = {path: value.detach() for path, value in values.items()}
-        return NewLevels.through(self.term, (), known, columns)
+        constants = {path: value.detach() for path, value in values.items()}
+        return NewLevels.through(self.term, (), constants, columns)
 
 
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
     """Return the column of a Matern process of one column, or None."""
-    (factor, places, _), *others = term.parts()
-    latent = factor.latent_field(columns.select(places))
+    (factor, indices, _), *others = term.parts()
+    latent = factor.latent_field(columns.select(indices))
     if others or factor.measure is None or latent is None or not isinstance(latent.field, ChainField):
         return None
-    return MaternColumn(places[0], latent.field.alpha)
+    return MaternColumn(indices[0], latent.field.alpha)
 
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:

@@ -33,7 +33,12 @@ class WeightTerm(TermPrior):
 
     @classmethod
     def of(cls, data: TermData, parts: Sequence[Part]) -> "WeightTerm":
-        """Return a term with some features of its factors."""
+        """Return a term with some features of its factors.
+
+        Args:
+            data: The term.
+            parts: The features of its factors, which are multiplied.
+        """
         scale = scale_name(data.term, data.values)
         return cls(data.term, tuple(parts), parameter_names(data, with_scale=False), scale)
 
@@ -60,20 +65,21 @@ class WeightTerm(TermPrior):
         if self.learnable or any(part.design is None or part.reads for part in parts):
             return None
         features = TermFeatures(parts, self.names, self._constants(columns))
-        own = FixedFeatures(self, columns, (), features)
-        design, names = own.fixed_features(inputs), self.names
+        fixed = FixedFeatures(self, columns, (), features)
+        design, names = fixed.fixed_features(inputs), self.names
         one = torch.ones((), dtype=torch.float64)
 
         def at(values: Values) -> Gram:
             with torch.enable_grad():
                 leaves = [values[name].detach().requires_grad_() for name in names]
-                scale = own.scale(*leaves)
-            gram = Gram.of_design(design, scale, one if self.scale is None else values[self.scale].reshape(()))
+                scale = fixed.scale(*leaves)
+            variance = one if self.scale is None else values[self.scale].reshape(())
+            gram = Gram.of_design(design, scale, variance)
 
             def pull_back(gradient: Tensor) -> list[Tensor | None]:
-                in_scale, in_variance = gram.pull_back(gradient)
-                found = list(torch.autograd.grad(scale, leaves, in_scale)) if scale.requires_grad else []
-                return [*found, *([] if self.scale is None else [in_variance])]
+                grad_scale, grad_variance = gram.pull_back(gradient)
+                gradients = list(torch.autograd.grad(scale, leaves, grad_scale)) if scale.requires_grad else []
+                return [*gradients, *([] if self.scale is None else [grad_variance])]
 
             return replace(gram, pull_back=pull_back)
 

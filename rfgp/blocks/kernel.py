@@ -27,16 +27,20 @@ class Side:
 
     Attributes:
         covariance: Maps inputs a and b, and the parameters of the product, to (n_a, n_b).
-        places: The indices of its columns.
+        column_indices: The indices of its columns.
     """
 
     covariance: Callable[..., Tensor]
-    places: tuple[int, ...]
+    column_indices: tuple[int, ...]
 
     def distinct(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return inputs (N, D) at the N distinct positions of inputs (n, D), and the index of each position, (n,)."""
-        own = inputs[:, list(self.places)].detach().numpy()
-        _, first, codes = np.unique(own, axis=0, return_index=True, return_inverse=True)
+        """Return the distinct positions of inputs (n, D) in the columns of the side.
+
+        Returns:
+            Inputs (N, D) at the N positions, and the index of the position of each row (n,).
+        """
+        columns = inputs[:, list(self.column_indices)].detach().numpy()
+        _, first, codes = np.unique(columns, axis=0, return_index=True, return_inverse=True)
         return inputs[torch.from_numpy(first)], torch.from_numpy(codes.reshape(-1))
 
 
@@ -93,7 +97,9 @@ class KernelBlock(LatentBlock):
         return self.variances(a, *self.parameters).double()
 
     def as_weights(self, inputs: Tensor) -> WeightBlock:
-        """Return the block as weights: f(x) = k(x, X) L^-T w + residual with w ~ N(0, I) and L L^T = k(X, X).
+        """Return the block as weights with a residual.
+
+        f(x) = k(x, X) L^-T w + residual with w ~ N(0, I) and L L^T = k(X, X).
 
         Args:
             inputs: The inputs X of the rows, (n, d) or (n,). The block has n weights.

@@ -12,32 +12,38 @@ from rfgp import random
 from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
-from rfgp.local import LatentRoot, as_places, nearest_predecessors
+from rfgp.local import LatentRoot, nearest_predecessors, scaled_positions
 from rfgp.local.covariances import Process, conditional_entries, in_pattern, pattern_of
 from rfgp.local.latent import JITTER
 from rfgp.local.neighbors import Floats, Indices
 from rfgp.sparse import EntryPattern, SparsityPattern
 
-Places = Callable[..., Tensor]
+Embedding = Callable[..., Tensor]
 """Maps rows (n, D), and the parameters of a covariance function, to positions (n, e).
 
 The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."""
 
 
 def random_order(count: int, seed: int) -> Tensor:
-    """Return a random order of `count` rows, (n,)."""
+    """Return a random order of `count` rows, (n,).
+
+    Args:
+        count: The number n of rows.
+        seed: The seed.
+    """
     return torch.from_numpy(random.numpy_generator(seed, random.Role.ORDER).permutation(count))
 
 
 @dataclass(frozen=True, eq=False)
 class KernelVecchiaBlock(LatentBlock):
-    """A sum g of terms with covariance functions, each row conditioned on its nearest predecessors.
+    """A sum g of terms, each row conditioned on its nearest predecessors.
 
-    The sum is approximated as one process. Each term is conditioned on the same values of the sum.
+    The terms have any covariance functions. The sum is approximated as one process. Each term is conditioned on the
+    same values of the sum.
 
     Attributes:
         kernels: The terms.
-        places: The functions to positions of the terms.
+        embeddings: The maps of rows to positions, one for each term.
         num_neighbors: The most neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
@@ -52,7 +58,7 @@ class KernelVecchiaBlock(LatentBlock):
     """
 
     kernels: tuple[KernelBlock, ...]
-    places: tuple[Places, ...]
+    embeddings: tuple[Embedding, ...]
     num_neighbors: int
     seed: int
     condition_on: str = "auto"
@@ -83,8 +89,8 @@ class KernelVecchiaBlock(LatentBlock):
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) == len(self.kernels):
             return self
-        kernels, places = tuple(self.kernels[i] for i in kept), tuple(self.places[i] for i in kept)
-        return replace(self, kernels=kernels, places=places) if kept else None
+        kernels, embeddings = tuple(self.kernels[i] for i in kept), tuple(self.embeddings[i] for i in kept)
+        return replace(self, kernels=kernels, embeddings=embeddings) if kept else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
         """Return whether each term is among the names, (T,). If None, all are."""
@@ -92,7 +98,10 @@ class KernelVecchiaBlock(LatentBlock):
 
     @property
     def latent_parameters(self) -> tuple[Tensor, Tensor]:
-        """The parameters (p,) of all covariance functions, and the factor 1, 0-d, of the covariance."""
+        """The parameters of all covariance functions, (p,).
+
+        The second value is the factor of the covariance, 1, 0-d.
+        """
         one = torch.ones((), dtype=torch.float64)
         return torch.cat([one.new_zeros(0), *(parameter.double().reshape(-1) for parameter in self.parameters)]), one
 
@@ -101,7 +110,7 @@ class KernelVecchiaBlock(LatentBlock):
         """The functions that define the covariance, besides rows and parameters."""
         return tuple(kernel.covariance for kernel in self.kernels)
 
-    def at_places(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
+    def at_positions(self, values: Tensor | None = None) -> "KernelVecchiaBlock":
         """Return the block at other parameters.
 
         Args:
@@ -122,16 +131,21 @@ class KernelVecchiaBlock(LatentBlock):
         x: Tensor,  # (n, D)
         rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
-        """Return the nearest predecessors of ordered rows, or of some of them, at the current parameters."""
+        """Return the nearest predecessors of ordered rows, at the present parameters.
+
+        Args:
+            x: The rows, (n, D).
+            rows: The requested rows, (r,). If None, all.
+        """
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the concatenated positions (n, e) of inputs (n, D) for all terms."""
-        rows, one = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
+        rows, unit_lengthscale = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
         with torch.no_grad():
-            pairs = zip(self.kernels, self.places, strict=True)
-            found = [places(rows, *kernel.parameters).double() for kernel, places in pairs]
-        return as_places(torch.cat(found, dim=1), one)
+            pairs = zip(self.kernels, self.embeddings, strict=True)
+            positions = [embedding(rows, *kernel.parameters).double() for kernel, embedding in pairs]
+        return scaled_positions(torch.cat(positions, dim=1), unit_lengthscale)
 
     def latent_root(
         self,
@@ -139,7 +153,7 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at ordered rows, or at some of them, given their neighbors.
+        """Return the root of the covariance of g at ordered rows.
 
         Args:
             x: The rows.
@@ -157,7 +171,14 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: EntryPattern,  # (r, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor V of g + noise. Features Phi are not used."""
+        """Return the entries (nnz,) of the sparse inverse factor V of g + noise.
+
+        Args:
+            x: The rows, (n, D).
+            noise: The noise variance of each row, (n,).
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: Not used.
+        """
         return _inverse_entries(self._process(x), noise.double(), self.scaled(x), pattern)
 
     def log_prob(
@@ -168,7 +189,7 @@ class KernelVecchiaBlock(LatentBlock):
         output_weights: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> None:
-        """Return None, because this block has no one-pass log density of g + noise."""
+        """Return None: this block has no one-pass log density of g + noise."""
 
     def latent_factor(
         self,
@@ -176,7 +197,15 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (n, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of g with its jitter. Features Phi are not used."""
+        """Return the entries (nnz,) of the sparse inverse factor of g.
+
+        A jitter is added to g.
+
+        Args:
+            x: The rows, (n, D).
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: Not used.
+        """
         return _inverse_entries(self._process(x), JITTER, self.scaled(x), pattern)
 
     def conditionals(
@@ -186,13 +215,16 @@ class KernelVecchiaBlock(LatentBlock):
         near: Indices,  # (q, k)
         flags: tuple[Tensor, Tensor] | None = None,  # (n, T), (q, T)
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights (q, k) of the rows near points, and the conditional variances (q,) of g.
+        """Return the weights of the rows near points, and conditional variances.
 
         Args:
             points: New inputs, and features that are not used.
             rows: Inputs, features that are not used, and noise variances of the rows.
             near: The rows that each point is conditioned on, or -1.
             flags: Whether each term is in the observations of rows and in the predictions at points. If None, all are.
+
+        Returns:
+            The weights (q, k) and the variances (q,) of g.
         """
         both, count = torch.cat([rows[0].double(), points[0].double()]), len(rows[0])
         noise = torch.cat([rows[2].double(), torch.zeros(len(points[0]), dtype=torch.float64)])
@@ -224,28 +256,33 @@ class KernelVecchiaBlock(LatentBlock):
 
         Each row is the sum of the terms with a flag (n, T).
         """
-        known = self.read(x).detach().double()
+        inputs = self.read(x).detach().double()
 
         def covariance(rows: Tensor, *parameters: Tensor) -> Tensor:
-            some, block = known[rows], _at_parameters(self, parameters)
-            found = [kernel.kernel(some, some) for kernel in block.kernels]
+            subset, block = inputs[rows], _at_parameters(self, parameters)
+            matrices = [kernel.kernel(subset, subset) for kernel in block.kernels]
             if flags is not None:
-                pairs = zip(found, flags[rows].double().unbind(1), strict=True)
-                found = [own[:, None] * matrix * own for matrix, own in pairs]
-            return torch.stack(found).sum(0) if len(found) > 1 else found[0]
+                pairs = zip(matrices, flags[rows].double().unbind(1), strict=True)
+                matrices = [flag[:, None] * matrix * flag for matrix, flag in pairs]
+            return torch.stack(matrices).sum(0) if len(matrices) > 1 else matrices[0]
 
         return covariance, self.parameters
 
 
 def _at_parameters(block: KernelVecchiaBlock, parameters: Sequence[Tensor]) -> KernelVecchiaBlock:
     """Return a block with other parameters (...)."""
-    found = iter(parameters)
-    kernels = [replace(one, parameters=tuple(next(found) for _ in one.parameters)) for one in block.kernels]
+    values = iter(parameters)
+    kernels = [replace(kernel, parameters=tuple(next(values) for _ in kernel.parameters)) for kernel in block.kernels]
     return replace(block, kernels=tuple(kernels))
 
 
 def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
-    """Return inputs (n, D) with zeros in all other columns. If None, all columns are kept."""
+    """Return inputs (n, D) with zeros in other columns.
+
+    Args:
+        x: The inputs, (n, D).
+        columns: The indices of the columns that are kept. If None, all.
+    """
     if columns is None:
         return x
     kept = torch.zeros(x.shape[1], dtype=torch.bool).index_fill(0, torch.tensor(columns, dtype=torch.long), 1)
@@ -255,11 +292,14 @@ def only(x: Tensor, columns: Sequence[int] | None) -> Tensor:
 def _inverse_entries(
     process: Process,
     noise: Tensor | float,  # (n,)
-    places: Floats,  # (n, e)
+    positions: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of the inverse factor of a process with noise, given the neighbors of each row."""
-    weights, left = conditional_entries(process, noise, places, pattern, share=1.0)
+    """Return the entries of the inverse factor of a process with noise.
+
+    The neighbors of each row are given.
+    """
+    weights, left = conditional_entries(process, noise, positions, pattern, share=1.0)
     scale = left.rsqrt()
     return in_pattern(-weights * scale[:, None], scale, pattern)
 
@@ -281,7 +321,7 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
     return replace(
         first,
         kernels=tuple(kernel for block in blocks for kernel in block.kernels),
-        places=tuple(places for block in blocks for places in block.places),
+        embeddings=tuple(embedding for block in blocks for embedding in block.embeddings),
         columns=_columns(blocks),
         name=" + ".join(name for block in blocks for name in block.names),
     )
@@ -289,6 +329,10 @@ def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
 
 def _columns(blocks: Sequence[KernelVecchiaBlock]) -> tuple[int, ...] | None:
     """Return the indices of the columns that some block depends on, or None for all."""
-    found = [block.columns for block in blocks]
-    known = [columns for columns in found if columns is not None]
-    return tuple(sorted({place for columns in known for place in columns})) if len(known) == len(found) else None
+    all_columns = [block.columns for block in blocks]
+    restricted = [columns for columns in all_columns if columns is not None]
+    return (
+        tuple(sorted({index for columns in restricted for index in columns}))
+        if len(restricted) == len(all_columns)
+        else None
+    )

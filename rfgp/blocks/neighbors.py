@@ -13,12 +13,12 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.local import (
     KINDS,
     LatentRoot,
-    as_places,
     block_predecessors,
     conditionals,
     inverse_factor,
     log_prob,
     nearest_predecessors,
+    scaled_positions,
 )
 from rfgp.local.kinds import spectrum_of
 from rfgp.local.latent import JITTER
@@ -82,7 +82,9 @@ class VecchiaBlock(LatentBlock):
 
     @property
     def reading_jitter(self) -> float:
-        """The noise of latent values at points, relative to their variance. It equals the jitter of a residual.
+        """The noise of latent values at points, relative to their variance.
+
+        It equals the jitter of a residual.
 
         Residuals of smooth kernels nearly vanish. Without this noise, variances of a Gaussian kernel with 6 points had
         errors of 25 %.
@@ -103,12 +105,17 @@ class VecchiaBlock(LatentBlock):
         x: Tensor,  # (n, d)
         rows: Tensor | None = None,  # (r,)
     ) -> SparsityPattern:
-        """Return the nearest predecessors of ordered rows, or of some of them, at the current lengthscale."""
+        """Return the nearest predecessors of ordered rows, at the present lengthscale.
+
+        Args:
+            x: The rows, (n, d).
+            rows: The requested rows, (r,). If None, all.
+        """
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in units of lengthscales, (n, d)."""
-        return as_places(self.read(x).detach(), self.lengthscale.detach())
+        return scaled_positions(self.read(x).detach(), self.lengthscale.detach())
 
     def latent_root(
         self,
@@ -116,16 +123,16 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at ordered rows, or at some of them, given their neighbors.
+        """Return the root of the covariance of g at ordered rows.
 
         Args:
             x: The rows.
             pattern: The neighbors of the rows.
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
-        known = phi if self.is_residual else None
+        features = phi if self.is_residual else None
         lengthscale, variance = self.lengthscale.detach(), self.variance.detach()
-        return LatentRoot.of(self.read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, known)
+        return LatentRoot.of(self.read(x), lengthscale, variance, KINDS[self.kernel_name], pattern, features)
 
     def inverse_factor(
         self,
@@ -143,8 +150,8 @@ class VecchiaBlock(LatentBlock):
             phi: The features of the weights whose residual the block is. Otherwise not used.
         """
         lengthscale, variance = self.lengthscale.double(), self.variance.double()
-        known = phi if self.is_residual else None
-        return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, known)
+        features = phi if self.is_residual else None
+        return inverse_factor(self.read(x), lengthscale, variance, noise, KINDS[self.kernel_name], pattern, features)
 
     def log_prob(
         self,
@@ -154,7 +161,9 @@ class VecchiaBlock(LatentBlock):
         output_weights: Tensor,  # (k,)
         pattern: EntryPattern,  # (r, n)
     ) -> Tensor | None:
-        """Return the log density of g + noise, with its gradient, in one pass over the rows.
+        """Return the log density of g + noise, with its gradient.
+
+        It takes one pass over the rows.
 
         Args:
             x: The rows.
@@ -178,7 +187,15 @@ class VecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (n, n)
         phi: Tensor,  # (n, F)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of g with its jitter."""
+        """Return the entries (nnz,) of the sparse inverse factor of g.
+
+        A jitter is added to g.
+
+        Args:
+            x: The rows, (n, D).
+            pattern: The neighbors of each row, with the row itself as the last.
+            phi: The features of the weights whose residual the block is. Otherwise not used.
+        """
         jitter = (JITTER * self.variance.detach().double()).expand(len(x))
         return self.inverse_factor(x, jitter, pattern, phi)
 
@@ -189,25 +206,31 @@ class VecchiaBlock(LatentBlock):
         near: Indices,  # (q, k)
         flags: tuple[Tensor, Tensor] | None = None,  # (n, 1), (q, 1)
     ) -> tuple[Tensor, Tensor]:
-        """Return the weights (q, k) of the rows near points, and the conditional variances (q,) of g.
+        """Return the weights of the rows near points, and conditional variances.
 
         Args:
             points: New inputs, and their features Phi.
             rows: Inputs, features Phi and noise variances of the rows.
             near: The rows that each point is conditioned on, or -1.
             flags: Not used.
+
+        Returns:
+            The weights (q, k) and the variances (q,) of g.
         """
-        known = (rows[1], points[1]) if self.is_residual else None
+        features = (rows[1], points[1]) if self.is_residual else None
         new, old = self.read(points[0]), self.read(rows[0])
         kind = KINDS[self.kernel_name]
-        return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, known)
+        return conditionals(new, old, rows[2], near, self.lengthscale, self.variance, kind, features)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the exact s^2 k(a, b), (n_a, n_b). For a residual this is the covariance of the sum."""
-        unit = spectrum_of(self.kernel_name).kernel_between(
+        """Return the exact s^2 k(a, b), (n_a, n_b).
+
+        For a residual this is the covariance of the sum.
+        """
+        correlation = spectrum_of(self.kernel_name).kernel_between(
             self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
         )
-        return self.variance.double() * unit
+        return self.variance.double() * correlation
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,). For a residual these are the variances of the sum."""
@@ -235,7 +258,7 @@ class VecchiaBlock(LatentBlock):
         """The values that define the covariance, besides rows, lengthscale and variance."""
         return (self.kernel_name,)
 
-    def at_places(self, values: Tensor | None = None) -> "VecchiaBlock":
+    def at_positions(self, values: Tensor | None = None) -> "VecchiaBlock":
         """Return the block as a function of its own columns.
 
         Args:
@@ -253,7 +276,10 @@ NeighborBlock = VecchiaBlock | KernelVecchiaBlock
 
 
 def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
-    """Return one block for the sum of blocks of nearest neighbors, or None if there are none.
+    """Return one block for the sum of blocks of nearest neighbors.
+
+    Returns:
+        The block, or None if there are none.
 
     Raises:
         InvalidArgumentError: If their options differ, or one of them is a residual.
@@ -277,7 +303,7 @@ def as_sum(block: VecchiaBlock) -> KernelVecchiaBlock:
     function = _StationaryCovariance(block.kernel_name, block.columns)
     kernel = KernelBlock(function, function.variances, block.parameters, name=block.name)
     options = block.num_neighbors, block.seed, block.condition_on, block.columns, block.name
-    return KernelVecchiaBlock((kernel,), (function.places,), *options)
+    return KernelVecchiaBlock((kernel,), (function.embedding,), *options)
 
 
 @dataclass(frozen=True)
@@ -296,7 +322,7 @@ class _StationaryCovariance:
         """Return the variances (n,) of inputs a (n, D)."""
         return variance.double().expand(len(a))
 
-    def places(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
+    def embedding(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
         """Return inputs a (n, D) in units of lengthscales, times s, (n, d)."""
         return variance.sqrt() * self._read(a) / lengthscale
 
@@ -309,6 +335,12 @@ def predecessors_in_blocks(
     x: Tensor,  # (n, D)
     most: int | None = None,
 ) -> EntryPattern:
-    """Return the nearest predecessors of blocks of rows, at the current parameters."""
+    """Return the nearest predecessors of blocks of rows, at the current parameters.
+
+    Args:
+        block: The block of the process.
+        x: The rows, (n, D).
+        most: The approximate number of rows of the result. If None, all.
+    """
     count = block.num_neighbors if block.block_size == 1 else SHARED * block.num_neighbors
     return block_predecessors(block.scaled(x), count, block.block_size, most)

@@ -93,12 +93,12 @@ class Slope(NamedTuple):
     """The derivatives of the projection of n points in one column of their inputs.
 
     Attributes:
-        place: The index of the column.
+        column: The index of the column.
         reads: The derivatives of A, (n, N).
         left: The derivatives of the conditional variances, (n,).
     """
 
-    place: int
+    column: int
     reads: sp.csr_array
     left: Array
 
@@ -107,11 +107,11 @@ class MaternColumn(NamedTuple):
     """A half-integer Matern process of one column.
 
     Attributes:
-        place: The index of the column among those of the inputs.
+        position: The index of the column among those of the inputs.
         order: The number nu + 1/2 of entries of the state of its Markov process.
     """
 
-    place: int
+    position: int
     order: int
 
 
@@ -184,9 +184,12 @@ class PrecisionBlock(LatentBlock):
         return torch.zeros(len(a), dtype=torch.float64) if self.residual is None else self.residual(a)
 
     def marginal_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A (n, N) and the conditional variances (n,) of f given u for n single points.
+        """Return the projection of n single points, and conditional variances.
 
         A refined block with `between` accepts points that are not among its values.
+
+        Returns:
+            A (n, N) and the variances (n,) of f given u.
         """
         if self.between is None:
             return self.projector(inputs), self.residual_variance(inputs)
@@ -194,16 +197,19 @@ class PrecisionBlock(LatentBlock):
         return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
-        """Return the derivatives of A (n, N) and of the variances (n,) in columns of the inputs of n points."""
+        """Return the derivatives of A (n, N) and of the variances (n,) in columns of inputs."""
         if self.slopes is None:
             return []
-        found, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
-        return [slope._replace(left=variance * slope.left) for slope in found]
+        slopes, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
+        return [slope._replace(left=variance * slope.left) for slope in slopes]
 
     def joint_reads(self, inputs: Tensor) -> tuple[sp.csr_array, Tensor]:
-        """Return A (n, N) and the conditional covariance (n, n) of f given u for n dependent points.
+        """Return the projection of n dependent points, and a conditional covariance.
 
         The points must be among the values of a refined block.
+
+        Returns:
+            A (n, N) and the covariance (n, n) of f given u.
         """
         if self.joint is not None:
             return self.joint(inputs)
@@ -220,11 +226,14 @@ class PrecisionBlock(LatentBlock):
         return torch.zeros(len(a), dtype=torch.float64) if self.new_levels is None else self.new_levels.variances(a)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients. Residuals are independent between points."""
+        """Return s^2 A_a Q^-1 A_b^T, (n_a, n_b), without gradients.
+
+        Residuals are independent between points.
+        """
         block = self.refined(a, b)
         left, right = block.projector(a), block.projector(b)
-        found = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
-        return found + self.residual_variance(a).diag() if a is b else found
+        covariance = float(self.variance.detach()) * torch.from_numpy(products(block.factor, left, right))
+        return covariance + self.residual_variance(a).diag() if a is b else covariance
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,), without gradients."""
@@ -245,6 +254,10 @@ class PrecisionBlock(LatentBlock):
 def factorized(factorize: Callable[[Array], Factor], entries: Array) -> Factor:
     """Return factorize(entries).
 
+    Args:
+        factorize: The function.
+        entries: The entries of a sparse matrix, (nnz,).
+
     Raises:
         NotPositiveDefiniteError: If the matrix is not positive definite in double precision.
     """
@@ -261,7 +274,16 @@ def products(
     left: sp.csr_array,  # (a, N)
     right: sp.csr_array,  # (b, N)
 ) -> Array:  # (a, b)
-    """Return left A^-1 right^T, for the factor of A."""
+    """Return left A^-1 right^T, for the factor of A.
+
+    Args:
+        factor: The factor of A, (N, N).
+        left: (a, N).
+        right: (b, N).
+
+    Returns:
+        The product, (a, b).
+    """
     out = np.empty((left.shape[0], right.shape[0]))
     for begin in range(0, right.shape[0], COLUMNS):
         out[:, begin : begin + COLUMNS] = left @ factor.solve(right[begin : begin + COLUMNS].T.toarray())
@@ -272,9 +294,17 @@ def solved_forms(
     factor: Factor,
     reads: sp.csr_array,  # (n, N)
 ) -> Array:  # (n,)
-    """Return the diagonal of A M^-1 A^T for the factor of M and any A, by one solve for each row."""
+    """Return the diagonal of A M^-1 A^T by one solve for each row.
+
+    Args:
+        factor: The factor of M, (N, N).
+        reads: A, (n, N).
+
+    Returns:
+        The diagonal, (n,).
+    """
     out = np.empty(reads.shape[0])
     for begin in range(0, len(out), COLUMNS):
-        some = reads[begin : begin + COLUMNS].T.toarray()
-        out[begin : begin + COLUMNS] = np.square(factor.half_solve(some)).sum(axis=0)
+        columns = reads[begin : begin + COLUMNS].T.toarray()
+        out[begin : begin + COLUMNS] = np.square(factor.half_solve(columns)).sum(axis=0)
     return out

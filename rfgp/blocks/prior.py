@@ -21,7 +21,9 @@ B = TypeVar("B", bound=LatentBlock)
 
 @dataclass(frozen=True, eq=False)
 class Prior:
-    """The sum of independent zero-mean blocks, grouped by the elimination of their latent vectors.
+    """The sum of independent zero-mean blocks.
+
+    They are grouped by the elimination of their latent vectors.
 
     Attributes:
         weights: Blocks of dense weights.
@@ -72,8 +74,8 @@ class Prior:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the terms. A term may have several blocks."""
-        found = dict.fromkeys(name for block in self.blocks for name in block.names)
-        return (*(name for name in self.order if name in found), *(name for name in found if name not in self.order))
+        names = dict.fromkeys(name for block in self.blocks for name in block.names)
+        return (*(name for name in self.order if name in names), *(name for name in names if name not in self.order))
 
     @cached_property
     def dense(self) -> Weights:
@@ -122,7 +124,10 @@ class Prior:
 
     @property
     def functions(self) -> PriorFunctions | None:
-        """The functions drawn from the prior if a single block defines them, and None otherwise."""
+        """The functions drawn from the prior, or None.
+
+        They exist if a single block defines them.
+        """
         drawn = [block.functions for block in self.kernels] + [block.functions for block in self.walks]
         return drawn[0] if len(self.blocks) == len(drawn) == 1 else None
 
@@ -131,7 +136,10 @@ class Prior:
         return _total(block.kernel(a, b) for block in self._summands)
 
     def gram(self, a: Tensor) -> Gram:
-        """Return the prior covariance (n_a, n_a) of inputs with themselves, float64, and its gradient."""
+        """Return the prior covariance of inputs with themselves, and its gradient.
+
+        It is (n_a, n_a), float64.
+        """
         return Gram.total([block.gram(a) for block in self._summands])
 
     def diagonal(self, a: Tensor) -> Tensor:
@@ -141,11 +149,11 @@ class Prior:
     def of(self, names: Sequence[str]) -> "Prior":
         """Return the sum of the named blocks."""
 
-        def some(blocks: tuple[B, ...]) -> tuple[B, ...]:
+        def kept(blocks: tuple[B, ...]) -> tuple[B, ...]:
             return tuple(block for block in blocks if block.name in names)
 
         near = None if self.neighbors is None else self.neighbors.of(names)
-        return Prior(some(self.weights), some(self.kernels), some(self.walks), some(self.precisions), near, self.order)
+        return Prior(kept(self.weights), kept(self.kernels), kept(self.walks), kept(self.precisions), near, self.order)
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""
@@ -153,7 +161,10 @@ class Prior:
 
     @property
     def _summands(self) -> tuple[LatentBlock, ...]:
-        """The blocks whose covariances add up. A residual includes the weights whose residual it is."""
+        """The blocks whose covariances add up.
+
+        A residual includes the weights whose residual it is.
+        """
         return tuple(block for block in self.blocks if block not in self.explained)
 
 

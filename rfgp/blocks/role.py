@@ -29,7 +29,9 @@ class NewLevels(Protocol):
 
 
 class LatentBlock(ABC):
-    """A zero-mean Gaussian term f of the prior. A solver chooses how to eliminate its latent vector.
+    """A zero-mean Gaussian term f of the prior.
+
+    A solver chooses how to eliminate its latent vector.
 
     Attributes:
         name: The name of the term, unique within a prior.
@@ -52,7 +54,10 @@ class LatentBlock(ABC):
         """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
 
     def gram(self, a: Tensor) -> Gram:
-        """Return the prior covariance (n_a, n_a) of inputs with themselves, float64, and its gradient."""
+        """Return the prior covariance of inputs with themselves, and its gradient.
+
+        It is (n_a, n_a), float64.
+        """
         return Gram.of(self.kernel(a, a))
 
     @abstractmethod
@@ -65,10 +70,13 @@ class LatentBlock(ABC):
 
 
 def detached(state: S) -> S:
-    """Return a frozen dataclass whose tensors (...), blocks, and tuples of these are without gradients."""
+    """Return a frozen dataclass without gradients.
+
+    Its tensors (...), blocks, and tuples of these are detached.
+    """
     known: Any = state
-    found: S = replace(known, **{each.name: _detached(getattr(known, each.name)) for each in fields(known)})
-    return found
+    copy: S = replace(known, **{entry.name: _detached(getattr(known, entry.name)) for entry in fields(known)})
+    return copy
 
 
 def _detached(value: Any) -> Any:

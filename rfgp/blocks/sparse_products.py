@@ -17,7 +17,9 @@ _CHUNK = 2**15
 
 @dataclass(frozen=True, eq=False)
 class SparseProductBlock(LatentBlock):
-    """A process f(x) = s (phi_x kron psi_x) w, w ~ N(0, I), with sparse phi of nodes and dense psi of columns.
+    """A process f(x) = s (phi_x kron psi_x) w, w ~ N(0, I).
+
+    phi of nodes is sparse, and psi of columns is dense.
 
     Attributes:
         nodes: The block of phi, with the variance s^2 and the seed. The phi of a node is drawn once.
@@ -83,7 +85,10 @@ class SparseProductBlock(LatentBlock):
         return self.factors(inputs, keep=keep).formed()
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return s^2 (phi_a phi_b^T) * (psi_a psi_b^T), (n_a, n_b), dense. Draws for b are cached."""
+        """Return s^2 (phi_a phi_b^T) * (psi_a psi_b^T), (n_a, n_b), dense.
+
+        Draws for b are cached.
+        """
         right = self.factors(b, keep=True)
         left = right if a is b else self.factors(a, keep=False)
         return self.variance * left.gram(right)
@@ -98,12 +103,21 @@ class SparseProductBlock(LatentBlock):
         return self.of_weights(float(self.variance) ** 0.5 * weights)
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
-        """Return x -> s^2 (phi_x kron psi_x) Phi^T coefficients, for inputs (n, D) and coefficients (n, p)."""
+        """Return x -> s^2 (phi_x kron psi_x) Phi^T coefficients.
+
+        Args:
+            inputs: The inputs, (n, D).
+            coefficients: (n, p).
+        """
         weights = self.factors(inputs, keep=True).matrix().transposed_times(coefficients.numpy())
         return self.of_weights(float(self.variance) * torch.from_numpy(weights))
 
     def of_weights(self, weights: Tensor) -> Functions:
-        """Return x -> (phi_x kron psi_x) @ weights, (n, D) -> (n, p), for weights (N F, p)."""
+        """Return x -> (phi_x kron psi_x) @ weights, (n, D) -> (n, p).
+
+        Args:
+            weights: (N F, p).
+        """
         array = np.ascontiguousarray(weights.numpy())
 
         def values(inputs: Tensor) -> Tensor:

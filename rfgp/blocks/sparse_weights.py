@@ -17,7 +17,9 @@ _CHUNK, _MANY = 2**15, 8
 
 @dataclass(frozen=True, eq=False)
 class SparseWeightBlock(LatentBlock):
-    """A process f(x) = s phi_x w, w ~ N(0, I), with sparse phi of positions x, such as random walks on a graph.
+    """A process f(x) = s phi_x w, w ~ N(0, I), with sparse phi of positions x.
+
+    Random walks on a graph are an example.
 
     Attributes:
         at: Maps positions (n,), whether to cache the draws, and `parameters` to phi (n, N).
@@ -82,7 +84,12 @@ class SparseWeightBlock(LatentBlock):
         return self.of_weights(float(self.variance) ** 0.5 * weights)
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
-        """Return x -> s^2 phi_x Phi^T coefficients, for positions (n,) and coefficients (n, p)."""
+        """Return x -> s^2 phi_x Phi^T coefficients.
+
+        Args:
+            inputs: The positions, (n,).
+            coefficients: (n, p).
+        """
         weights = self.features(inputs, keep=True).matrix().T @ coefficients.numpy()
         return self.of_weights(float(self.variance) * torch.from_numpy(weights))
 

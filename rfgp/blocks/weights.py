@@ -15,7 +15,9 @@ from rfgp.grams import Gram
 
 @dataclass(frozen=True, eq=False)
 class Residual:
-    """The part of a kernel k that features miss. k - phi phi^T is positive semidefinite.
+    """The part of a kernel k that features miss.
+
+    k - phi phi^T is positive semidefinite.
 
     Attributes:
         is_noise: Whether the residual is independent between observations, like noise (FITC). Otherwise it belongs to
@@ -26,7 +28,7 @@ class Residual:
     Examples:
         >>> residual = Residual(is_noise=True, kernel=lambda a, b: torch.exp(-torch.cdist(a, b)))
         >>> x, phi = torch.zeros(1, 1), torch.tensor([[0.5]])
-        >>> residual.missing(phi, x, ()).tolist()  # 1 - 0.5^2
+        >>> residual.variance(phi, x, ()).tolist()  # 1 - 0.5^2
         [0.75]
     """
 
@@ -34,11 +36,17 @@ class Residual:
     kernel: Callable[..., Tensor]
     diagonal: Callable[..., Tensor] | None = None
 
-    def missing(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
-        """Return k(x_i, x_i) - |phi_i|^2 for features (n, F) of n points, (n,), float64."""
+    def variance(self, phi: Tensor, inputs: Tensor, parameters: Sequence[Tensor]) -> Tensor:
+        """Return k(x_i, x_i) - |phi_i|^2, (n,), float64.
+
+        Args:
+            phi: The features of n points, (n, F).
+            inputs: The n points.
+            parameters: The parameters of the block.
+        """
         total = 1.0 if self.diagonal is None else self.diagonal(inputs, *parameters).double()
-        found: Tensor = total - phi.double().square().sum(-1)
-        return found.clamp_min(0)
+        variance: Tensor = total - phi.double().square().sum(-1)
+        return variance.clamp_min(0)
 
 
 class Design(Protocol):
@@ -57,11 +65,20 @@ class Design(Protocol):
     def scale(self, *parameters: Tensor) -> Tensor:
         """Return the prior standard deviations of the weights, (F,), for a variance of 1."""
 
-    def missing(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features miss at each row, 0-d, for a variance of 1."""
+    def residual_variance(self, *parameters: Tensor) -> Tensor:
+        """Return the variance that the features miss at each row, 0-d.
 
-    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the features miss of the derivative in a column, 0-d, for a variance of 1.
+        The variance of the term is 1.
+        """
+
+    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
+        """Return the variance that the features miss of a derivative, 0-d.
+
+        The variance of the term is 1.
+
+        Args:
+            column: The index of the column of the derivative.
+            parameters: The hyperparameters.
 
         Raises:
             InvalidArgumentError: If the term has no derivative.
@@ -70,7 +87,9 @@ class Design(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class WeightBlock(LatentBlock):
-    """A process f = s phi(x) w with w ~ N(0, I), plus s times a residual if there is one.
+    """A process f = s phi(x) w with w ~ N(0, I).
+
+    It has s times a residual if there is one.
 
     Attributes:
         features: Maps inputs, and `parameters`, to phi (n, F).
@@ -104,31 +123,45 @@ class WeightBlock(LatentBlock):
     fourier: Callable[..., tuple[Tensor, list[int], Tensor]] | None = None
 
     @property
-    def unit(self) -> Tensor:
+    def prior_variance(self) -> Tensor:
         """The prior variance s^2, 0-d, float64."""
         return torch.ones((), dtype=torch.float64) if self.variance is None else self.variance.double()
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi = s phi, (n, F), in float64 if float32 arithmetic is not precise enough."""
+        """Return Phi = s phi, (n, F).
+
+        It is float64 if float32 arithmetic is not precise enough.
+        """
         phi: Tensor = self.features(self.precise(inputs), *self.parameters)
-        return phi if self.variance is None else self.unit.sqrt() * phi
+        return phi if self.variance is None else self.prior_variance.sqrt() * phi
 
     def precise(self, inputs: Tensor) -> Tensor:
-        """Return the inputs, (n, d) or (n,), in float64 if float32 arithmetic is not precise enough."""
+        """Return the inputs, (n, d) or (n,).
+
+        They are float64 if float32 arithmetic is not precise enough.
+        """
         return inputs if self.rounding is None else inputs.double()
 
-    def slopes(self, inputs: Tensor, place: int) -> Tensor:
-        """Return the derivatives of Phi = s phi in one column of inputs (n, D), (n, F), float64."""
-        return slopes(self.scaled, inputs, place)
+    def slopes(self, inputs: Tensor, column: int) -> Tensor:
+        """Return the derivatives of Phi = s phi in one column, (n, F), float64.
+
+        Args:
+            inputs: The inputs, (n, D).
+            column: The index of the column.
+        """
+        return slopes(self.scaled, inputs, column)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b). A residual that is noise is independent between points."""
+        """Return the covariance (n_a, n_b).
+
+        A residual that is noise is independent between points.
+        """
         left = self.scaled(a).double()
         if a is b:
             return left @ left.mT + self.residual_covariance(a, left)
         if self.residual is None or self.residual.is_noise:
             return left @ self.scaled(b).double().mT
-        return self.unit * self.residual.kernel(a, b, *self.parameters).double()
+        return self.prior_variance * self.residual.kernel(a, b, *self.parameters).double()
 
     def gram(self, a: Tensor) -> Gram:
         """Return the covariance (n_a, n_a) of inputs with themselves, and its gradient."""
@@ -140,29 +173,34 @@ class WeightBlock(LatentBlock):
         return phi.square().sum(-1) + self.residual_variance(a, phi)
 
     def residual_variance(self, a: Tensor, scaled: Tensor) -> Tensor:
-        """Return the variances (n,) of the residual at points with features Phi (n, F), zeros without a residual."""
+        """Return the variances (n,) of the residual, zeros without a residual.
+
+        Args:
+            a: The n points.
+            scaled: Their features Phi, (n, F).
+        """
         if self.residual is None:
             return scaled.new_zeros(len(scaled), dtype=torch.float64)
-        return self.unit * self.residual.missing(scaled / self.unit.sqrt(), a, self.parameters)
+        return self.prior_variance * self.residual.variance(scaled / self.prior_variance.sqrt(), a, self.parameters)
 
     def residual_covariance(self, a: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of the residual at points with features Phi (n, F)."""
         if self.residual is None or self.residual.is_noise:
             return self.residual_variance(a, scaled).diag()
         estimate = scaled.double() @ scaled.double().mT
-        return self.unit * self.residual.kernel(a, a, *self.parameters).double() - estimate
+        return self.prior_variance * self.residual.kernel(a, a, *self.parameters).double() - estimate
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
-        return self.unit * self.new_levels.covariance(a, b, *self.parameters)
+        return self.prior_variance * self.new_levels.covariance(a, b, *self.parameters)
 
     def new_variance(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,) of the levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), dtype=torch.float64)
-        return self.unit * self.new_levels.variances(a, *self.parameters)
+        return self.prior_variance * self.new_levels.variances(a, *self.parameters)
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +231,7 @@ class Weights:
     @cached_property
     def variances(self) -> Tensor:
         """The prior variances s_t^2 of the blocks, (T,), float64."""
-        return torch.stack([block.unit for block in self.blocks])
+        return torch.stack([block.prior_variance for block in self.blocks])
 
     @cached_property
     def sizes(self) -> list[int]:
@@ -226,50 +264,71 @@ class Weights:
 
     @property
     def rounding_variance(self) -> float:
-        """The mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2, the variance of errors of float32 arithmetic."""
-        known = [block for block in self.blocks if block.rounding is not None]
-        return sum(float(b.unit.detach()) * b.rounding(*b.parameters) for b in known if b.rounding is not None)
+        """The variance of errors of float32 arithmetic.
 
-    def features(self, inputs: Tensor, *parameters: Tensor, is_precise: bool = False) -> Tensor:
+        It is the mean of sum_t s_t^2 |phi_t32(x) - phi_t(x)|^2.
+        """
+        rounded = [block for block in self.blocks if block.rounding is not None]
+        return sum(
+            float(b.prior_variance.detach()) * b.rounding(*b.parameters) for b in rounded if b.rounding is not None
+        )
+
+    def features(self, inputs: Tensor, *parameters: Tensor, in_float64: bool = False) -> Tensor:
         """Return [phi_1, phi_2, ...] (n, F), without prior scales.
 
         Args:
             inputs: The n points.
             parameters: The parameters of all blocks. If none are given, the blocks' own.
-            is_precise: Whether features are in float64 if float32 arithmetic is not precise enough.
+            in_float64: Whether features whose float32 arithmetic is not precise enough are in float64. The default is
+                False.
         """
-        left, parts = list(parameters or self.parameters), []
+        remaining, parts = list(parameters or self.parameters), []
         for block in self.blocks:
-            own, left = left[: len(block.parameters)], left[len(block.parameters) :]
-            parts.append(block.features(block.precise(inputs) if is_precise else inputs, *own))
+            block_parameters, remaining = remaining[: len(block.parameters)], remaining[len(block.parameters) :]
+            parts.append(block.features(block.precise(inputs) if in_float64 else inputs, *block_parameters))
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def scaled(self, inputs: Tensor) -> Tensor:
-        """Return Phi (n, F), with prior scales. Without blocks it has no columns and is float64."""
+        """Return Phi (n, F), with prior scales.
+
+        Without blocks it has no columns and is float64.
+        """
         if not self.blocks:
             return torch.zeros(len(inputs), 0, dtype=torch.float64)
         parts = [block.scaled(inputs) for block in self.blocks]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
-    def missing(self, phi: Tensor, inputs: Tensor) -> Tensor:
-        """Return k_t(x_i, x_i) - |phi_ti|^2 for blocks with a residual and 0 for others, (T, n), for variances of 1.
+    def unscaled_residual_variances(self, phi: Tensor, inputs: Tensor) -> Tensor:
+        """Return the residual variances of the blocks for variances of 1, (T, n).
+
+        They are k_t(x_i, x_i) - |phi_ti|^2 for blocks with a residual and 0 for others.
 
         Args:
             phi: The features without scales, (n, F).
             inputs: The n points.
         """
         parts = torch.split(phi, self.sizes, dim=1)
-        none = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
+        zero = torch.zeros(len(phi), dtype=torch.float64, device=phi.device)
         pairs = zip(self.blocks, parts, strict=True)
-        found = [none if b.residual is None else b.residual.missing(part, inputs, b.parameters) for b, part in pairs]
-        return torch.stack(found)
+        rows = [zero if b.residual is None else b.residual.variance(part, inputs, b.parameters) for b, part in pairs]
+        return torch.stack(rows)
 
     def residual_variance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
-        """Return the variances (n,) of all residuals at points with features Phi (n, F)."""
+        """Return the variances (n,) of all residuals.
+
+        Args:
+            inputs: The n points.
+            scaled: Their features Phi, (n, F).
+        """
         return _residual_sum(self, scaled, lambda block, part: block.residual_variance(inputs, part))
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
-        """Return the covariance (n, n) of all residuals at points with features Phi (n, F)."""
+        """Return the covariance (n, n) of all residuals.
+
+        Args:
+            inputs: The n points.
+            scaled: Their features Phi, (n, F).
+        """
         return _residual_sum(self, scaled, lambda block, part: block.residual_covariance(inputs, part))
 
     def of(self, names: Sequence[str]) -> Tensor:
@@ -289,16 +348,19 @@ class Weights:
 
 
 def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
-    """Return the sum of a function of each block with a residual and its features, (n,) or (n, n), or 0."""
+    """Return a sum over the blocks with a residual.
+
+    The function is that of a block and its features. The result is (n,) or (n, n), or 0.
+    """
     pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
-    none = scaled.new_zeros((), dtype=torch.float64)
-    return sum((function(block, part) for block, part in pairs if block.residual is not None), start=none)
+    zero = scaled.new_zeros((), dtype=torch.float64)
+    return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
 
 
 def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:
-    """Return k_t(x_i, x_i) of the kernels of residuals and 0 for other blocks, (T, n), for variances of 1.
+    """Return k_t(x_i, x_i) of the kernels of residuals, (T, n).
 
-    Return None if all of them are 1.
+    Values are for variances of 1, and 0 for other blocks. Return None if all of them are 1.
 
     Args:
         weights: The weights.
@@ -307,10 +369,10 @@ def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Te
     """
     if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
         return None
-    left, found = list(parameters), []
+    remaining, totals = list(parameters), []
     for block in weights.blocks:
-        own, left = left[: len(block.parameters)], left[len(block.parameters) :]
+        block_parameters, remaining = remaining[: len(block.parameters)], remaining[len(block.parameters) :]
         diagonal = None if block.residual is None else block.residual.diagonal
-        one = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
-        found.append(one if diagonal is None else diagonal(inputs, *own).double())
-    return torch.stack(found)
+        default = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
+        totals.append(default if diagonal is None else diagonal(inputs, *block_parameters).double())
+    return torch.stack(totals)

@@ -13,7 +13,7 @@ from rfgp.couplings.frequencies import Frequencies as Frequencies
 from rfgp.couplings.frequencies import as_frequencies as as_frequencies
 from rfgp.couplings.independent import IID as IID
 from rfgp.couplings.leverage import Leverage as Leverage
-from rfgp.couplings.leverage import leverage_tilt as leverage_tilt
+from rfgp.couplings.leverage import leverage_histogram as leverage_histogram
 from rfgp.couplings.low_discrepancy import DigitalNet as DigitalNet
 from rfgp.couplings.low_discrepancy import Halton as Halton
 from rfgp.couplings.low_discrepancy import Sobol as Sobol

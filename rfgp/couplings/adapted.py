@@ -15,22 +15,22 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
-MOST_ROWS = 512
+MAX_ROWS = 512
 """The largest number of rows whose pairs determine the weights. More rows are thinned evenly."""
-MOST_MOVED = 512
-"""The largest number of frequencies that are moved. A step takes time m^2."""
+MAX_OPTIMIZED = 512
+"""The largest number m of frequencies that are optimized. A step takes time m^2."""
 STEPS, RATE = 200, 0.05
 """The steps of Adam on the closed form, and its first rate, which decays along a cosine."""
 SCALES = (0.1, 0.3, 1.0)
 """The factors t of the covariance of row differences. Small ones emphasize near pairs."""
-_ONE = 100.0
+_SUM_WEIGHT = 100.0
 """The weight, in the least squares, of the condition that weights add up to one."""
 _RIDGE = 1e-10
 """The ridge that is added to the normal equations."""
-_LEAST = 1e-6
+_MIN_WEIGHT = 1e-6
 """The smallest first weight relative to 1 / m, so that its logarithm is finite."""
-LEAST_SPREAD = 1e-3
-"""The least mean squared distance of two rows, in squared lengthscales, at which frequencies are moved."""
+MIN_SPREAD = 1e-3
+"""The least mean squared distance of two rows, in squared lengthscales, at which frequencies are optimized."""
 
 
 class DataAdapted(Coupling):
@@ -49,8 +49,8 @@ class DataAdapted(Coupling):
     Args:
         rows: (n, d), divided by the lengthscale. Of more than 512 rows, 512 evenly spaced ones are used. If None, the
             coupling is `Energy(weighted=True)`.
-        moves: Whether frequencies are moved. They are for the Gaussian spectrum and up to 512 frequencies (200 steps,
-            5 s for 512 frequencies on one core).
+        moves: Whether frequencies are optimized, the default. This takes 200 steps, about 5 s for 512 frequencies on
+            one core. Otherwise, and for more frequencies or other spectra than the Gaussian one, only the weights are.
 
     Source: ours. Kernel quadrature with optimized weights is due to Bach (2017) and Belhadji et al. (2019); here it is
     used for the pairs of given rows.
@@ -68,7 +68,7 @@ class DataAdapted(Coupling):
     """
 
     def __init__(self, rows: Any = None, moves: bool = True) -> None:
-        self.rows = None if rows is None else _some(finite_rows(rows)).tolist()
+        self.rows = None if rows is None else _thinned(finite_rows(rows)).tolist()
         self.moves = bool(moves)
 
     @property
@@ -86,8 +86,8 @@ class DataAdapted(Coupling):
                 f"num_dims must be the {counted(x.shape[1], 'column')} of the rows of DataAdapted, got {d}."
             )
         omega = base.dense()
-        if self.moves and m <= MOST_MOVED and isinstance(spectrum, Gaussian):
-            omega = moved(omega, base.weights / m, x)
+        if self.moves and m <= MAX_OPTIMIZED and isinstance(spectrum, Gaussian):
+            omega = optimized_frequencies(omega, base.weights / m, x)
         return Frequencies(omega, m * fitted_weights(omega, x, spectrum))
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
@@ -103,7 +103,7 @@ def fitted_weights(
     x: Tensor,  # (n, d)
     spectrum: Spectrum,
 ) -> Tensor:  # (m,)
-    """Return nonnegative weights with sum 1 that fit the kernel over all pairs of rows.
+    """Fit nonnegative weights with sum 1 to the kernel over all pairs of rows.
 
     With c_i and s_i the cosines and sines of omega_i at the rows, the normal equations have the matrix G and the right
     side b:
@@ -113,6 +113,14 @@ def fitted_weights(
 
     G_ij is the mean over pairs of cos(omega_i . (x - z)) cos(omega_j . (x - z)), and b_i that of cos(omega_i . (x - z))
     k.
+
+    Args:
+        omega: The frequencies, (m, d).
+        x: The rows, (n, d).
+        spectrum: The spectrum of the kernel.
+
+    Returns:
+        The weights, (m,).
 
     Examples:
         >>> from rfgp import spectra
@@ -130,9 +138,9 @@ def fitted_weights(
     ridge = _RIDGE * torch.eye(len(omega), dtype=torch.float64)
     factor = cholesky(squares + ridge, "The products of cosines over pairs of rows")
     right = torch.linalg.solve_triangular(factor, sums[:, None], upper=False)[:, 0]
-    left = np.vstack([factor.mT.numpy(), np.full((1, len(omega)), _ONE)])
-    found, _ = nnls(left, np.append(right.numpy(), _ONE), maxiter=30 * len(omega))
-    return torch.from_numpy(found / found.sum())
+    left = np.vstack([factor.mT.numpy(), np.full((1, len(omega)), _SUM_WEIGHT)])
+    weights, _ = nnls(left, np.append(right.numpy(), _SUM_WEIGHT), maxiter=30 * len(omega))
+    return torch.from_numpy(weights / weights.sum())
 
 
 def normal_error(
@@ -140,7 +148,14 @@ def normal_error(
     weights: Tensor,  # (m,)
     spread: Tensor,  # (d, d)
 ) -> Tensor:  # ()
-    """Return the mean squared error of the Gaussian kernel over differences ~ N(0, t S).
+    """Return the mean squared kernel error over differences ~ N(0, t S).
+
+    It is that of the Gaussian kernel.
+
+    Args:
+        omega: The frequencies w_i, (m, d).
+        weights: Their weights, (m,), with sum 1.
+        spread: S, (d, d).
 
     With q^+- = (w_i +- w_j)^T t S (w_i +- w_j),
 
@@ -151,56 +166,61 @@ def normal_error(
     over `SCALES`.
 
     Examples:
-        >>> spread, one = torch.eye(1).double(), torch.ones(1).double()
-        >>> at_zero, at_one = (float(normal_error(torch.tensor([[w]]).double(), one, spread)) for w in (0.0, 1.0))
+        >>> spread, weights = torch.eye(1).double(), torch.ones(1).double()
+        >>> at_zero, at_one = (float(normal_error(torch.tensor([[w]]).double(), weights, spread)) for w in (0.0, 1.0))
         >>> at_zero > at_one
         True
     """
     products = omega @ spread @ omega.mT
     squares = products.diagonal()[:, None] + products.diagonal()
     values, vectors = torch.linalg.eigh(spread)
-    turned, total = omega @ vectors, omega.new_zeros(())
+    rotated, total = omega @ vectors, omega.new_zeros(())
     for t in SCALES:
-        own = t * values
+        scaled = t * values
         both = (torch.exp(-t * (squares / 2 + products)) + torch.exp(-t * (squares / 2 - products))) / 2
-        across = torch.exp(-0.5 * (turned.square() @ (own / (1 + own)) + torch.log1p(own).sum()))
-        kernel = torch.exp(-0.5 * torch.log1p(2 * own).sum())
-        one = 0.5 + 0.5 * torch.exp(-0.5 * torch.log1p(4 * own).sum()) - kernel
-        total = total + (weights @ both @ weights - 2 * weights @ across + kernel) / one
+        across = torch.exp(-0.5 * (rotated.square() @ (scaled / (1 + scaled)) + torch.log1p(scaled).sum()))
+        kernel = torch.exp(-0.5 * torch.log1p(2 * scaled).sum())
+        variance = 0.5 + 0.5 * torch.exp(-0.5 * torch.log1p(4 * scaled).sum()) - kernel
+        total = total + (weights @ both @ weights - 2 * weights @ across + kernel) / variance
     return total / len(SCALES)
 
 
-def moved(
+def optimized_frequencies(
     omega: Tensor,  # (m, d)
     weights: Tensor,  # (m,)
     x: Tensor,  # (n, d)
 ) -> Tensor:  # (m, d)
     """Return frequencies that minimize `normal_error` together with their weights.
 
-    The given ones are returned if the rows are too close together, or too far apart for finite squares.
+    The initial ones are returned if the rows are too close together, or too far apart for finite squares.
+
+    Args:
+        omega: The initial frequencies, (m, d).
+        weights: Their initial weights, (m,), with sum 1.
+        x: The rows, (n, d).
 
     Examples:
         >>> omega, x = torch.tensor([[0.5], [0.6]]).double(), torch.linspace(-2, 2, 9)[:, None].double()
-        >>> found = moved(omega, torch.tensor([0.5, 0.5]).double(), x)
-        >>> bool((found[1] - found[0]).abs() > 0.1)  # they were too close together
+        >>> omega = optimized_frequencies(omega, torch.tensor([0.5, 0.5]).double(), x)
+        >>> bool((omega[1] - omega[0]).abs() > 0.1)  # they were too close together
         True
     """
     spread = 2 * torch.cov(x.mT, correction=0).reshape(x.shape[1], -1)
-    if not LEAST_SPREAD < float(spread.diagonal().sum()) < float("inf"):
+    if not MIN_SPREAD < float(spread.diagonal().sum()) < float("inf"):
         return omega
     with torch.enable_grad():
-        places = omega.clone().requires_grad_()
-        logits = weights.clamp_min(_LEAST / len(omega)).log().requires_grad_()
-        steps = torch.optim.Adam([places, logits], lr=RATE)
+        moving = omega.clone().requires_grad_()
+        logits = weights.clamp_min(_MIN_WEIGHT / len(omega)).log().requires_grad_()
+        steps = torch.optim.Adam([moving, logits], lr=RATE)
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(steps, STEPS)
         for _ in range(STEPS):
             steps.zero_grad()
-            torch.autograd.backward(normal_error(places, logits.softmax(0), spread))
+            torch.autograd.backward(normal_error(moving, logits.softmax(0), spread))
             steps.step()
             falling.step()
-    return places.detach()
+    return moving.detach()
 
 
-def _some(rows: Tensor) -> Tensor:
-    every = torch.linspace(0, len(rows) - 1, MOST_ROWS).long() if len(rows) > MOST_ROWS else torch.arange(len(rows))
-    return rows[every]
+def _thinned(rows: Tensor) -> Tensor:
+    indices = torch.linspace(0, len(rows) - 1, MAX_ROWS).long() if len(rows) > MAX_ROWS else torch.arange(len(rows))
+    return rows[indices]

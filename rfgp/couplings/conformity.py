@@ -9,7 +9,7 @@ from scipy import optimize, special
 from torch import Tensor
 
 from rfgp.couplings.coupling import Coupling, uniform
-from rfgp.couplings.simplex import rotated, turned_blocks
+from rfgp.couplings.simplex import norm_adapted_simplices, rotated
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import read_numbers
 from rfgp.special import direction_average
@@ -22,12 +22,12 @@ FARTHEST = 5.0
 
 
 class SimplexOptimized(Coupling):
-    """Blocks of d directions that minimize the RF-conformity for their norms (Reid et al. 2023, Eq. 12, Fig. 4).
+    """Blocks of d directions that minimize the RF-conformity.
 
-    `SimplexPlus` lowers the first term of the power series in |x + y|. This coupling minimizes the whole series at one
-    distance, by L-BFGS from the solution of `SimplexPlus`. A random rotation of each block makes every direction
-    uniform. The gain over "simplex-plus" is some hundredths at |x + y| = 1. A block takes tens of evaluations of time
-    d^3 each.
+    The objective is Eq. 12 of Reid et al. (2023). `SimplexPlus` lowers the first term of the power series in |x + y|.
+    This coupling minimizes the whole series at one distance, by L-BFGS from the solution of `SimplexPlus`. A random
+    rotation of each block makes every direction uniform. The gain over "simplex-plus" is some hundredths at |x + y| =
+    1. A block takes tens of evaluations of time d^3 each.
 
     Args:
         distance: |x + y| in lengthscales at which the conformity is minimized, at most 5.
@@ -53,7 +53,9 @@ class SimplexOptimized(Coupling):
             raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
-        vectors = np.array([least_conformity(block, self.distance) for block in turned_blocks(norms, 20).numpy()])
+        vectors = np.array(
+            [least_conformity(block, self.distance) for block in norm_adapted_simplices(norms, 20).numpy()]
+        )
         return rotated(torch.as_tensor(vectors), generator)[:m]
 
     def __repr__(self) -> str:
@@ -98,14 +100,21 @@ def least_conformity(
     vectors: Array,  # (m, d)
     distance: float,
 ) -> Array:  # (m, d)
-    """Return vectors of the same lengths whose directions minimize the conformity at a distance.
+    """Return vectors of the same lengths whose directions minimize the conformity.
 
     The search is L-BFGS from the given directions.
 
+    Args:
+        vectors: The initial vectors, (m, d).
+        distance: |x + y| in lengthscales.
+
+    Returns:
+        The vectors, (m, d).
+
     Examples:
         >>> from rfgp.couplings import conformity, least_conformity
-        >>> found = least_conformity(np.eye(2), 1.0)
-        >>> np.linalg.norm(found, axis=1).round(6).tolist(), conformity(found, [1.0]).round(3).tolist()
+        >>> vectors = least_conformity(np.eye(2), 1.0)
+        >>> np.linalg.norm(vectors, axis=1).round(6).tolist(), conformity(vectors, [1.0]).round(3).tolist()
         ([1.0, 1.0], [1.0])
     """
     norms = np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -119,13 +128,16 @@ def least_conformity(
         return value, (slope * norms / size).ravel()
 
     options = {"maxiter": 200, "ftol": 1e-8, "gtol": 1e-6}
-    found = optimize.minimize(objective, (vectors / norms).ravel(), jac=True, method="L-BFGS-B", options=options)
-    free = found.x.reshape(vectors.shape)
+    result = optimize.minimize(objective, (vectors / norms).ravel(), jac=True, method="L-BFGS-B", options=options)
+    free = result.x.reshape(vectors.shape)
     return np.asarray(norms * free / np.linalg.norm(free, axis=1, keepdims=True))
 
 
 def _pairs(omega: Array, distance: float) -> tuple[float, Array]:
-    """Return log mean H over pairs i != j, and its gradient (m, d); H(t) = 0F1(; d/2; t^2 / 4)."""
+    """Return log mean H over pairs i != j, and its gradient (m, d).
+
+    H(t) = 0F1(; d/2; t^2 / 4).
+    """
     m, d = omega.shape
     x = _squared_sums(omega) * distance**2 / 4
     apart = 1 - np.eye(m)

@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 from rfgp.torch_context import default_settings
 
-_MOST_ENTRIES = 2**30
+_MAX_ENTRIES = 2**30
 
 
 class Coupling(ABC):
@@ -38,7 +38,10 @@ class Coupling(ABC):
 
     @property
     def is_biased(self) -> bool:
-        """Whether frequencies have the spectral measure only approximately. The class says how closely."""
+        """Whether frequencies have the spectral measure only approximately.
+
+        The docstring of a class says how closely.
+        """
         return False
 
     @property
@@ -90,10 +93,10 @@ class Coupling(ABC):
         seed: int | None = None,
         generator: torch.Generator | None = None,
     ) -> Frequencies:
-        """Draw frequencies of a product of kernels on different columns, at unit lengthscales.
+        """Draw frequencies of a product of kernels on different columns.
 
-        A row has a block of columns for each factor. The blocks of one row are independent, so the estimate of the
-        product is unbiased. All Gaussian factors are one ensemble over their columns.
+        Lengthscales are 1. A row has a block of columns for each factor. The blocks of one row are independent, so the
+        estimate of the product is unbiased. All Gaussian factors are one ensemble over their columns.
 
         Args:
             num_frequencies: m, at least 1.
@@ -125,9 +128,10 @@ class Coupling(ABC):
         return Frequencies(drawn.dense()[:, columns], drawn.weights)
 
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
-        """Draw an ensemble for each factor, and pair their rows in random orders with random signs.
+        """Draw an ensemble for each factor, and pair their rows at random.
 
-        Without the signs, the product would be biased for ensembles of one column whose frequencies are all positive.
+        Each row gets a random sign. Without the signs, the product would be biased for ensembles of one column whose
+        frequencies are all positive.
         """
         if self.is_antithetic:
             raise InvalidArgumentError(
@@ -143,9 +147,9 @@ class Coupling(ABC):
     def _check(self, num_frequencies: int, num_dims: int, measure: Spectrum) -> Spectrum:
         """Return the spectrum of a valid draw."""
         check_counts(num_frequencies=num_frequencies, num_dims=num_dims)
-        if num_frequencies * num_dims > _MOST_ENTRIES:
+        if num_frequencies * num_dims > _MAX_ENTRIES:
             raise InvalidArgumentError(
-                f"A draw must take at most {_MOST_ENTRIES / 2**27:.0f} GiB, got "
+                f"A draw must take at most {_MAX_ENTRIES / 2**27:.0f} GiB, got "
                 f"{num_frequencies * num_dims / 2**27:.0f} GiB of "
                 f"{counted(num_frequencies, 'frequency', 'frequencies')} in {counted(num_dims, 'dimension')}."
             )
@@ -171,7 +175,14 @@ class Coupling(ABC):
 
 
 def uniform(count: int, generator: torch.Generator) -> Tensor:
-    """Return `count` uniforms strictly inside (0, 1), float64, so that u and 1 - u have quantiles.
+    """Return uniforms strictly inside (0, 1), so that u and 1 - u have quantiles.
+
+    Args:
+        count: The number of uniforms.
+        generator: A CPU generator.
+
+    Returns:
+        The uniforms, (count,), float64.
 
     Examples:
         >>> u = uniform(5, torch.Generator().manual_seed(0))
@@ -183,7 +194,14 @@ def uniform(count: int, generator: torch.Generator) -> Tensor:
 
 
 def random_signs(count: int, generator: torch.Generator) -> Tensor:  # (count, 1)
-    """Return `count` signs, -1 or 1 with equal probability, float64.
+    """Return random signs, -1 or 1 with equal probability.
+
+    Args:
+        count: The number of signs.
+        generator: A CPU generator.
+
+    Returns:
+        The signs, (count, 1), float64.
 
     Examples:
         >>> random_signs(3, torch.Generator().manual_seed(0)).abs().tolist()
@@ -193,7 +211,10 @@ def random_signs(count: int, generator: torch.Generator) -> Tensor:  # (count, 1
 
 
 def _merged(factors: Sequence[tuple[Spectrum, int]]) -> tuple[list[tuple[Spectrum, int]], list[int]]:
-    """Return the factors with all Gaussian ones merged into the first, and the new columns of the given factors."""
+    """Return the factors with all Gaussian ones merged into the first.
+
+    The second result has the new columns of the given factors.
+    """
     order = sorted(range(len(factors)), key=lambda i: not isinstance(factors[i][0], Gaussian))
     total = sum(d for measure, d in factors if isinstance(measure, Gaussian))
     parts = [(measure, d) for measure, d in factors if not isinstance(measure, Gaussian)]

@@ -15,12 +15,12 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Fastfood(Coupling):
-    """Fastfood (Le et al. 2013): blocks S H G P H B of D frequencies, D the smallest power of two with D >= d.
+    """Fastfood (Le et al., 2013): blocks S H G P H B of D frequencies.
 
-    B has random signs, P is a permutation and G has normal entries. S gives each row a chi-distributed length with D
-    degrees of freedom. For given B and P each row of H G P H B is an orthogonal transform of the diagonal of G. So its
-    direction is uniform, and the estimate is unbiased. The rows of a block share that diagonal, which raises the
-    variance above that of independent frequencies.
+    D is the smallest power of two with D >= d. B has random signs, P is a permutation and G has normal entries. S gives
+    each row a chi-distributed length with D degrees of freedom. For given B and P each row of H G P H B is an
+    orthogonal transform of the diagonal of G. So its direction is uniform, and the estimate is unbiased. The rows of a
+    block share that diagonal, which raises the variance above that of independent frequencies.
 
     Examples:
         >>> from rfgp import couplings

@@ -29,9 +29,9 @@ class Frequencies:
     """
 
     def __init__(self, matrix: Tensor, weights: Tensor | None = None, antithetic: bool = False) -> None:
-        for given in (matrix,) if weights is None else (matrix, weights):
-            if not isinstance(given, Tensor) or given.is_complex():
-                kind = given.dtype if isinstance(given, Tensor) else type(given).__name__
+        for tensor in (matrix,) if weights is None else (matrix, weights):
+            if not isinstance(tensor, Tensor) or tensor.is_complex():
+                kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor).__name__
                 raise InvalidArgumentError(
                     "Frequencies must be a real tensor (m, d) or a draw of a coupling, and weights a real tensor (m,), "
                     f"got {kind}. Use torch.as_tensor for an array."
@@ -66,6 +66,10 @@ class Frequencies:
         weights: Tensor,  # (m / 2,)
     ) -> "Frequencies":
         """Return m frequencies: each row, then its negative with the same weight.
+
+        Args:
+            rows: The first frequency of each pair, (m / 2, d).
+            weights: Their weights, (m / 2,).
 
         Raises:
             InvalidArgumentError: If the rows are not a matrix, or for the reasons of the constructor.
@@ -104,6 +108,12 @@ class Frequencies:
     ) -> Tensor:  # (..., n, m)
         """Return x . omega_i, in the dtype and on the device of x.
 
+        Args:
+            x: Inputs, (..., n, d).
+
+        Returns:
+            The inner products, (..., n, m).
+
         Raises:
             InvalidArgumentError: If x does not have d columns.
         """
@@ -117,6 +127,12 @@ class Frequencies:
         """Return sum_i values_i omega_i for each row, the transpose of `project`.
 
         It is differentiable in the values.
+
+        Args:
+            values: The factors of the frequencies, (n, m).
+
+        Returns:
+            The sums, (n, d).
         """
         return values @ self._matrix.to(values)
 

@@ -16,7 +16,9 @@ ENTRIES = 2**19
 
 
 def hadamard(size: int) -> Tensor:
-    """Return the normalized Hadamard matrix (size, size), float64, by Sylvester's construction.
+    """Return the normalized Hadamard matrix (size, size), float64.
+
+    It is formed by Sylvester's construction.
 
     Args:
         size: A power of two.
@@ -39,6 +41,13 @@ def flip_and_transform(
 
     It is differentiable in x any number of times.
 
+    Args:
+        x: The rows, (n, D), D a power of two.
+        flips: The signs of the k products, (k, D).
+
+    Returns:
+        The transformed rows, (n, D).
+
     Examples:
         >>> x = torch.tensor([[1.0, 0.0, 0.0, 0.0]])
         >>> flip_and_transform(x, torch.ones(1, 4))
@@ -49,7 +58,10 @@ def flip_and_transform(
 
 
 class _Transform(torch.autograd.Function):
-    """The transform, or its transpose D_1 H ... D_k H. Each is the derivative of the other."""
+    """The transform, or its transpose D_1 H ... D_k H.
+
+    Each of them is the derivative of the other.
+    """
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, flips: Tensor, transposed: bool) -> Tensor:

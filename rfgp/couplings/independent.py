@@ -10,7 +10,9 @@ from rfgp.spectra import Spectrum
 
 
 class IID(Coupling):
-    """Independent frequencies (Rahimi and Recht 2007), the baseline of every comparison.
+    """Independent frequencies (Rahimi and Recht, 2007).
+
+    They are the baseline of every comparison.
 
     Examples:
         >>> from rfgp import couplings, spectra

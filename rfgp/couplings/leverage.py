@@ -18,40 +18,46 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Leverage(Coupling):
-    """Independent frequencies whose norms follow a ridge leverage (Avron et al. 2017, Li et al. 2019).
+    """Independent frequencies whose norms follow a ridge leverage.
+
+    Source: Avron et al. (2017) and Li et al. (2019).
 
     Importance weights keep the kernel estimate unbiased.
 
     Args:
-        tilt: A histogram from `leverage_tilt`. If None, it is flat, which is `IID`.
+        proposal_histogram: A histogram from `leverage_histogram`. If None, it is flat, which is `IID`.
 
     Raises:
-        InvalidArgumentError: If the tilt is not positive.
+        InvalidArgumentError: If the proposal histogram is not positive.
 
     Examples:
         >>> import torch
         >>> from rfgp import couplings
         >>> x = torch.linspace(-2, 2, 30)[:, None]
-        >>> couplings.Leverage(couplings.leverage_tilt(x, noise=0.1)).sample(8, 1, seed=0)
+        >>> couplings.Leverage(couplings.leverage_histogram(x, noise=0.1)).sample(8, 1, seed=0)
         Frequencies(m=8, d=1)
     """
 
-    def __init__(self, tilt: Sequence[float] | None = None) -> None:
-        self.tilt = None if tilt is None else [float(height) for height in check_histogram(tilt)]
+    def __init__(self, proposal_histogram: Sequence[float] | None = None) -> None:
+        self.proposal_histogram = (
+            None if proposal_histogram is None else [float(height) for height in check_histogram(proposal_histogram)]
+        )
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)
-        norms, weights = RadialDistribution(spectrum, d, histogram=self.tilt).draw(uniform(m, generator))
+        norms, weights = RadialDistribution(spectrum, d, proposal_histogram=self.proposal_histogram).draw(
+            uniform(m, generator)
+        )
         return Frequencies(gaussian / gaussian.norm(dim=1, keepdim=True) * norms[:, None], weights)
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
-        return f"Leverage({'' if self.tilt is None else 'tilt=...'})"
+        return f"Leverage({'' if self.proposal_histogram is None else 'proposal_histogram=...'})"
 
 
-def leverage_tilt(
+def leverage_histogram(
     x: Any,  # (n, d)
     noise: float,
     *,
@@ -60,8 +66,9 @@ def leverage_tilt(
     num_bins: int = 32,
     num_samples: int = 128,
 ) -> list[float]:
-    """Return a histogram of u = F(|omega|) in proportion to the leverage, for `Leverage` and `Energy(tilt=...)`.
+    """Return a histogram of u = F(|omega|) in proportion to the ridge leverage.
 
+    It is an argument of `Leverage` and of `Energy(proposal_histogram=...)`. F is the radial distribution function.
     The leverage of a frequency is tau(omega) = phi* (K + noise I)^-1 phi, with phi = exp(i x omega) at the rows x
     (Avron et al. 2017, Definition 1). Here it is averaged over directions, so that a random rotation does not change
     it.
@@ -74,13 +81,16 @@ def leverage_tilt(
         num_bins: The number of bins, which are equally probable under the spectrum.
         num_samples: The number of frequencies, with evenly spaced norms, that are averaged in each bin.
 
+    Returns:
+        The heights of the bins, at least 1e-3 of the largest.
+
     Raises:
         InvalidArgumentError: If noise is not positive, or x is not a finite matrix.
 
     Examples:
         >>> import torch
         >>> from rfgp import couplings
-        >>> heights = couplings.leverage_tilt(torch.linspace(-2, 2, 30)[:, None], noise=0.1, num_bins=4)
+        >>> heights = couplings.leverage_histogram(torch.linspace(-2, 2, 30)[:, None], noise=0.1, num_bins=4)
         >>> heights == sorted(heights)  # high frequencies have the largest leverage
         True
     """

@@ -16,13 +16,16 @@ RANDOMIZATIONS = ("scrambled", "shifted", "none")
 
 
 class Halton(Coupling):
-    """Halton points (scipy). Scrambled ones are uniform in the cube and cover it evenly.
+    """Halton points (scipy), mapped to frequencies.
+
+    Scrambled points are uniform in the cube and cover it evenly.
 
     Args:
-        randomization: "scrambled" permutes the digits at random. "shifted" moves points 1 to m of the sequence by one
-            uniform vector modulo 1. Each is then uniform, but the first points are correlated in dimensions of large
-            bases. "none" takes the sequence itself, in random order. These points are not random, so the estimate is
-            biased. The baseline of the couplings paper has shifted points, whose frequencies are rotated.
+        randomization: "scrambled", the default, permutes the digits at random. "shifted" moves points 1 to m of the
+            sequence by one uniform vector modulo 1. Each is then uniform, but the first points are correlated in
+            dimensions of large bases. "none" takes the sequence itself, in random order. These points are not random,
+            so the estimate is biased. The baseline of Reid et al. (2024) has shifted points, whose frequencies are
+            rotated.
 
     Raises:
         InvalidArgumentError: If the randomization is unknown.
@@ -78,11 +81,11 @@ class Sobol(Coupling):
 
 
 class DigitalNet(Coupling):
-    """A digital net in base 2: scrambled Sobol points (scipy) and the coordinate (i / m + U) mod 1, U uniform.
+    """A digital net in base 2 of scrambled Sobol points (scipy).
 
-    It is a baseline of Yu et al. (2016, Section 5), the best of the sequences of Yang et al. (2014). They take the
-    matrices of Niederreiter and Xing instead of those of Sobol. It is a net if m is a power of two. Each point is
-    uniform for any m.
+    The first coordinate of point i is (i / m + U) mod 1, with one uniform U for all points. It is a baseline of Yu et
+    al. (2016, Section 5), the best of the sequences of Yang et al. (2014). They take the matrices of Niederreiter and
+    Xing instead of those of Sobol. It is a net if m is a power of two. Each point is uniform for any m.
 
     Examples:
         >>> from rfgp import couplings
@@ -109,6 +112,14 @@ def _sobol(m: int, dims: int, seed: np.random.Generator) -> np.ndarray:  # (m, d
 def sobol_points(m: int, dims: int, generator: torch.Generator) -> np.ndarray:  # (m, dims)
     """Return the first m scrambled Sobol points, each of them uniform in the cube.
 
+    Args:
+        m: The number of points.
+        dims: The dimension of the cube.
+        generator: A CPU generator, which seeds the scrambling.
+
+    Returns:
+        The points, (m, dims).
+
     Examples:
         >>> sobol_points(4, 2, torch.Generator().manual_seed(0)).shape
         (4, 2)
@@ -125,7 +136,10 @@ def _by_coordinates(spectrum: Spectrum) -> bool:
 
 
 def _dims(d: int, spectrum: Spectrum) -> int:
-    """Return the dimension of the cube: d for coordinates, or d + 1 for a direction and a norm."""
+    """Return the dimension of the cube.
+
+    It is d for coordinates, or d + 1 for a direction and a norm.
+    """
     return d if _by_coordinates(spectrum) else d + 1
 
 

@@ -15,7 +15,9 @@ _STEPS, _RATE, _DELTA, _ROWS = 200, 0.1, 0.1, 512
 
 
 class NearOrthogonal(Coupling):
-    """Near-orthogonal Monte Carlo (Lin et al. 2020, Algorithm 1), with independent norms.
+    """Near-orthogonal Monte Carlo with independent norms.
+
+    Source: Lin et al. (2020, Algorithm 1).
 
     All m directions together minimize sum_ij delta / (delta + |u_i - u_j|^2) by gradient descent from orthogonal
     blocks. They are solved once for each m and d in a process, and each draw rotates them at random. The first draw
@@ -34,7 +36,10 @@ class NearOrthogonal(Coupling):
 
 @lru_cache(maxsize=32)
 def _directions(m: int, d: int) -> Tensor:
-    """Return m unit directions (m, d) from a fixed seed. Up to d of them are orthogonal, which is optimal."""
+    """Return m unit directions (m, d) from a fixed seed.
+
+    Up to d of them are orthogonal, which is optimal.
+    """
     u = haar_blocks(m, d, random.generator(0, m, d))
     if m <= d or d == 1:
         return u
@@ -48,7 +53,10 @@ def _directions(m: int, d: int) -> Tensor:
 
 
 def _gradient(u: Tensor) -> Tensor:
-    """Return the gradient (m, d) of the energy. On the sphere |u_i - u_j|^2 = 2 - 2 u_i . u_j."""
+    """Return the gradient (m, d) of the energy.
+
+    On the sphere |u_i - u_j|^2 = 2 - 2 u_i . u_j.
+    """
     out = torch.empty_like(u)
     for start in range(0, len(u), _ROWS):
         rows = u[start : start + _ROWS]

@@ -12,9 +12,15 @@ from rfgp.linalg import read_numbers
 
 
 def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) whose norms are negatively monotone in pairs (Reid et al. 2024, Eq. 7).
+    """Return uniforms (m,) whose norms are negatively monotone in pairs.
 
-    Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an odd block is independent.
+    Source: Reid et al. (2024, Eq. 7). Within a block of d, positions 2k and 2k + 1 have u + u' = 1. The last one of an
+    odd block is independent.
+
+    Args:
+        m: The number of uniforms.
+        d: The size of a block.
+        generator: A CPU generator.
 
     Examples:
         >>> u = pairwise(4, 2, torch.Generator().manual_seed(0))
@@ -28,7 +34,14 @@ def pairwise(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def monotone(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return uniforms (m,) that are equal within each block of d: positively monotone norms.
+    """Return uniforms (m,) that are equal within each block of d.
+
+    Norms are then positively monotone.
+
+    Args:
+        m: The number of uniforms.
+        d: The size of a block.
+        generator: A CPU generator.
 
     Examples:
         >>> u = monotone(4, 2, torch.Generator().manual_seed(0))
@@ -47,17 +60,20 @@ def stratified(m: int, generator: torch.Generator, mirrored: bool = False) -> Te
     Args:
         m: The number of uniforms.
         generator: A CPU generator.
-        mirrored: Whether neighbors 2k and 2k + 1 have mirrored positions in their strata. Then a linear function adds
-            up to a constant over both.
+        mirrored: Whether values 2k and 2k + 1 have mirrored positions in their strata, so that a linear function adds
+            up to a constant over both. The default is False.
+
+    Returns:
+        The uniforms, (m,), float64.
 
     Examples:
         >>> (stratified(4, torch.Generator().manual_seed(0)) * 4).floor().tolist()
         [0.0, 1.0, 2.0, 3.0]
     """
-    places = uniform(m, generator)
+    within = uniform(m, generator)
     if mirrored:
-        places[1::2] = 1 - places[: m - m % 2 : 2]
-    return ((torch.arange(m) + places) / m).clamp(2.0**-53, 1 - 2.0**-53)
+        within[1::2] = 1 - within[: m - m % 2 : 2]
+    return ((torch.arange(m) + within) / m).clamp(2.0**-53, 1 - 2.0**-53)
 
 
 def copula(m: int, factor: Tensor, generator: torch.Generator) -> Tensor:

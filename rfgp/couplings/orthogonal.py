@@ -13,7 +13,9 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class Orthogonal(Coupling):
-    """Orthogonal random features (Yu et al. 2016, Eq. 2): blocks of d Haar directions with independent norms.
+    """Orthogonal random features (Yu et al., 2016, Eq. 2).
+
+    Frequencies come in blocks of d. The directions of a block are orthogonal, and the norms are independent.
 
     Examples:
         >>> from rfgp import couplings
@@ -28,7 +30,9 @@ class Orthogonal(Coupling):
 
 
 class Pairwise(Coupling):
-    """Orthogonal directions whose norms are coupled in pairs (PNC, Reid et al. 2024, Def. 3.3).
+    """Orthogonal directions with pairwise norm coupling (PNC).
+
+    Source: Reid et al. (2024, Def. 3.3).
 
     Within a block the norms r and r' of directions 2k and 2k + 1 are negatively monotone: F(r) + F(r') = 1, with F the
     radial distribution function. The last direction of a block of odd size has an independent norm.
@@ -49,11 +53,13 @@ class Pairwise(Coupling):
 
 
 class ConstantNorm(Coupling):
-    """ORF' (Yu et al. 2016, section 4, Eq. 4): orthogonal directions with norms sqrt(d), for the Gaussian spectrum.
+    """Orthogonal directions with norms sqrt(d), for the Gaussian spectrum.
+
+    This is ORF' of Yu et al. (2016, Section 4, Eq. 4).
 
     For one coordinate u of a uniform direction, the mean of the estimate is C(sqrt(d) z) = E cos(sqrt(d) z u). The
-    kernel is exp(-z^2 / 2). The bias is about -z^4 / (4 d) exp(-z^2 / 2) (their Theorem 2), and below 0.9 / d for d >
-    1.
+    kernel is exp(-z^2 / 2). The bias is about -z^4 / (4 d) exp(-z^2 / 2) (Theorem 2 there). For d > 1 it is below
+    0.9 / d.
 
     Examples:
         >>> from rfgp import couplings
@@ -73,10 +79,11 @@ class ConstantNorm(Coupling):
 
 
 class Monotone(Coupling):
-    """Orthogonal directions of equal norm within each block: positively monotone norms (PM).
+    """Orthogonal directions with positively monotone (PM) norms.
 
-    This is the largest positive dependence of norms, as pairwise coupling has the largest negative one. It makes kernel
-    estimates worse and row-normalized attention better (Reid et al. 2024, App. B.3).
+    All directions of a block have the same norm. This is the largest positive dependence of norms, as pairwise coupling
+    has the largest negative one. It makes kernel estimates worse and row-normalized attention better (Reid et al. 2024,
+    App. B.3).
 
     Examples:
         >>> from rfgp import couplings
@@ -91,9 +98,10 @@ class Monotone(Coupling):
 
 
 class Stratified(Coupling):
-    """Orthogonal directions whose norms have one value in each of m quantiles of the radial distribution.
+    """Orthogonal directions with stratified norms.
 
-    The strata are assigned to the directions at random, so that small norms are spread over the blocks.
+    The norms have one value in each of m equally probable intervals of the radial distribution. The strata are assigned
+    to the directions at random, so that small norms are spread over the blocks.
 
     Examples:
         >>> from rfgp import couplings
@@ -108,7 +116,9 @@ class Stratified(Coupling):
 
 
 class Copula(Coupling):
-    """Orthogonal directions whose norms have a Gaussian copula (Reid et al. 2024, Def. A.7).
+    """Orthogonal directions whose norms have a Gaussian copula.
+
+    Source: Reid et al. (2024, Def. A.7).
 
     Args:
         correlation: The correlation matrix (k, k) of k consecutive norms. k = d couples the norms of a block, as in the
@@ -136,10 +146,16 @@ class Copula(Coupling):
 
 
 def haar_blocks(m: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return m unit directions (m, d): blocks of d rows of Haar-distributed orthogonal matrices.
+    """Return m unit directions (m, d), in blocks of d orthogonal rows.
 
-    The Q of a QR factorization of a Gaussian matrix is Haar only if R has a positive diagonal (Mezzadri 2007). Hence
-    the signs are corrected. The last block may have fewer rows.
+    Each block has rows of a Haar-distributed orthogonal matrix. The Q of a QR factorization of a Gaussian matrix is
+    Haar only if R has a positive diagonal (Mezzadri 2007). Hence the signs are corrected. The last block may have fewer
+    rows.
+
+    Args:
+        m: The number of directions.
+        d: The number of dimensions.
+        generator: A CPU generator.
 
     Examples:
         >>> haar_blocks(5, 2, torch.Generator().manual_seed(0)).norm(dim=1).round(decimals=6).tolist()
@@ -150,7 +166,16 @@ def haar_blocks(m: int, d: int, generator: torch.Generator) -> Tensor:
 
 
 def haar_rows(blocks: int, k: int, d: int, generator: torch.Generator) -> Tensor:
-    """Return the first k rows of each of `blocks` Haar-distributed d x d matrices, (blocks * k, d).
+    """Return the first k rows of Haar-distributed d x d orthogonal matrices.
+
+    Args:
+        blocks: The number of matrices.
+        k: The number of rows of each matrix, at most d.
+        d: The number of columns.
+        generator: A CPU generator.
+
+    Returns:
+        The rows of all matrices, (blocks * k, d), float64.
 
     Examples:
         >>> haar_rows(2, 1, 3, torch.Generator().manual_seed(0)).shape

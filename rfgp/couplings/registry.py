@@ -53,13 +53,13 @@ _REGISTRY: Registry[Coupling] = Registry(
 
 
 def by_name(name: str | Coupling, **options: Any) -> Coupling:
-    """Return a coupling by its name, such as "pairwise" or "iid-antithetic". A coupling is returned unchanged.
+    """Return a coupling by its name, such as "pairwise" or "iid-antithetic".
 
     The suffix "-antithetic" adds the negative of every frequency, for positive features.
 
     Args:
-        name: A name, or a coupling.
-        options: Arguments of the class of the coupling.
+        name: A name, or a coupling, which is returned unchanged.
+        options: Arguments of the class of the coupling, by name.
 
     Raises:
         InvalidArgumentError: If the name or an option is unknown.
@@ -85,7 +85,9 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
 
 
 def for_features(name: str | Coupling, features: str) -> Coupling:
-    """Return `by_name(name)`, tuned to a kind of features if the coupling has such an option.
+    """Return a coupling by its name, adapted to a kind of features.
+
+    The kind is an option of the coupling "energy".
 
     Args:
         name: A name, or a coupling, which is returned unchanged.
@@ -100,10 +102,10 @@ def for_features(name: str | Coupling, features: str) -> Coupling:
         >>> couplings.for_features("energy", "laplace")
         Energy(features='laplace')
     """
-    found = by_name(name, features=features) if name == "energy" else by_name(name)
-    if isinstance(found, DataAdapted) and features != "fourier":
+    coupling = by_name(name, features=features) if name == "energy" else by_name(name)
+    if isinstance(coupling, DataAdapted) and features != "fourier":
         raise InvalidArgumentError(f'features must be "fourier" for DataAdapted, got {features!r}.')
-    return found
+    return coupling
 
 
 def name_of(coupling: Coupling) -> str:

@@ -16,19 +16,19 @@ from rfgp.spectra import Spectrum
 
 
 class SharedNorms(Coupling):
-    """Orthogonal directions of equal norm within each block, with correlated norms of any distribution.
+    """Orthogonal directions with one norm for each block, correlated over blocks.
 
-    It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all
-    estimates, which cancels in row-normalized attention. The norms may have any distribution, with importance weights,
-    which also contain such a factor. Both make kernel estimates worse. With a correlation, neither their variance nor
-    the error of attention vanishes as m grows, so the best values depend on m. `rfgp.learn.learn_attention` finds them.
-    Use "shared-norms-antithetic" for positive features.
+    The norms may have any distribution. It extends `Monotone` by two degrees of freedom. A correlation between the
+    blocks adds a common factor to all estimates, which cancels in row-normalized attention. The norms may have any
+    distribution, with importance weights, which also contain such a factor. Both make kernel estimates worse. With a
+    correlation, neither their variance nor the error of attention vanishes as m grows, so the best values depend on m.
+    `rfgp.learn.learn_attention` finds them. Use "shared-norms-antithetic" for positive features.
 
     Args:
         correlation: The correlation of the Gaussian copula of the blocks' norms, from 0 (`Monotone`) to 1 (one norm).
-        tilt: Heights of a histogram by which the distribution of F(|omega|) is changed, F the radial distribution
-            function. If None, it is not changed.
-        broadening: The factor of the norms.
+        proposal_histogram: Heights of the density of F(|omega|) on (0, 1) in bins of equal width, with F the radial
+            distribution function. If None, the density is uniform.
+        proposal_scale: The factor of the norms, positive. The default is 1.
 
     Raises:
         InvalidArgumentError: If an option is out of range.
@@ -40,17 +40,22 @@ class SharedNorms(Coupling):
         True
     """
 
-    def __init__(self, correlation: float = 0.0, tilt: Sequence[float] | None = None, broadening: float = 1.0) -> None:
+    def __init__(
+        self, correlation: float = 0.0, proposal_histogram: Sequence[float] | None = None, proposal_scale: float = 1.0
+    ) -> None:
         if not 0 <= correlation <= 1:
             raise InvalidArgumentError(f"correlation must be between 0 and 1, got {correlation!r}.")
-        if not 0 < broadening < math.inf:
-            raise InvalidArgumentError(f"broadening must be positive and finite, got {broadening!r}.")
-        self.correlation, self.broadening = float(correlation), float(broadening)
-        self.tilt = None if tilt is None else tuple(float(h) for h in check_histogram(tilt))
+        if not 0 < proposal_scale < math.inf:
+            raise InvalidArgumentError(f"proposal_scale must be positive and finite, got {proposal_scale!r}.")
+        self.correlation = float(correlation)
+        self.proposal_histogram = (
+            None if proposal_histogram is None else tuple(float(h) for h in check_histogram(proposal_histogram))
+        )
+        self.proposal_scale = float(proposal_scale)
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         directions, u = haar_blocks(m, d, generator), self._uniforms(-(-m // d), generator)
-        lengths, weights = RadialDistribution(spectrum, d, self.broadening, self.tilt).draw(u)
+        lengths, weights = RadialDistribution(spectrum, d, self.proposal_scale, self.proposal_histogram).draw(u)
         lengths, weights = (x.repeat_interleave(d)[:m] for x in (lengths, weights))
         order = torch.randperm(m, generator=generator)
         return Frequencies((directions * lengths[:, None])[order], weights[order])
@@ -64,4 +69,5 @@ class SharedNorms(Coupling):
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
-        return f"SharedNorms(correlation={self.correlation}, tilt={self.tilt}, broadening={self.broadening})"
+        options = (f"{name}={value}" for name, value in vars(self).items())
+        return f"SharedNorms({', '.join(options)})"

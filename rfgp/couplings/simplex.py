@@ -18,11 +18,12 @@ Array = NDArray[Any]
 
 
 class Simplex(Coupling):
-    """Simplex random features (Reid et al. 2023, Eqs. 8 and 9): blocks of d directions as far apart as possible.
+    """Simplex random features (Reid et al., 2023, Eqs. 8 and 9).
 
-    Any two of a block have the cosine -1 / (d - 1). A random rotation of the block makes each direction uniform. Norms
-    are independent. The coupling is meant for positive features. For d = 2 a block is an antipodal pair, whose Fourier
-    features repeat each other. For d = 1 there is no simplex.
+    Directions come in blocks of d that are as far apart as possible. Any two of a block have the cosine -1 / (d - 1). A
+    random rotation of the block makes each direction uniform. Norms are independent. The coupling is meant for positive
+    features. For d = 2 a block is an antipodal pair, whose Fourier features repeat each other. For d = 1 there is no
+    simplex.
 
     Examples:
         >>> from rfgp import couplings
@@ -39,13 +40,13 @@ class Simplex(Coupling):
 
 
 class SimplexPlus(Coupling):
-    """Simplex random features whose directions depend on the norms (Reid et al. 2023, Eq. 17).
+    """Simplex random features whose directions depend on the norms.
 
-    In sweeps over a block, every vector is turned to the opposite of the sum of the others. This lowers the length of
-    the sum, and with it the variance of positive features.
+    Source: Reid et al. (2023, Eq. 17). In sweeps over a block, every vector is turned to the opposite of the sum of the
+    others. This lowers the length of the sum, and with it the variance of positive features.
 
     Args:
-        num_sweeps: The number of sweeps.
+        num_sweeps: The number of sweeps. The default is 20.
 
     Examples:
         >>> from rfgp import couplings
@@ -60,14 +61,16 @@ class SimplexPlus(Coupling):
         _check_dims(d)
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
-        return rotated(turned_blocks(norms, self.num_sweeps), generator)[:m]
+        return rotated(norm_adapted_simplices(norms, self.num_sweeps), generator)[:m]
 
     def __repr__(self) -> str:
         return f"SimplexPlus(num_sweeps={self.num_sweeps})"
 
 
 def simplex(d: int) -> Tensor:
-    """Return d unit vectors (d, d) at the vertices of a regular simplex around 0. Their last coordinates are 0.
+    """Return d unit vectors (d, d) at the vertices of a regular simplex around 0.
+
+    Their last coordinates are 0.
 
     Examples:
         >>> corners = simplex(3)
@@ -82,7 +85,9 @@ def simplex(d: int) -> Tensor:
 
 
 def simplex_around(d: int) -> Tensor:
-    """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex that spans all of R^d.
+    """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex.
+
+    The simplex spans all of R^d.
 
     Examples:
         >>> simplex_around(2).sum(0).abs().max().round(decimals=6).item()
@@ -92,27 +97,41 @@ def simplex_around(d: int) -> Tensor:
     return flat[:, :d]
 
 
-def turned_blocks(
+def norm_adapted_simplices(
     norms: Tensor,  # (b, d)
     num_sweeps: int,
 ) -> Tensor:  # (b, d, d)
-    """Return simplices whose vertices have given norms, turned as in `SimplexPlus`, before any rotation.
+    """Return blocks of vectors with given norms and the directions of `SimplexPlus`.
+
+    The blocks are not rotated at random yet.
+
+    Args:
+        norms: The norm of each vector, (b, d).
+        num_sweeps: The number of sweeps over each block.
+
+    Returns:
+        The vectors, (b, d, d), float64.
 
     Examples:
-        >>> vectors = turned_blocks(torch.tensor([[1.0, 1.0, 1.9]]).double(), 20)
+        >>> vectors = norm_adapted_simplices(torch.tensor([[1.0, 1.0, 1.9]]).double(), 20)
         >>> vectors.sum(1).norm().round(decimals=3).item()  # nearly opposite to each other
         0.0
     """
     d = norms.shape[1]
-    return torch.as_tensor(_turned((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), num_sweeps))
+    return torch.as_tensor(
+        _with_opposed_directions((simplex(d) * norms[:, :, None]).numpy(), norms.numpy(), num_sweeps)
+    )
 
 
-def _turned(
+def _with_opposed_directions(
     vectors: Array,  # (b, d, d)
     norms: Array,  # (b, d)
     num_sweeps: int,
 ) -> Array:  # (b, d, d)
-    """Turn each vector of each block to the opposite of the sum of the others, in sweeps."""
+    """Turn each vector of a block to the opposite of the sum of the others.
+
+    The vectors are turned one after another, in sweeps.
+    """
     columns = np.ascontiguousarray(vectors.transpose(1, 0, 2))  # one contiguous (b, d) per vector
     total = columns.sum(0)
     for _ in range(num_sweeps):
@@ -125,7 +144,14 @@ def _turned(
 
 
 def rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
-    """Return blocks (b, d, d) of rows as rows (b d, d), each block rotated by an independent Haar matrix.
+    """Rotate each block of rows by an independent Haar-distributed matrix.
+
+    Args:
+        blocks: The blocks, (b, d, d).
+        generator: A CPU generator.
+
+    Returns:
+        The rows of all blocks, (b d, d).
 
     Examples:
         >>> rotated(torch.eye(2).double()[None], torch.Generator().manual_seed(0)).norm(dim=1).round(

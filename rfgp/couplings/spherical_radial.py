@@ -12,7 +12,9 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class SphericalRadial(Coupling):
-    """Quadrature features of degree (3, 3) (Munkhoeva et al. 2018, section 3), for the Gaussian spectrum.
+    """Quadrature features of degree (3, 3), for the Gaussian spectrum.
+
+    Source: Munkhoeva et al. (2018, Section 3).
 
     Each rule has the d + 1 vertices of a randomly rotated simplex at one radius rho. rho is chi-distributed with d + 2
     degrees of freedom, and each node has the weight d / rho^2. The rule's node at the origin has the weight 1 - d /
@@ -55,7 +57,10 @@ class SphericalRadial(Coupling):
 
     @staticmethod
     def _with_origin(rows: Tensor, weights: Tensor) -> Frequencies:
-        """Return the rows with the last one moved to the origin. Its weight is m less the sum of the others."""
+        """Return the rows with the last one moved to the origin.
+
+        Its weight is m less the sum of the others.
+        """
         m = len(rows)
         rows[-1] = 0.0
         weights[:-1] *= m / (m - 1)

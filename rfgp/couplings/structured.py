@@ -13,15 +13,16 @@ from rfgp.spectra import Gaussian, Spectrum
 
 
 class StructuredFrequencies(Frequencies):
-    """m frequencies as blocks of D rows of S H D_k ... H D_1, D the smallest power of two with D >= d.
+    """m frequencies in blocks of D rows of S H D_k ... H D_1.
 
-    Inputs are padded by zeros. S is the identity or the simplex matrix. Each row has a length of its own.
+    D is the smallest power of two with D >= d. Inputs are padded by zeros. S is the identity or the simplex matrix.
+    Each row has a length of its own.
 
     Args:
         signs: (blocks, k, D), +-1, int8.
         lengths: (m,).
         num_dims: d.
-        simplex: Whether S is the simplex matrix.
+        simplex: Whether S is the simplex matrix. The default is False.
 
     Examples:
         >>> from rfgp import couplings
@@ -57,7 +58,15 @@ class StructuredFrequencies(Frequencies):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, m)
-        """Return x . omega_i in time n m (p + q), p q = D, in the dtype and on the device of x.
+        """Return x . omega_i, in the dtype and on the device of x.
+
+        It takes time n m (p + q), with p q = D.
+
+        Args:
+            x: Inputs, (..., n, d).
+
+        Returns:
+            The inner products, (..., n, m).
 
         Raises:
             InvalidArgumentError: If x does not have d columns.
@@ -83,6 +92,12 @@ class StructuredFrequencies(Frequencies):
         """Return sum_i values_i omega_i for each row, by the derivative of `project`.
 
         It is differentiable in the values.
+
+        Args:
+            values: The factors of the frequencies, (n, m).
+
+        Returns:
+            The sums, (n, d).
         """
         with torch.enable_grad():
             x = values.new_zeros(len(values), self.num_dims, requires_grad=True)
@@ -95,9 +110,10 @@ class StructuredFrequencies(Frequencies):
 
 
 class Structured(Coupling):
-    """Structured orthogonal random features, SORF (Yu et al. 2016, Eq. 5): sqrt(D) H D_1 H D_2 H D_3.
+    """Structured orthogonal random features (SORF): sqrt(D) H D_1 H D_2 H D_3.
 
-    With D = p q, a row takes time m (p + q) instead of m d, and a few m bytes of memory instead of 8 m d. All norms are
+    Source: Yu et al. (2016, Eq. 5). With D = p q, a row takes time m (p + q) instead of m d, and a few m bytes of
+        memory instead of 8 m d. All norms are
     sqrt(D) before the padding is cut off, so the estimate of the Gaussian kernel is biased. At distance z the bias is
     at most 6 z / sqrt(D) for three products (Theorem 3 there), and far smaller in practice.
 
@@ -130,9 +146,10 @@ class Structured(Coupling):
 
 
 class FastOrthogonal(Coupling):
-    """Orthogonal features by fast products (Reid et al. 2023, Table 3, App. B.2.2): chi norms, H D_3 H D_2 H D_1.
+    """Orthogonal features by fast products H D_3 H D_2 H D_1, with chi norms.
 
-    It differs from `Structured` by independent norms, chi with D degrees of freedom. They remove the leading term of
+    Source: Reid et al. (2023, Table 3 and App. B.2.2). It differs from `Structured` by independent norms, chi with D
+        degrees of freedom. They remove the leading term of
     the bias. For a row u and three products E (sqrt(D) u . z)^4 is
 
         3 z^4 (1 - 2 / D + 4 / D^2) - 8 sum_k z_k^4 / D^2.
@@ -171,9 +188,10 @@ class FastOrthogonal(Coupling):
 
 
 class FastSimplex(Coupling):
-    """Simplex features by fast products (Reid et al. 2023, section 4.2): the simplex matrix after products H D.
+    """Simplex features by fast products: the simplex matrix after products H D.
 
-    The off-diagonal entries of the simplex matrix are equal, so its product takes time D. Norms are independent, chi
+    Source: Reid et al. (2023, Section 4.2). The off-diagonal entries of the simplex matrix are equal, so its product
+        takes time D. Norms are independent, chi
     with D degrees of freedom. The rotation is not Haar, so the kernel estimate is biased, by the order of SORF, 6 z /
     sqrt(D).
 
@@ -210,7 +228,15 @@ class FastSimplex(Coupling):
 def times_simplex(
     y: Tensor,  # (n, D)
 ) -> Tensor:  # (n, D)
-    """Return S y for each row, with S the simplex matrix of `rfgp.couplings.simplex`, in time n D.
+    """Return S y for each row y, in time n D.
+
+    S is the simplex matrix of `rfgp.couplings.simplex`.
+
+    Args:
+        y: The rows, (n, D).
+
+    Returns:
+        The products, (n, D).
 
     Examples:
         >>> from rfgp.couplings.simplex import simplex

@@ -87,7 +87,9 @@ class Fourier(_FeatureMap):
 
 
 class _CosineSine(torch.autograd.Function):
-    """The features [a cos(x . omega), a sin(x . omega)], (n, d) -> (n, 2m), differentiable any number of times.
+    """The features [a cos(x . omega), a sin(x . omega)], (n, d) -> (n, 2m).
+
+    They are differentiable any number of times.
 
     For gradients in the frequencies they are also given as a matrix (m, d). Blocks of rows are projected, and their
     cosines and sines are written to the result while the block is in the cache.
@@ -110,17 +112,19 @@ class _CosineSine(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None, None]:
         out, x, matrix = ctx.saved_tensors
         m = out.shape[-1] // 2
-        in_angles = out[:, :m] * grads[0][:, m:] - out[:, m:] * grads[0][:, :m]
-        in_x = in_matrix = None
+        grad_angles = out[:, :m] * grads[0][:, m:] - out[:, m:] * grads[0][:, :m]
+        grad_x = grad_matrix = None
         if ctx.needs_input_grad[0]:
-            in_x = ctx.frequencies.adjoint(in_angles) if matrix is None else in_angles @ matrix
+            grad_x = ctx.frequencies.adjoint(grad_angles) if matrix is None else grad_angles @ matrix
         if ctx.needs_input_grad[1]:
-            in_matrix = in_angles.mT @ x
-        return in_x, in_matrix, None, None
+            grad_matrix = grad_angles.mT @ x
+        return grad_x, grad_matrix, None, None
 
 
 class RandomPhase(_FeatureMap):
-    """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i) (Rahimi and Recht 2007, Eq. 3).
+    """Random Fourier features with a phase, sqrt(2 w_i / m) cos(omega_i . x + b_i).
+
+    Source: Rahimi and Recht (2007, Eq. 3).
 
     There are half as many features as in `Fourier` for the same m. For the Gaussian kernel and the same number of
     features the estimate has a higher variance: phi(x) . phi(z) contains the term cos(omega . (x + z) + 2 b), which
@@ -151,11 +155,11 @@ class RandomPhase(_FeatureMap):
 
 
 class Laplace(_FeatureMap):
-    """Positive features sqrt(w_i / m) exp(-|x|^2 + omega_i . x), for the Gaussian spectrum only.
+    """Positive features sqrt(w_i / m) exp(-|x|^2 + omega_i . x).
 
-    They are unbiased for exp(-|x - z|^2 / 2), since E exp(omega . (x + z)) = exp(|x + z|^2 / 2) (Choromanski et al.
-    2021, Lemma 1; Reid et al. 2024, Eq. 4). The second moment of one term of the estimate is exp(4 x . z). So center
-    the inputs, and keep them within a few lengthscales.
+    The spectrum must be Gaussian. They are unbiased for exp(-|x - z|^2 / 2), since E exp(omega . (x + z)) = exp(|x +
+    z|^2 / 2) (Choromanski et al. 2021, Lemma 1; Reid et al. 2024, Eq. 4). The second moment of one term of the estimate
+    is exp(4 x . z). So center the inputs, and keep them within a few lengthscales.
 
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.

@@ -78,7 +78,10 @@ class Nystrom(nn.Module):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
-        """Return the features of x, in its dtype. They are differentiable in x and the points."""
+        """Return the features of x, (..., n, M), in its dtype.
+
+        They are differentiable in x and the points.
+        """
         return self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
 
     def _whitening(self, dtype: torch.dtype) -> Tensor:
@@ -87,19 +90,21 @@ class Nystrom(nn.Module):
         if jitter in self._kept:
             return self._kept[jitter]
         z = self.points.double()
-        one = torch.eye(len(z), dtype=z.dtype, device=z.device)
-        factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * one, "The kernel at the inducing points")
-        found: Tensor = half_solve(factor, one)
+        identity = torch.eye(len(z), dtype=z.dtype, device=z.device)
+        factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * identity, "The kernel at the inducing points")
+        whitening: Tensor = half_solve(factor, identity)
         if not self.points.requires_grad:
-            self._kept[jitter] = found
-        return found
+            self._kept[jitter] = whitening
+        return whitening
 
 
 def mean_square_error(
     features: Callable[[Tensor], Tensor],
     points: Tensor,  # (M, d)
 ) -> float:
-    """Return the mean squared error of float32 features, E |phi_32(x) - phi(x)|^2, over inducing points x.
+    """Return the mean squared error of float32 features over inducing points x.
+
+    It is E |phi_32(x) - phi(x)|^2.
 
     Args:
         features: phi, which maps inputs (n, d) to features in their dtype.
@@ -128,6 +133,14 @@ def by_k_means(
 
     Source: Arthur and Vassilvitskii (2007) for the start.
 
+    Args:
+        x: The rows, (n, d).
+        count: The number of centers.
+        generator: The generator of the start.
+
+    Returns:
+        The centers, (M, d), float64.
+
     Examples:
         >>> x = torch.tensor([[0.0], [0.2], [5.0], [5.2]])
         >>> by_k_means(x, 2, np.random.default_rng(0)).numpy().round(3).tolist()
@@ -137,19 +150,22 @@ def by_k_means(
     if len(rows) <= count:
         return torch.from_numpy(rows)
     centers = rows[_spread_out(rows, count, generator)]
-    found, _ = kmeans2(rows, centers, iter=ITERATIONS, minit="matrix", missing="warn")
-    return torch.from_numpy(np.unique(found, axis=0))
+    means, _ = kmeans2(rows, centers, iter=ITERATIONS, minit="matrix", missing="warn")
+    return torch.from_numpy(np.unique(means, axis=0))
 
 
 def _spread_out(rows: NDArray[Any], count: int, generator: np.random.Generator) -> list[int]:
-    """Return indices of rows, each drawn in proportion to its squared distance from the nearest earlier one."""
+    """Return indices of rows for the start of k-means++.
+
+    Each row is drawn in proportion to its squared distance from the nearest earlier one.
+    """
     chosen = [int(generator.integers(len(rows)))]
-    left = np.full(len(rows), np.inf)
+    squares = np.full(len(rows), np.inf)
     while len(chosen) < count:
-        left = np.minimum(left, np.square(rows - rows[chosen[-1]]).sum(1))
-        if left.sum() == 0:  # the squares underflow
+        squares = np.minimum(squares, np.square(rows - rows[chosen[-1]]).sum(1))
+        if squares.sum() == 0:  # the squares underflow
             break
-        chosen.append(int(generator.choice(len(rows), p=left / left.sum())))
+        chosen.append(int(generator.choice(len(rows), p=squares / squares.sum())))
     return chosen
 
 
@@ -160,9 +176,10 @@ def by_pivots(
     generator: np.random.Generator,
     variances: Callable[[Tensor], Tensor] | None = None,
 ) -> Tensor:  # (M, d)
-    """Return `count` distinct rows, each drawn in proportion to its variance given the earlier ones.
+    """Select distinct rows by randomly pivoted Cholesky.
 
-    If no variance remains, the others are drawn with equal probabilities, as shorter lengthscales will need them.
+    Each row is drawn in proportion to its variance given the earlier ones. If no variance remains, the others are drawn
+    with equal probabilities, as shorter lengthscales will need them.
 
     Source: Chen, Epperly, Tropp and Webber (2023), randomly pivoted Cholesky, Algorithm 2.1.
 
@@ -180,20 +197,20 @@ def by_pivots(
         torch.Size([3, 1])
     """
     rows, counts = np.unique(x.double().numpy(), axis=0, return_counts=True)
-    x, times, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
+    x, repetitions, count = torch.from_numpy(rows), torch.from_numpy(counts), min(count, len(rows))
     columns = x.new_zeros(count, len(x))
-    left = x.new_ones(len(x)) if variances is None else variances(x).clone()
-    spent = _SPENT * float((times * left).sum())
+    variance_left = x.new_ones(len(x)) if variances is None else variances(x).clone()
+    spent = _SPENT * float((repetitions * variance_left).sum())
     chosen: list[int] = []
     for j in range(count):
-        chances = times * left
+        chances = repetitions * variance_left
         if float(chances.sum()) <= spent:
             break
         i = int(generator.choice(len(x), p=(chances / chances.sum()).numpy()))
         column = covariance(x, x[i : i + 1])[:, 0] - columns[:j, i] @ columns[:j]
-        columns[j] = column / left[i].sqrt()
-        left = (left - columns[j].square()).clamp_min(0)
-        left[i] = 0
+        columns[j] = column / variance_left[i].sqrt()
+        variance_left = (variance_left - columns[j].square()).clamp_min(0)
+        variance_left[i] = 0
         chosen.append(i)
     others = np.setdiff1d(np.arange(len(x)), chosen)
     return x[[*chosen, *generator.permutation(others)[: count - len(chosen)].tolist()]]

@@ -27,7 +27,9 @@ class Kernel(Protocol):
 
 
 class Draw(Protocol):
-    """The part of `graphs.Walks`, `graphs.chebyshev_features` and similar draws that is used here.
+    """The part of draws of node features that is used here.
+
+    Such draws are `graphs.Walks` and the result of `graphs.chebyshev_features`.
 
     Examples:
         >>> import graphs
@@ -69,7 +71,12 @@ def kernel_function(
     value: Callable[[Array], Array],
     jacobian: Callable[[Array], Array],
 ) -> Tensor:
-    """Return value(theta) (k,), differentiable by jacobian(theta) (k, p). Both are functions of numpy arrays.
+    """Return value(theta) (k,), differentiable by its Jacobian.
+
+    Args:
+        theta: The parameters, (p,).
+        value: Maps a numpy array theta (p,) to the values (k,).
+        jacobian: Maps a numpy array theta (p,) to their derivatives (k, p).
 
     Examples:
         >>> import torch

@@ -118,11 +118,11 @@ class TermFit:
         """Return whether all terms are weights, at most as many as the rows."""
         return self.prior.has_weights_only and self.num_features <= len(rows)
 
-    def linear(self, values: ParameterValues, rows: Rows, most_rounding: float | None = None) -> LinearModel:
+    def linear(self, values: ParameterValues, rows: Rows, max_float32_error: float | None = None) -> LinearModel:
         """Return the linear model of rows at some hyperparameters."""
         dense = self.spec.prior(values).dense
         model = LinearModel(dense, rows, *mean_and_noise(values))
-        return model if most_rounding is None else replace(model, most_rounding=most_rounding)
+        return model if max_float32_error is None else replace(model, max_float32_error=max_float32_error)
 
     def split(self) -> Split:
         """Return the split of the pool for learning frequencies."""

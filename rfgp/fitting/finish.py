@@ -101,10 +101,10 @@ def _solved(
         return fit, fit.state.infer(fit.rows)
     model, statistics = fit.linear(fit.values, fit.rows), _statistics(fit)
     if not is_done and solves:
-        was_precise = model.is_precise
+        was_precise = model.needs_float64
         fit = fit.at(solve_scales(fit, model, statistics))
         model = fit.linear(fit.values, fit.rows)
-        if model.is_precise and not was_precise:
+        if model.needs_float64 and not was_precise:
             statistics = accumulate_gram(model)
         if learned is not None:
             fit = fit.at(calibrate_noise(model, fit.values, statistics, learned.split.validation))

@@ -49,7 +49,7 @@ for on all rows."""
 LEAST_LEARNED = 200
 """The fewest rows to learn from. A tenth of fewer rows could not decide whether learning paid."""
 _MOST_ROUNDING = 3.0
-"""The `LinearModel.most_rounding` of a step. It may be large because the gradient is noisy."""
+"""The `LinearModel.max_float32_error` of a step. It may be large because the gradient is noisy."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
 """The rows and steps of a run that scores a start."""
 _SEGMENT, _LEAST_SEGMENTS = 10, 4
@@ -324,7 +324,7 @@ class Learning:
             if step is None:
                 return LowRankSolver(model).log_marginal_likelihood()
             single = replace(model, rows=replace(rows, inputs=rows.inputs.float()))
-            model = model if single.is_precise else single
+            model = model if single.needs_float64 else single
             if not has_fourier_features(model):
                 return LowRankSolver(model).log_marginal_likelihood()
             size = max(len(rows) // TRACE_DIVISOR, 1)

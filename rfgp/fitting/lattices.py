@@ -35,7 +35,7 @@ from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, Rows
 from rfgp.solvers import Inference
 from rfgp.solvers.choice import is_low_rank
-from rfgp.solvers.onepass import has_lattices, missing_of
+from rfgp.solvers.onepass import has_lattices, residual_variance_of
 
 SUBSET_ROWS = 20_000
 """The most rows of the search on a subset."""
@@ -180,7 +180,7 @@ def lacks_modes(fit: TermFit) -> bool:
     if fit.spec.is_gaussian:
         return False
     with torch.no_grad():
-        return float(missing_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
+        return float(residual_variance_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
 
 
 def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
@@ -212,7 +212,11 @@ def _with_noise_of(fit: TermFit, before: TermFit) -> ParameterValues:
         return fit.values
     with torch.no_grad():
         noise = fit.values.standardized("noise").double()
-        total = noise + missing_of(before.spec.prior(fit.values)) - missing_of(fit.spec.prior(fit.values))
+        total = (
+            noise
+            + residual_variance_of(before.spec.prior(fit.values))
+            - residual_variance_of(fit.spec.prior(fit.values))
+        )
         low, high = (bound.double() for bound in fit.values.space.quantities["noise"].bounds)
         return fit.values.replaced({"noise": torch.maximum(total, noise).clamp(low, high).log()})
 

@@ -67,30 +67,45 @@ class LatticeDesign:
         return self.modes.num_features
 
     def scale(self, *parameters: Tensor) -> Tensor:
-        """Return the prior standard deviations sqrt(D_j) of the weights, (F,), for a variance of 1."""
+        """Return the prior standard deviations sqrt(D_j) of the weights, (F,).
+
+        The variance of the term is 1.
+        """
         return (0.5 * self._log_variances(parameters)).exp()
 
-    def missing(self, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes miss, 0-d, for a variance of 1. It is the same at all points."""
+    def residual_variance(self, *parameters: Tensor) -> Tensor:
+        """Return the variance that the modes miss, 0-d, for a variance of 1.
+
+        It is the same at all points.
+        """
         return (self.variance(*parameters) - self._log_variances(parameters).exp().sum()).clamp_min(0)
 
     def variance(self, *parameters: Tensor) -> Tensor:
-        """Return the variance of the periodic process, 0-d: 1 plus the correlations with all images."""
+        """Return the variance of the periodic process, 0-d.
+
+        It is 1 plus the correlations with all images.
+        """
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
-    def missing_slope(self, place: int, *parameters: Tensor) -> Tensor:
-        """Return the variance that the modes miss of the derivative in a column, 0-d, for a variance of 1.
+    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
+        """Return the variance that the modes miss of the derivative in a column, 0-d.
+
+        The variance of the term is 1.
+
+        Args:
+            column: The index of the column.
+            parameters: The hyperparameters.
 
         Raises:
             InvalidArgumentError: If the kernel is not differentiable.
         """
-        if place not in self.lattice.places:
+        if column not in self.lattice.column_indices:
             return torch.zeros((), dtype=torch.float64)
-        column = self.lattice.places.index(place)
-        lengthscale = self.product.lengthscales(self._values(parameters))[column]
-        total = self.product.measure_of(column).slope_variance / lengthscale.square()
-        rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, column])
+        number = self.lattice.column_indices.index(column)
+        lengthscale = self.product.lengthscales(self._values(parameters))[number]
+        total = self.product.measure_of(number).slope_variance / lengthscale.square()
+        rates = self.modes.by_feature(2 * math.pi * self.modes.frequencies[:, number])
         return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
 
     def fixed_features(self, x: Tensor) -> Tensor:
@@ -106,15 +121,18 @@ class LatticeDesign:
         out = torch.zeros(len(points), self.num_features, dtype=torch.float64)
         inside, outside = (~is_out).nonzero()[:, 0], is_out.nonzero()[:, 0]
         out = out.index_put((inside,), self.modes.features(points[inside]) * scale)
-        known = self._conditioned(points[outside], parameters, self.modes.features)
-        return out.index_put((outside,), known * scale)
+        conditioned = self._conditioned(points[outside], parameters, self.modes.features)
+        return out.index_put((outside,), conditioned * scale)
 
     def is_outside(self, x: Tensor) -> Tensor:
         """Return whether rows (n, D) are outside the box, (n,)."""
         return ~self.lattice.contains(self.lattice.columns(x).detach())
 
     def total(self, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of features and missing modes at rows (n, D). They are about 1 within the box."""
+        """Return the variances (n,) of features and missing modes at rows (n, D).
+
+        They are about 1 within the box.
+        """
         out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
         if bool(is_out.any()):
             rows = is_out.nonzero()[:, 0]
@@ -122,14 +140,17 @@ class LatticeDesign:
         return out
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D), for a variance of 1."""
+        """Return the covariance (n, m) of r between rows a (n, D) and b (m, D).
+
+        The variance of the term is 1.
+        """
         out = torch.zeros(len(a), len(b), dtype=torch.float64)
         rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
         if len(rows) and len(columns):
             left, right = a[rows], b[columns]
             exact = self.kernel(left, right, *parameters)
-            known = self.features(left, *parameters) @ self.features(right, *parameters).mT
-            out = out.index_put((rows[:, None], columns), exact - known)
+            explained = self.features(left, *parameters) @ self.features(right, *parameters).mT
+            out = out.index_put((rows[:, None], columns), exact - explained)
         return out
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
@@ -137,9 +158,9 @@ class LatticeDesign:
         return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
 
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
-        """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D). It is 0 within the box.
+        """Return g(x) - W g(U) for functions g, (n, F), at rows (n, D).
 
-        If g are draws of the kernel, the result is a draw of r.
+        It is 0 within the box. If g are draws of the kernel, the result is a draw of r.
 
         Args:
             x: The rows, (n, D).
@@ -150,17 +171,20 @@ class LatticeDesign:
         if not len(outside):
             return torch.zeros_like(functions(points))
         rows = points[outside]
-        found = functions(rows) - self._conditioned(rows, parameters, functions)
-        return found.new_zeros(len(points), found.shape[1]).index_put((outside,), found)
+        residual = functions(rows) - self._conditioned(rows, parameters, functions)
+        return residual.new_zeros(len(points), residual.shape[1]).index_put((outside,), residual)
 
     def kernel(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the exact kernel between rows a (n, D) and b (m, D), (n, m), for a variance of 1."""
+        """Return the exact kernel (n, m) between rows a (n, D) and b (m, D).
+
+        The variance of the term is 1.
+        """
         return self.product.kernel(self.lattice.columns(a), self.lattice.columns(b), self._values(parameters))
 
     def _log_variances(self, parameters: tuple[Tensor, ...]) -> Tensor:
         """Return log D_j of the features, (F,)."""
-        found = self.product.log_prob(self.modes.frequencies, self._values(parameters))
-        return self.modes.by_feature(found + self._log_cell)
+        log_density = self.product.log_prob(self.modes.frequencies, self._values(parameters))
+        return self.modes.by_feature(log_density + self._log_cell)
 
     @cached_property
     def _log_cell(self) -> float:
@@ -172,16 +196,16 @@ class LatticeDesign:
     ) -> Tensor:
         """Return W phi(U) at points (n, d) outside the box, (n, F), for functions phi."""
         values = self._values(parameters)
-        found = []
-        for some in torch.split(points, _CHUNK):
-            near = self._near(some.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
+        parts = []
+        for chunk in torch.split(points, _CHUNK):
+            near = self._near(chunk.detach(), self.product.lengthscales(values).detach())  # (n, u, d)
             inner = self.product.kernel(near, near, values)
             factor = _factors(inner)
-            cross = self.product.kernel(some[:, None], near, values)
+            cross = self.product.kernel(chunk[:, None], near, values)
             weights = torch.cholesky_solve(cross.mT, factor).mT
             phi = functions(near.reshape(-1, near.shape[-1])).reshape(*near.shape[:2], -1)
-            found.append((weights @ phi)[:, 0])
-        return torch.cat(found)
+            parts.append((weights @ phi)[:, 0])
+        return torch.cat(parts)
 
     def _near(self, points: Tensor, lengthscales: Tensor) -> Tensor:
         """Return U (n, u, d) for points (n, d) outside the box.
@@ -212,7 +236,10 @@ _CHUNK = 64
 
 
 def _factors(matrices: Tensor) -> Tensor:
-    """Return the Cholesky factors of correlation matrices (n, u, u), each with the least sufficient jitter."""
+    """Return the Cholesky factors of correlation matrices (n, u, u).
+
+    Each has the least jitter that is sufficient.
+    """
     jitter = torch.full((len(matrices), 1), JITTER, dtype=torch.float64)
     while True:
         shifted = matrices + torch.diag_embed(jitter.expand(matrices.shape[:2]))

@@ -29,7 +29,7 @@ class Lattice:
     """Frequencies k h with integers |k_c| <= K_c, for points in a box.
 
     Attributes:
-        places: The indices of the d columns among those of the rows.
+        column_indices: The indices of the d columns among those of the rows.
         low: The lower ends of the box of all rows, (d,).
         high: The upper ends, (d,).
         spacing: The spacing h, (d,). The process has the period 1 / h_c in column c.
@@ -41,7 +41,7 @@ class Lattice:
         ((5,), [True, False])
     """
 
-    places: tuple[int, ...]
+    column_indices: tuple[int, ...]
     low: Floats
     high: Floats
     spacing: Floats
@@ -50,7 +50,7 @@ class Lattice:
     @property
     def num_columns(self) -> int:
         """The number d of columns."""
-        return len(self.places)
+        return len(self.column_indices)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -69,31 +69,42 @@ class Lattice:
 
     def columns(self, x: Tensor) -> Tensor:
         """Return the columns of rows (n, D) that the lattice covers, (n, d), float64."""
-        return x[:, list(self.places)].double()
+        return x[:, list(self.column_indices)].double()
 
     def angles(self, points: Tensor) -> Floats:
         """Return 2 pi h (x - center) of points (n, d), in radians."""
-        found: Floats = 2 * np.pi * self.spacing * (points.detach().numpy() - self.center)
-        return found
+        angles: Floats = 2 * np.pi * self.spacing * (points.detach().numpy() - self.center)
+        return angles
 
     def contains(self, points: Tensor, slack: float = 1e-9) -> Tensor:
-        """Return whether points (n, d) are in the box, up to a relative margin, (n,)."""
+        """Return whether points (n, d) are in the box, up to a relative margin, (n,).
+
+        Args:
+            points: The points, (n, d).
+            slack: The margin, relative to the extent of the box.
+        """
         low, high = torch.as_tensor(self.low), torch.as_tensor(self.high)
         margin = slack * (high - low)
         return ((points >= low - margin) & (points <= high + margin)).all(1)
 
     def joined(self, other: "Lattice") -> "Lattice":
-        """Return a lattice on the same columns with the periods and the bandwidths of both."""
+        """Return a lattice with the periods and the bandwidths of two lattices.
+
+        Both are on the same columns.
+
+        Args:
+            other: The other lattice.
+        """
         spacing = np.minimum(self.spacing, other.spacing)
-        widths = [np.ceil(one.half_widths * one.spacing / spacing) for one in (self, other)]
+        widths = [np.ceil(lattice.half_widths * lattice.spacing / spacing) for lattice in (self, other)]
         low, high = np.minimum(self.low, other.low), np.maximum(self.high, other.high)
-        return Lattice(self.places, low, high, spacing, np.maximum(*widths).astype(np.int64))
+        return Lattice(self.column_indices, low, high, spacing, np.maximum(*widths).astype(np.int64))
 
     def same_as(self, other: "Lattice") -> bool:
-        """Return whether another lattice is on the same columns and has the same frequencies."""
+        """Return whether another lattice has the same columns and frequencies."""
         pairs = ((self.low, other.low), (self.high, other.high), (self.spacing, other.spacing))
         arrays = (*pairs, (self.half_widths, other.half_widths))
-        return self.places == other.places and all(np.array_equal(a, b) for a, b in arrays)
+        return self.column_indices == other.column_indices and all(np.array_equal(a, b) for a, b in arrays)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,7 +140,10 @@ class Modes:
         return torch.cat([values, values[1:]])
 
     def features(self, points: Tensor) -> Tensor:
-        """Return 1, sqrt(2) cos and sqrt(2) sin of points (n, d), as (n, 2 p + 1), differentiable, float64."""
+        """Return 1, sqrt(2) cos and sqrt(2) sin of points (n, d), (n, 2 p + 1).
+
+        The features are float64 and differentiable.
+        """
         center = torch.as_tensor(self.lattice.center)
         angles = (2 * math.pi) * ((points - center) @ self.frequencies[1:].mT)
         root = math.sqrt(2)

@@ -34,16 +34,23 @@ class LatticePlan:
     Attributes:
         modes: The modes.
         num_wanted: The number of features that the tolerance requires. The modes may be fewer.
-        missing: The share of the prior variance that the modes miss.
+        residual_variance: The variance that the modes omit, for a prior variance of 1.
     """
 
     modes: Modes
     num_wanted: int
-    missing: float
+    residual_variance: float
 
 
 def distance_at_correlation(spectrum: Spectrum, correlation: float) -> float:
-    """Return the distance in lengthscales at which an isotropic kernel reaches a correlation.
+    """Return the distance at which an isotropic kernel reaches a correlation.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        correlation: The correlation, in (0, 1).
+
+    Returns:
+        The distance in lengthscales.
 
     Examples:
         >>> round(distance_at_correlation(Gaussian(), 1e-3), 3)
@@ -58,7 +65,14 @@ def distance_at_correlation(spectrum: Spectrum, correlation: float) -> float:
 
 
 def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
-    """Return the largest permitted correlation of a kernel with its nearest image within the box of the rows."""
+    """Return the largest permitted correlation with the nearest periodic image.
+
+    It applies within the box of the rows.
+
+    Args:
+        spectrum: The spectrum of the kernel.
+        tolerance: The tolerance of the approximation.
+    """
     if isinstance(spectrum, Gaussian):
         return tolerance
     nu = spectrum.nu if isinstance(spectrum, Matern) else 1.0
@@ -66,7 +80,14 @@ def image_correlation(spectrum: Spectrum, tolerance: float) -> float:
 
 
 def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance: float) -> Floats:
-    """Return the period (d,) of a product of kernels on a box of an extent (d,)."""
+    """Return the period (d,) of a product of kernels on a box of an extent (d,).
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        extent: The extent of the box, (d,).
+        tolerance: The tolerance of the approximation.
+    """
     lengthscales = product.lengthscales(values).detach().numpy()
     measures = [product.measure_of(column) for column in range(product.num_columns)]
     distances = [distance_at_correlation(measure, image_correlation(measure, tolerance)) for measure in measures]
@@ -74,8 +95,17 @@ def periods(product: SpectralProduct, values: Values, extent: Floats, tolerance:
 
 
 def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: float) -> Integers:
-    """Return the largest index (d,) along each axis at which D_j / variance exceeds a level."""
-    found = []
+    """Return the largest index (d,) on each axis with a relevant mode.
+
+    D_j / variance of such a mode exceeds the level.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        period: The periods, (d,).
+        level: The level of D_j / variance.
+    """
+    widths = []
     for column in range(product.num_columns):
 
         def below(index: float, column: int = column) -> bool:
@@ -89,14 +119,14 @@ def bandwidths(product: SpectralProduct, values: Values, period: Floats, level: 
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (low, middle) if below(middle) else (middle, high)
-        found.append(max(low, 1))
-    return np.array(found, dtype=np.int64)
+        widths.append(max(low, 1))
+    return np.array(widths, dtype=np.int64)
 
 
 def plan_lattice(
     product: SpectralProduct,
     values: Values,
-    places: tuple[int, ...],
+    column_indices: tuple[int, ...],
     box: tuple[Floats, Floats],
     level: float,
     tolerance: float,
@@ -107,7 +137,7 @@ def plan_lattice(
     Args:
         product: The product.
         values: The hyperparameters by path.
-        places: The indices of the columns of the product among those of the rows.
+        column_indices: The indices of the columns of the product among those of the rows.
         box: The lower and the upper ends of the box, (d,) each.
         level: Modes with D_j / variance below it are omitted.
         tolerance: The correlation of a smooth kernel with its nearest image.
@@ -118,7 +148,7 @@ def plan_lattice(
     period = periods(product, wide, high - low, tolerance)
     half_widths = bandwidths(product, narrow, period, level)
     half_widths = _within(half_widths, most)
-    lattice = Lattice(places, low, high, 1 / period, half_widths)
+    lattice = Lattice(column_indices, low, high, 1 / period, half_widths)
     return active_modes(product, values, lattice, level, most)
 
 
@@ -137,18 +167,26 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
     with torch.no_grad():
         frequencies = torch.as_tensor(indices * lattice.spacing)
         logs = product.log_prob(frequencies, values).numpy() + scale
-        at_zero = float(product.log_prob(torch.zeros(1, len(lattice.places), dtype=torch.float64), values)) + scale
+        at_zero = float(product.log_prob(torch.zeros(1, lattice.num_columns, dtype=torch.float64), values)) + scale
     kept = np.flatnonzero(logs > math.log(level))
     num_wanted = 2 * len(kept) + 1
     if num_wanted > most:
         kept = np.sort(kept[np.argsort(-logs[kept], kind="stable")[: max(most - 1, 2) // 2]])
     total = float(product.periodic_variance(torch.as_tensor(1 / lattice.spacing), values))
-    missing = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
-    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, missing)
+    residual_variance = max(0.0, total - math.exp(at_zero) - 2 * float(np.exp(logs[kept]).sum()))
+    return LatticePlan(Modes(lattice, indices[kept]), num_wanted, residual_variance)
 
 
 def supports(product: SpectralProduct, values: Values, lattice: Lattice, level: float, tolerance: float) -> bool:
-    """Return whether a lattice planned for other hyperparameters is sufficient for these."""
+    """Return whether a lattice for other hyperparameters suffices for these.
+
+    Args:
+        product: The product of kernels.
+        values: The hyperparameters by path.
+        lattice: The lattice.
+        level: Modes with D_j / variance below it are omitted.
+        tolerance: The tolerance of the approximation.
+    """
     period = 1 / lattice.spacing
     needed = periods(product, values, lattice.high - lattice.low, tolerance)
     widths = bandwidths(product, values, period, level)
@@ -156,7 +194,10 @@ def supports(product: SpectralProduct, values: Values, lattice: Lattice, level: 
 
 
 def half_space(half_widths: Integers) -> Integers:
-    """Return one of each pair of integer vectors j and -j with |j_c| <= K_c, without 0, (p, d)."""
+    """Return one of each pair of integer vectors j and -j, (p, d).
+
+    They satisfy |j_c| <= K_c. 0 is left out.
+    """
     axes = [np.arange(-k, k + 1) for k in half_widths]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))
     return np.ascontiguousarray(grid[len(grid) // 2 + 1 :])
@@ -169,9 +210,12 @@ def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str
 
 
 def _within(half_widths: Integers, most: int) -> Integers:
-    """Return half-widths whose lattice has at most `_MOST_CELLS` points, and at most 64 times the most features."""
-    found = half_widths.copy()
+    """Return half-widths of a lattice of limited size.
+
+    It has at most `_MOST_CELLS` points, and at most 64 times the most features.
+    """
+    widths = half_widths.copy()
     cells = min(_MOST_CELLS, 64 * most)
-    while np.prod(2.0 * found + 1) > cells and (found > 1).any():
-        found = np.maximum(1, (found * 0.9).astype(np.int64))
-    return found
+    while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():
+        widths = np.maximum(1, (widths * 0.9).astype(np.int64))
+    return widths

@@ -43,49 +43,73 @@ class SpectralProduct:
     def lengthscales(self, values: Values) -> Tensor:
         """Return the lengthscale of each column, (d,), float64."""
         out = [torch.zeros((), dtype=torch.float64)] * self.num_columns
-        for own, prefix in zip(self.positions, self.prefixes, strict=True):
-            found = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(own))
-            for place, each in zip(own, found.unbind(), strict=True):
-                out[place] = each
+        for columns, prefix in zip(self.positions, self.prefixes, strict=True):
+            values_of_columns = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(columns))
+            for column, lengthscale in zip(columns, values_of_columns.unbind(), strict=True):
+                out[column] = lengthscale
         return torch.stack(out)
 
     def log_prob(self, frequencies: Tensor, values: Values) -> Tensor:
-        """Return the log spectral density (F,) at frequencies (F, d) in cycles per unit, float64.
+        """Return the log spectral density, (F,), float64.
 
         It is the log density of omega = 2 pi l xi under the measures, plus log((2 pi)^d prod(l)).
+
+        Args:
+            frequencies: The frequencies xi in cycles per unit, (F, d).
+            values: The hyperparameters by path.
         """
         lengthscales = self.lengthscales(values)
         omega = 2 * math.pi * frequencies * lengthscales
         total = self.num_columns * math.log(2 * math.pi) + lengthscales.log().sum()
-        return total + sum(
-            measure.log_prob(omega[:, list(own)]) for measure, own in zip(self.measures, self.positions, strict=True)
-        )
+        pairs = zip(self.measures, self.positions, strict=True)
+        return total + sum(measure.log_prob(omega[:, list(columns)]) for measure, columns in pairs)
 
     def kernel(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m)."""
+        """Return the kernel between points (..., n, d) and (..., m, d), (..., n, m).
+
+        Args:
+            a: Points, (..., n, d).
+            b: Points, (..., m, d).
+            values: The hyperparameters by path.
+        """
         lengthscales = self.lengthscales(values)
         a, b = a / lengthscales, b / lengthscales
         out = torch.ones((), dtype=torch.float64)
-        for measure, own in zip(self.measures, self.positions, strict=True):
-            out = out * measure.kernel_between(a[..., list(own)], b[..., list(own)])
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            out = out * measure.kernel_between(a[..., list(columns)], b[..., list(columns)])
         return out
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw frequencies of the kernels for lengthscales of 1, (count, d), in radians per unit, float64."""
+        """Draw frequencies of the kernels for lengthscales of 1.
+
+        Args:
+            count: The number of frequencies.
+            generator: A CPU generator.
+
+        Returns:
+            The frequencies in radians per unit, (count, d), float64.
+        """
         out = torch.zeros(count, self.num_columns, dtype=torch.float64)
-        for measure, own in zip(self.measures, self.positions, strict=True):
-            directions = torch.randn(count, len(own), generator=generator, dtype=torch.float64)
-            shares = torch.rand(count, 1, generator=generator, dtype=torch.float64)
+        for measure, columns in zip(self.measures, self.positions, strict=True):
+            directions = torch.randn(count, len(columns), generator=generator, dtype=torch.float64)
+            quantiles = torch.rand(count, 1, generator=generator, dtype=torch.float64)
             norms = directions.norm(dim=1, keepdim=True)
-            out[:, list(own)] = measure.radial_quantile(shares, len(own)) * directions / norms
+            out[:, list(columns)] = measure.radial_quantile(quantiles, len(columns)) * directions / norms
         return out
 
     def periodic_variance(self, periods: Tensor, values: Values) -> Tensor:
-        """Return the variance of the periodic process with periods (d,), by the nearest images of k, 0-d."""
+        """Return the variance of the periodic process, 0-d.
+
+        It is the sum of k at the nearest images.
+
+        Args:
+            periods: The periods, (d,).
+            values: The hyperparameters by path.
+        """
         steps = torch.arange(-IMAGES, IMAGES + 1, dtype=torch.float64)
         shifts = torch.cartesian_prod(*(steps * period for period in periods)).reshape(-1, len(periods))
         return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()
 
     def measure_of(self, column: int) -> Spectrum:
         """Return the measure of the factor that depends on a column."""
-        return next(m for m, own in zip(self.measures, self.positions, strict=True) if column in own)
+        return next(m for m, columns in zip(self.measures, self.positions, strict=True) if column in columns)

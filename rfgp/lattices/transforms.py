@@ -18,7 +18,9 @@ PRECISION = 1e-13
 
 
 def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]) -> Complex:
-    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c, (2 K_1 + 1, ..., 2 K_d + 1).
+    """Return sum_n c_n exp(i k . a_n) for the integers |k_c| <= K_c.
+
+    The result is (2 K_1 + 1, ..., 2 K_d + 1).
 
     Args:
         angles: The angles a, (n, d), in radians.
@@ -27,10 +29,10 @@ def sums_at_frequencies(angles: Floats, strengths: Complex, shape: Sequence[int]
     """
     if not len(angles):
         return np.zeros(tuple(shape), dtype=np.complex128)
-    found = _function("1", len(shape))(
+    result = _function("1", len(shape))(
         *_columns(angles), np.ascontiguousarray(strengths), tuple(shape), isign=1, eps=PRECISION, nthreads=1
     )
-    return np.asarray(found, dtype=np.complex128)
+    return np.asarray(result, dtype=np.complex128)
 
 
 def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
@@ -42,10 +44,10 @@ def series_at_points(angles: Floats, coefficients: Complex) -> Complex:
     """
     if not len(angles):
         return np.zeros(0, dtype=np.complex128)
-    found = _function("2", coefficients.ndim)(
+    result = _function("2", coefficients.ndim)(
         *_columns(angles), np.ascontiguousarray(coefficients), isign=1, eps=PRECISION, nthreads=1
     )
-    return np.asarray(found, dtype=np.complex128)
+    return np.asarray(result, dtype=np.complex128)
 
 
 def _function(kind: str, num_columns: int) -> Any:

@@ -9,7 +9,7 @@ from rfgp.couplings import Frequencies, SharedNorms, by_name
 from rfgp.couplings.antithetic import Antithetic
 from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import BROADENINGS, histogram_quantile
+from rfgp.couplings.radial import PROPOSAL_SCALES, histogram_quantile
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, to_normal
@@ -35,7 +35,7 @@ def learn_attention(
 ) -> Learned:
     """Learn a coupling for row-normalized attention: the correlation of the blocks' norms, and their distribution.
 
-    The coupling has pairs omega, -omega of `SharedNorms`. Its correlation, tilt and broadening are learned from
+    The coupling has pairs omega, -omega of `SharedNorms`. Its correlation, histogram and scale are learned from
     "monotone-antithetic" on, which is returned if nothing better is found. Numerator and normalizer stay unbiased. The
     objective is the error of their ratio for this m and these inputs.
 
@@ -43,7 +43,7 @@ def learn_attention(
         objective: A function of frequencies and weights, `attention_error` or your own, to be minimized.
         num_frequencies: m, even.
         num_dims: d.
-        num_bins: The number of bins of the tilt.
+        num_bins: The number of bins of the proposal histogram.
         num_steps: The largest number of steps of Adam.
         num_draws: The number of ensembles per step. The validation set has four times as many.
         learning_rate: The first rate of Adam. It decays along a cosine.
@@ -89,7 +89,7 @@ class SharedNormDistribution:
     Args:
         half: The number m / 2 of pairs.
         num_dims: d.
-        num_bins: The number of bins of the tilt.
+        num_bins: The number of bins of the proposal histogram.
 
     Examples:
         >>> shared = SharedNormDistribution(half=4, num_dims=2, num_bins=3)
@@ -120,7 +120,7 @@ class SharedNormDistribution:
         u = torch.special.ndtr(self.angle.sin() * drawn[0] + self.angle.cos() * drawn[1:])
         inner, weights = histogram_quantile(self.heights(), u)
         radius: torch.Tensor = Radial.apply(to_normal(inner), self.measure, self.num_dims)
-        log_b = self.log_b.clamp(*(math.log(b) for b in BROADENINGS))
+        log_b = self.log_b.clamp(*(math.log(b) for b in PROPOSAL_SCALES))
         wide = radius * log_b.exp()
         ratio = LogDensity.apply(wide, self.measure, self.num_dims) - LogDensity.apply(
             radius, self.measure, self.num_dims
@@ -132,6 +132,6 @@ class SharedNormDistribution:
 
     def coupling(self) -> Antithetic:
         """Return the coupling with the current options."""
-        broadening = min(max(math.exp(float(self.log_b.detach())), BROADENINGS[0]), BROADENINGS[1])
+        proposal_scale = min(max(math.exp(float(self.log_b.detach())), PROPOSAL_SCALES[0]), PROPOSAL_SCALES[1])
         correlation = math.sin(float(self.angle.detach())) ** 2
-        return Antithetic(SharedNorms(correlation, self.heights().detach().tolist(), broadening))
+        return Antithetic(SharedNorms(correlation, self.heights().detach().tolist(), proposal_scale))

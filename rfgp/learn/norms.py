@@ -8,7 +8,7 @@ from torch import Tensor
 from rfgp.counts import check_counts
 from rfgp.couplings import Copula, Energy, Frequencies, norms
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
-from rfgp.couplings.radial import BROADENINGS, histogram_quantile
+from rfgp.couplings.radial import PROPOSAL_SCALES, histogram_quantile
 from rfgp.learn.objectives import Objective
 from rfgp.learn.pieces import LogDensity, Radial, factor, to_normal
 from rfgp.learn.search import Learned, Search, check_search
@@ -29,7 +29,7 @@ def learn_copula(
     seed: int = 0,
     progress: bool = True,
 ) -> Learned:
-    """Learn the correlation matrix of a Gaussian copula of the norms (couplings paper, Eqs. 34 and 35).
+    """Learn the correlation matrix of a Gaussian copula of the norms (Reid et al., 2024, Eqs. 34, 35).
 
     Row i of its Cholesky factor is (theta_i1, ..., theta_i(i-1), 1), normalized. This parametrizes exactly the positive
     definite correlation matrices (Eq. 34). The paper prints i <= j for j <= i, and positive theta, which would exclude
@@ -93,10 +93,11 @@ def learn_radial_distribution(
     seed: int = 0,
     progress: bool = True,
 ) -> Learned:
-    """Learn the radial distribution of an energy coupling with importance weights: its broadening and a histogram.
+    """Learn the radial distribution of an energy coupling with importance weights.
 
-    The search starts from `Energy(features, weighted=True)`. The distribution is learned for its directions. The
-    directions of the result are solved again for the new distribution. The start is returned if it is better.
+    Its parameters are the proposal scale and the proposal histogram. The search starts from
+    `Energy(features, weighted=True)`. The distribution is learned for its directions. The directions of the result are
+    solved again for the new distribution. The start is returned if it is better.
 
     Args:
         objective: A function of frequencies and weights to be minimized.
@@ -131,8 +132,8 @@ def learn_radial_distribution(
     start = base.solution(num_frequencies, num_dims, spectrum=measure)
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
-    log_b = torch.tensor(math.log(start.broadening), dtype=torch.float64, requires_grad=True)
-    bounds = math.log(BROADENINGS[0]), math.log(BROADENINGS[1])
+    log_b = torch.tensor(math.log(start.proposal_scale), dtype=torch.float64, requires_grad=True)
+    bounds = math.log(PROPOSAL_SCALES[0]), math.log(PROPOSAL_SCALES[1])
 
     def draw(generator: torch.Generator) -> Frequencies:
         n = len(solved)
@@ -149,9 +150,9 @@ def learn_radial_distribution(
 
     search = Search(objective, draw, [logits, log_b], num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
-    broadening = min(max(math.exp(float(log_b.detach())), BROADENINGS[0]), BROADENINGS[1])
+    proposal_scale = min(max(math.exp(float(log_b.detach())), PROPOSAL_SCALES[0]), PROPOSAL_SCALES[1])
     heights = torch.softmax(logits.detach(), 0) * num_bins
-    learned = Energy(features, tilt=heights.tolist(), broadening=broadening)
+    learned = Energy(features, proposal_histogram=heights.tolist(), proposal_scale=proposal_scale)
 
     def score(coupling: Energy) -> float:
         return search.validate(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=measure, generator=g))

@@ -25,7 +25,7 @@ def kernel_error(
     spectrum: Spectrum | None = None,
     features: str = "fourier",
 ) -> Objective:
-    """Return the objective of the couplings paper's Eq. 35, the root mean squared kernel error over pairs of inputs.
+    """Return the objective of Eq. 35 of Reid et al. (2024), the root mean squared kernel error over pairs of inputs.
 
     Args:
         x: Inputs divided by the lengthscale, (n, d).

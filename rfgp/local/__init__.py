@@ -1,10 +1,10 @@
 """Nearest-neighbor (Vecchia) processes: neighbors of ordered rows, and the sparse inverse factor."""
 
 from rfgp.local.blocks import block_predecessors as block_predecessors
-from rfgp.local.factor import as_places as as_places
 from rfgp.local.factor import conditionals as conditionals
 from rfgp.local.factor import inverse_factor as inverse_factor
 from rfgp.local.factor import log_prob as log_prob
+from rfgp.local.factor import scaled_positions as scaled_positions
 from rfgp.local.factor import whitened as whitened
 from rfgp.local.factor import whitened_back as whitened_back
 from rfgp.local.kinds import KINDS as KINDS

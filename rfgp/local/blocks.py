@@ -20,11 +20,11 @@ def block_predecessors(
     size: int,
     most: int | None = None,
 ) -> EntryPattern:  # (r, n)
-    """Return the neighbors of rows in blocks, with each row itself as the last. Blocks follow each other.
+    """Return the neighbors of rows in blocks, with each row itself as the last.
 
-    All rows are divided into blocks, in the order of the first row of each block. Rows in a random order therefore have
-    blocks in a random order. If fewer rows are requested, blocks are chosen at equal distances in that order. Their
-    mean log density is then that of all rows, on average.
+    Blocks follow each other. All rows are divided into blocks, in the order of the first row of each block. Rows in a
+    random order therefore have blocks in a random order. If fewer rows are requested, blocks are chosen at equal
+    distances in that order. Their mean log density is then that of all rows, on average.
 
     Args:
         z: The ordered rows.
@@ -52,7 +52,9 @@ def block_predecessors(
 
 
 def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, columns: int) -> EntryPattern:
-    """Return the pattern of rows in blocks: the neighbors of the block, its earlier rows, and the row itself.
+    """Return the pattern of rows in blocks.
+
+    A row has the neighbors of its block, the earlier rows of the block, and itself.
 
     Args:
         near: The neighbors of the blocks, one block after another.
@@ -61,37 +63,39 @@ def runs_of(near: Indices, counts: Indices, members: Indices, sizes: Indices, co
         sizes: The number of rows of each block.
         columns: The number of all rows.
     """
-    first = np.cumsum(counts + sizes) - (counts + sizes)  # the first place of each block
-    own = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the place of a row in its block
-    together, is_near = (
+    first = np.cumsum(counts + sizes) - (counts + sizes)  # the first position of each block
+    rank = np.arange(len(members)) - np.repeat(np.cumsum(sizes) - sizes, sizes)  # the position of a row in its block
+    merged, is_near = (
         np.empty(len(near) + len(members), dtype=np.int64),
         np.ones(len(near) + len(members), dtype=bool),
     )
-    at_own = np.repeat(first + counts, sizes) + own
-    is_near[at_own] = False
-    together[at_own], together[is_near] = members, near
-    lengths = np.repeat(counts, sizes) + own + 1
+    position_of_rows = np.repeat(first + counts, sizes) + rank
+    is_near[position_of_rows] = False
+    merged[position_of_rows], merged[is_near] = members, near
+    lengths = np.repeat(counts, sizes) + rank + 1
     indptr = np.concatenate([[0], np.cumsum(lengths)])
-    places = np.arange(indptr[-1]) + np.repeat(np.repeat(first, sizes) - indptr[:-1], lengths)
-    return EntryPattern(indptr, together[places], (len(members), columns))
+    indices = np.arange(indptr[-1]) + np.repeat(np.repeat(first, sizes) - indptr[:-1], lengths)
+    return EntryPattern(indptr, merged[indices], (len(members), columns))
 
 
 def _blocks(z: Floats, size: int) -> tuple[Indices, Indices]:
-    """Return rows (n,) block by block, in the order of first rows, and the first place of each block (m + 1,).
+    """Return rows (n,) block by block, in the order of first rows.
+
+    The second result has the first position of each block (m + 1,).
 
     Rows are divided at the median of their widest column until blocks have at most `size` rows.
     """
     by, starts = np.arange(len(z)), np.array([0, len(z)])
     while (counts := np.diff(starts)).max() > size:
-        part = np.repeat(np.arange(len(counts)), counts)
-        known, begin = z[by], starts[:-1]
-        widest = np.argmax(np.maximum.reduceat(known, begin) - np.minimum.reduceat(known, begin), axis=1)
-        by = by[np.lexsort((known[np.arange(len(by)), widest[part]], part))]
+        block = np.repeat(np.arange(len(counts)), counts)
+        sorted_rows, begin = z[by], starts[:-1]
+        widest = np.argmax(np.maximum.reduceat(sorted_rows, begin) - np.minimum.reduceat(sorted_rows, begin), axis=1)
+        by = by[np.lexsort((sorted_rows[np.arange(len(by)), widest[block]], block))]
         half = (counts + 2 * size - 1) // (2 * size) * size  # whole blocks
         starts = np.unique(np.concatenate([starts, np.minimum(begin + half, starts[1:])]))
-    part = np.repeat(np.arange(len(counts)), counts)
-    by = by[np.lexsort((by, part))]
+    block = np.repeat(np.arange(len(counts)), counts)
+    by = by[np.lexsort((by, block))]
     order = np.argsort(by[starts[:-1]])
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
-    return by[np.argsort(rank[part], kind="stable")], np.concatenate([[0], np.cumsum(counts[order])])
+    return by[np.argsort(rank[block], kind="stable")], np.concatenate([[0], np.cumsum(counts[order])])

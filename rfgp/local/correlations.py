@@ -44,7 +44,14 @@ def _exp(x):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def correlation(kind, square):
-    """Return k and dk / d(r^2) at r^2. The infinite slope of Matern 1/2 at 0 is returned as 0."""
+    """Return k and dk / d(r^2) at r^2.
+
+    The infinite slope of Matern 1/2 at 0 is returned as 0.
+
+    Args:
+        kind: The number of the kernel.
+        square: r^2.
+    """
     if kind == GAUSSIAN:
         value = _exp(-0.5 * square)
         return value, -0.5 * value
@@ -63,7 +70,15 @@ def correlation(kind, square):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def correlate_row(kind, values, slopes, begin, end):
-    """Overwrite squared distances with values of the kernel, and write its slopes."""
+    """Overwrite squared distances with values of the kernel, and write slopes.
+
+    Args:
+        kind: The number of the kernel.
+        values: Squared distances, which are overwritten.
+        slopes: The derivatives in r^2, which are written.
+        begin: The first entry.
+        end: The entry after the last.
+    """
     if kind == MATERN12:  # one loop for each kernel, so that the compiler vectorizes it
         for q in range(begin, end):
             values[q], slopes[q] = correlation(MATERN12, values[q])

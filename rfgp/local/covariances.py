@@ -33,80 +33,100 @@ Process = tuple[Covariance, tuple[Tensor, ...]]
 def conditional_entries(
     process: Process,
     noise: Tensor | float,  # (n,)
-    places: Floats,  # (n, e)
+    positions: Floats,  # (n, e)
     pattern: EntryPattern,  # (r, n)
     *,
     share: float,
 ) -> tuple[Tensor, Tensor]:  # (r, k), (r,)
-    """Return the weights of the neighbors of rows, and the variance of each row given them.
+    """Return the weights of the neighbors of rows, and conditional variances.
 
     They are differentiable once in the noise and in the parameters.
 
     Args:
         process: The covariance, and its parameters.
         noise: The noise variance of each row. A number is relative to the variance of the row.
-        places: The positions of the rows, for the division into blocks.
+        positions: The positions of the rows, for the division into blocks.
         pattern: The neighbors of each row, with the row itself as the last.
         share: The share of the noise in the variance of a row.
 
     Returns:
         The weights, with zeros after the last neighbor of a row, and the variances.
     """
-    (covariance, parameters), (near, own) = process, neighbors_of(pattern)
-    if not len(own):
+    (covariance, parameters), (near, numbers_of_rows) = process, neighbors_of(pattern)
+    if not len(numbers_of_rows):
         return torch.zeros(near.shape, dtype=torch.float64), torch.zeros(0, dtype=torch.float64)
     fixed, tensors = ((), (noise, *parameters)) if isinstance(noise, Tensor) else ((noise,), parameters)
     parts, order = [], []
-    for rows in _blocks(near, own, places):
-        numbers = torch.from_numpy(near[rows]), torch.from_numpy(own[rows])
+    for rows in _blocks(near, numbers_of_rows, positions):
+        numbers = torch.from_numpy(near[rows]), torch.from_numpy(numbers_of_rows[rows])
         compute = partial(_conditioned, covariance, numbers, share, *fixed)
         parts.append(recomputed(compute, *tensors))
         order.append(rows)
-    back = torch.from_numpy(np.argsort(np.concatenate(order)))
-    weights, left = (torch.cat(columns)[back] for columns in zip(*parts, strict=True))
+    original_order = torch.from_numpy(np.argsort(np.concatenate(order)))
+    weights, left = (torch.cat(columns)[original_order] for columns in zip(*parts, strict=True))
     return weights, left
 
 
 def neighbors_of(
     pattern: EntryPattern,  # (r, n)
 ) -> tuple[Indices, Indices]:  # (r, k), (r,)
-    """Return the neighbors of rows, with -1 after the last of each, and the numbers of the rows themselves."""
+    """Return the neighbors of rows, and the numbers of the rows themselves.
+
+    -1 follows the last neighbor of a row.
+    """
     counts = np.diff(pattern.indptr) - 1
-    is_there = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
-    is_own = np.zeros(len(pattern.indices), dtype=bool)
-    is_own[pattern.indptr[1:] - 1] = True
-    near = np.full(is_there.shape, -1, dtype=np.int64)
-    near[is_there] = np.asarray(pattern.indices)[~is_own]
-    return near, np.asarray(pattern.indices, dtype=np.int64)[is_own]
+    is_present = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]
+    is_row = np.zeros(len(pattern.indices), dtype=bool)
+    is_row[pattern.indptr[1:] - 1] = True
+    near = np.full(is_present.shape, -1, dtype=np.int64)
+    near[is_present] = np.asarray(pattern.indices)[~is_row]
+    return near, np.asarray(pattern.indices, dtype=np.int64)[is_row]
 
 
 def pattern_of(
     near: Indices,  # (q, k)
     count: int,
 ) -> SparsityPattern:  # (q, n + q)
-    """Return the pattern of points after `count` rows: the rows near each (-1 for none) and the point itself."""
+    """Return the pattern of points that follow some rows.
+
+    Args:
+        near: The rows near each point, (q, k), with -1 for none.
+        count: The number n of rows.
+
+    Returns:
+        The neighbors of each point and the point itself, (q, n + q).
+    """
     both = np.concatenate([near, count + np.arange(len(near))[:, None]], axis=1)
-    is_there = both >= 0
-    starts = np.concatenate([[0], np.cumsum(is_there.sum(1))])
-    return SparsityPattern(starts, both[is_there], (len(near), count + len(near)))
+    is_present = both >= 0
+    starts = np.concatenate([[0], np.cumsum(is_present.sum(1))])
+    return SparsityPattern(starts, both[is_present], (len(near), count + len(near)))
 
 
 def in_pattern(
     weights: Tensor,  # (r, k)
-    own: Tensor,  # (r,)
+    diagonal: Tensor,  # (r,)
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of a pattern with `weights` at the neighbors of rows and `own` at the rows themselves."""
+    """Return the entries of a pattern from those of neighbors and of rows.
+
+    Args:
+        weights: The entries at the neighbors of rows, (r, k).
+        diagonal: The entries at the rows themselves, (r,).
+        pattern: The pattern, (r, n).
+
+    Returns:
+        The entries, (nnz,).
+    """
     counts = torch.from_numpy(np.diff(pattern.indptr)) - 1
     columns = torch.arange(weights.shape[1] + 1)
-    both = torch.cat([weights, own[:, None]], dim=1)
+    both = torch.cat([weights, diagonal[:, None]], dim=1)
     is_last = columns == weights.shape[1]
     return both[(columns < counts[:, None]) | is_last]
 
 
-def _blocks(near: Indices, own: Indices, places: Floats) -> Iterator[Indices]:
+def _blocks(near: Indices, rows_themselves: Indices, positions: Floats) -> Iterator[Indices]:
     """Yield blocks of near rows with few neighbors altogether, or single rows."""
-    waiting = near_each_other(places[own], BLOCK)[::-1]
+    waiting = near_each_other(positions[rows_themselves], BLOCK)[::-1]
     while waiting:
         rows = waiting.pop()
         if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MOST_TOGETHER:
@@ -123,30 +143,30 @@ def _conditioned(
     noise: Tensor | float,  # (n,)
     *parameters: Tensor,
 ) -> tuple[Tensor, Tensor]:  # (b, k), (b,)
-    """Return the weights and variances of the rows of a block, by the numbers of neighbors and of the rows."""
-    near, own = numbers
-    is_there = near >= 0
-    together, places = torch.unique(torch.cat([own, near.clamp_min(0).reshape(-1)]), return_inverse=True)
-    rows, neighbors = places[: len(own)], places[len(own) :].reshape(near.shape)
-    matrix = covariance(together, *parameters)
-    own_noise = noise[together] if isinstance(noise, Tensor) else noise * matrix.diagonal().detach()
-    cross = torch.where(is_there, _taken(matrix, rows[:, None], neighbors), 0.0)
-    pairs = is_there[:, :, None] & is_there[:, None, :]
-    among = torch.where(pairs, _taken(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
-    among = among + torch.where(is_there, own_noise[neighbors], 1.0).diag_embed()
+    """Return the weights and variances of the rows of a block."""
+    near, rows_themselves = numbers
+    is_present = near >= 0
+    distinct, inverse = torch.unique(torch.cat([rows_themselves, near.clamp_min(0).reshape(-1)]), return_inverse=True)
+    rows, neighbors = inverse[: len(rows_themselves)], inverse[len(rows_themselves) :].reshape(near.shape)
+    matrix = covariance(distinct, *parameters)
+    noise_of_distinct = noise[distinct] if isinstance(noise, Tensor) else noise * matrix.diagonal().detach()
+    cross = torch.where(is_present, _entries_at(matrix, rows[:, None], neighbors), 0.0)
+    pairs = is_present[:, :, None] & is_present[:, None, :]
+    among = torch.where(pairs, _entries_at(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
+    among = among + torch.where(is_present, noise_of_distinct[neighbors], 1.0).diag_embed()
     weights = _solved(among, cross)
     left = matrix.diagonal()[rows] - (weights * cross).sum(1)
-    return weights, left.clamp_min(0) + share * own_noise[rows]
+    return weights, left.clamp_min(0) + share * noise_of_distinct[rows]
 
 
-def _taken(
+def _entries_at(
     matrix: Tensor,  # (u, u)
     rows: Tensor,  # (...)
     columns: Tensor,  # (...)
 ) -> Tensor:  # (...)
     """Return entries of a matrix at rows and columns that broadcast."""
-    at = rows * len(matrix) + columns
-    return matrix.reshape(-1).index_select(0, at.reshape(-1)).reshape(at.shape)
+    flat = rows * len(matrix) + columns
+    return matrix.reshape(-1).index_select(0, flat.reshape(-1)).reshape(flat.shape)
 
 
 def _solved(
@@ -158,57 +178,69 @@ def _solved(
 
 
 class _Solve(torch.autograd.Function):
-    """C^-1 c of each matrix C (b, k, k) and vector c (b, k), with 0 for rows that earlier rows determine."""
+    """C^-1 c of each matrix C (b, k, k) and vector c (b, k).
+
+    The result is 0 for rows that earlier rows determine.
+    """
 
     @staticmethod
     def forward(ctx: Any, matrices: Tensor, right: Tensor) -> Tensor:
         factors, is_kept = _factorized(matrices)
-        found = torch.cholesky_solve((right * is_kept)[:, :, None], factors)[:, :, 0]
-        ctx.save_for_backward(factors, is_kept, found)
-        return found
+        solution = torch.cholesky_solve((right * is_kept)[:, :, None], factors)[:, :, 0]
+        ctx.save_for_backward(factors, is_kept, solution)
+        return solution
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
-        factors, is_kept, found = ctx.saved_tensors
-        return _pulled_back(factors, is_kept, found, grads[0])
+        factors, is_kept, solution = ctx.saved_tensors
+        return _pulled_back(factors, is_kept, solution, grads[0])
 
 
 def _pulled_back(
     factors: Tensor,  # (b, k, k)
     is_kept: Tensor,  # (b, k)
-    found: Tensor,  # (b, k)
+    solution: Tensor,  # (b, k)
     grad: Tensor,  # (b, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return the gradients -h b^T and h = C^-1 g in matrices and vectors, for a gradient g in b = C^-1 c."""
+    """Return the gradients of b = C^-1 c in matrices and vectors.
+
+    For a gradient g in b they are -h b^T and h = C^-1 g.
+    """
     solved = torch.cholesky_solve((grad * is_kept)[:, :, None], factors)[:, :, 0]
-    return -solved[:, :, None] * found[:, None, :], solved
+    return -solved[:, :, None] * solution[:, None, :], solved
 
 
 def _factorized(
     matrices: Tensor,  # (b, k, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return Cholesky factors of matrices, and whether each row is kept. Other rows are those of the identity."""
-    full = matrices.diagonal(dim1=1, dim2=2)
+    """Return Cholesky factors of matrices, and whether each row is kept.
+
+    Rows that are not kept are those of the identity.
+    """
+    diagonal = matrices.diagonal(dim1=1, dim2=2)
     factors, failed = torch.linalg.cholesky_ex(matrices)
-    is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * full
-    wrong = torch.nonzero((failed > 0) | ~is_large.all(1))[:, 0]
+    is_large = factors.diagonal(dim1=1, dim2=2).square() >= SPENT * diagonal
+    failing = torch.nonzero((failed > 0) | ~is_large.all(1))[:, 0]
     is_kept = torch.ones_like(is_large)
-    if len(wrong):
-        factors[wrong], is_kept[wrong] = _factorized_by_rows(matrices[wrong])
+    if len(failing):
+        factors[failing], is_kept[failing] = _factorized_by_rows(matrices[failing])
     return factors, is_kept
 
 
 def _factorized_by_rows(
     matrices: Tensor,  # (b, k, k)
 ) -> tuple[Tensor, Tensor]:  # (b, k, k), (b, k)
-    """Return the result of `_factorized` row by row. Rows with a pivot above rounding are kept."""
-    lower, full = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
-    is_kept = torch.ones_like(full, dtype=torch.bool)
+    """Return the result of `_factorized`, row by row.
+
+    Rows with a pivot above rounding are kept.
+    """
+    lower, diagonal = torch.zeros_like(matrices), matrices.diagonal(dim1=1, dim2=2)
+    is_kept = torch.ones_like(diagonal, dtype=torch.bool)
     for p in range(matrices.shape[1]):
         before = lower[:, p, :p].clone()
-        pivot = full[:, p] - before.square().sum(1)
-        kept = is_kept[:, p] = pivot >= SPENT * full[:, p]
+        pivot = diagonal[:, p] - before.square().sum(1)
+        kept = is_kept[:, p] = pivot >= SPENT * diagonal[:, p]
         root = torch.where(kept, pivot, 1.0).sqrt()
         below = matrices[:, p + 1 :, p] - (lower[:, p + 1 :, :p] @ before[:, :, None])[:, :, 0]
         lower[:, p + 1 :, p] = torch.where(kept[:, None], below / root[:, None], 0.0)

@@ -37,9 +37,11 @@ def inverse_factor(
     noise: Tensor,  # (n,)
     kind: int,
     pattern: EntryPattern,
-    known: Tensor | None = None,  # (n, F)
+    features: Tensor | None = None,  # (n, F)
 ) -> Tensor:  # (nnz,)
-    """Return the entries of V, float64, differentiable once in lengthscale, variance, noise and known features.
+    """Return the entries of V, float64.
+
+    They are differentiable once in lengthscale, variance, noise and known features.
 
     Args:
         x: The ordered rows.
@@ -48,8 +50,8 @@ def inverse_factor(
         noise: The noise variance of each observation.
         kind: A kernel of `rfgp.local.KINDS`.
         pattern: The pattern of V, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-        known: The features phi of a known part. The covariance of the process is then v K - phi phi^T. If None, there
-            are none.
+        features: The features phi of a known part. The covariance of the process is then v K - phi phi^T. If None,
+            there are none.
 
     Examples:
         >>> from rfgp.local import KINDS, nearest_predecessors
@@ -64,8 +66,8 @@ def inverse_factor(
         >>> torch.allclose((V.mT @ V).inverse(), torch.exp(-torch.cdist(x, x)) + 0.1 * torch.eye(3).double())
         True
     """
-    known = no_features(x) if known is None else known
-    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, known, kind, pattern)
+    features = no_features(x) if features is None else features
+    out: Tensor = _InverseFactor.apply(x.detach(), lengthscale, variance, noise, features, kind, pattern)
     return out
 
 
@@ -79,10 +81,10 @@ def log_prob(
     kind: int,
     pattern: EntryPattern,  # (r, n)
 ) -> Tensor:  # ()
-    """Return the log density of centered observations, with its gradient, in one pass over the rows.
+    """Return the log density of centered observations, with its gradient.
 
-    It is the log density of r rows, each given its neighbors. It is differentiable once in lengthscale, variance, noise
-    and residual.
+    It takes one pass over the rows. It is the log density of r rows, each given its neighbors. It is differentiable
+    once in lengthscale, variance, noise and residual.
 
     Args:
         x: The ordered rows.
@@ -104,24 +106,26 @@ def log_prob(
     """
     from rfgp.local import loops
 
-    z, targets, noises = as_places(x, lengthscale), as_rows(residual), np.ascontiguousarray(as_array(noise.double()))
+    z, targets = scaled_positions(x, lengthscale), as_rows(residual)
+    noises = np.ascontiguousarray(as_array(noise.double()))
     rows = kind, z, as_rows(no_features(x)), noises, float(variance.detach()), pattern.indices, pattern.indptr
     fixed = *rows, targets, as_array(output_weights.double())
 
     def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:
-        found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
-        return *loops.density_rows(a, b, *fixed, *found), *found
+        gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(targets.shape)
+        return *loops.density_rows(a, b, *fixed, *gradients), *gradients
 
     def compute(needs: Needs) -> tuple[Tensor, Gradients]:
         parts = in_blocks(pattern.indptr, run)
-        value, in_variance, in_lengths, in_noise, in_targets = (sum(part[i] for part in parts) for i in range(5))
+        sums = (sum(part[i] for part in parts) for i in range(5))
+        value, grad_variance, grad_lengths, grad_noise, grad_targets = sums
 
         def gradients() -> list[Tensor]:
             return [
-                _in_lengthscale(in_lengths, lengthscale.detach()),
-                torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
-                torch.from_numpy(in_noise).to(noise),
-                torch.from_numpy(in_targets).to(residual),
+                _grad_lengthscale(grad_lengths, lengthscale.detach()),
+                torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
+                torch.from_numpy(grad_noise).to(noise),
+                torch.from_numpy(grad_targets).to(residual),
             ]
 
         return torch.tensor(value, dtype=torch.float64), gradients
@@ -129,10 +133,13 @@ def log_prob(
     return with_gradient(compute, lengthscale, variance, noise, residual)
 
 
-def _in_lengthscale(in_lengths: Array, lengthscale: Tensor) -> Tensor:
-    """Return the gradient in a lengthscale, (d,) or (), from sums (d,) of slopes times squared distances."""
-    found = -2 * torch.from_numpy(in_lengths).to(lengthscale) / lengthscale
-    return found if lengthscale.ndim else found.sum()
+def _grad_lengthscale(grad_lengths: Array, lengthscale: Tensor) -> Tensor:
+    """Return the gradient in a lengthscale, (d,) or ().
+
+    The sums (d,) are those of slopes times squared distances.
+    """
+    gradient = -2 * torch.from_numpy(grad_lengths).to(lengthscale) / lengthscale
+    return gradient if lengthscale.ndim else gradient.sum()
 
 
 def no_features(x: Tensor) -> Tensor:
@@ -140,8 +147,18 @@ def no_features(x: Tensor) -> Tensor:
     return torch.zeros(len(x), 0, dtype=torch.float64)
 
 
-def as_places(x: Tensor, lengthscale: Tensor) -> Array:
-    """Return rows (n, d) in units of lengthscales (d,) or (), clamped so that squared distances are finite."""
+def scaled_positions(x: Tensor, lengthscale: Tensor) -> Array:
+    """Return rows in units of lengthscales.
+
+    They are clamped so that squared distances are finite.
+
+    Args:
+        x: The rows, (n, d).
+        lengthscale: The lengthscale, (d,) or ().
+
+    Returns:
+        The positions, (n, d), float64.
+    """
     return as_rows((x.double() / lengthscale.double()).clamp(-FAR, FAR))
 
 
@@ -158,21 +175,21 @@ class _InverseFactor(torch.autograd.Function):
         lengthscale: Tensor,
         variance: Tensor,
         noise: Tensor,
-        known: Tensor,
+        features: Tensor,
         kind: int,
         pattern: EntryPattern,
     ) -> Tensor:
         from rfgp.local import loops
 
-        z, phi = as_places(x, lengthscale), as_rows(known)
+        z, phi = scaled_positions(x, lengthscale), as_rows(features)
         ctx.fixed = (kind, z, phi, as_array(noise), float(variance), pattern.indices, pattern.indptr)
-        ctx.save_for_backward(lengthscale, variance, noise, known)
+        ctx.save_for_backward(lengthscale, variance, noise, features)
         entries = np.empty(len(pattern.indices))
         in_blocks(pattern.indptr, lambda a, b: loops.conditional_rows(a, b, *ctx.fixed, 1.0, entries))
-        own = pattern.indptr[1:] - 1
-        scale = 1 / entries[own]
+        diagonal = pattern.indptr[1:] - 1
+        scale = 1 / entries[diagonal]
         entries *= np.repeat(-scale, np.diff(pattern.indptr))
-        entries[own] = scale
+        entries[diagonal] = scale
         ctx.entries = entries
         return torch.from_numpy(entries.copy())
 
@@ -181,28 +198,30 @@ class _InverseFactor(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         from rfgp.local import loops
 
-        (lengthscale, variance, noise, known), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
+        (lengthscale, variance, noise, features), (_, z, phi, *_) = ctx.saved_tensors, ctx.fixed
         grad = np.ascontiguousarray(as_array(grads[0]))
 
         def pull(a: int, b: int) -> tuple[float, Array, Array, Array]:
-            found = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
-            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *found), *found
+            gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
+            return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
         parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
-        in_variance, in_lengths, in_noise, in_known = (sum(part[i] for part in parts) for i in range(4))
+        grad_variance, grad_lengths, grad_noise, grad_features = (sum(part[i] for part in parts) for i in range(4))
         return (
             None,
-            _in_lengthscale(in_lengths, lengthscale),
-            torch.as_tensor(in_variance, dtype=torch.float64).to(variance),
-            torch.from_numpy(in_noise).to(noise),
-            torch.from_numpy(in_known).to(known),
+            _grad_lengthscale(grad_lengths, lengthscale),
+            torch.as_tensor(grad_variance, dtype=torch.float64).to(variance),
+            torch.from_numpy(grad_noise).to(noise),
+            torch.from_numpy(grad_features).to(features),
             None,
             None,
         )
 
 
 def in_blocks(starts: Any, run: Callable[[int, int], Any], most: int | None = None) -> list[Any]:
-    """Return run(first, last) of blocks of rows with about equally many entries, in threads for large ones.
+    """Return run(first, last) of blocks of rows.
+
+    Blocks have about equally many entries. Large ones run in threads.
 
     Args:
         starts: The first entry of each row, (n + 1,).
@@ -227,6 +246,11 @@ def whitened(
 
     The gradient for upstream G is G_i . B_j in V_ij, and V^T G in B.
 
+    Args:
+        entries: The entries of V, (nnz,).
+        dense: B, (n, c).
+        pattern: The pattern of V, (r, n).
+
     Examples:
         >>> from rfgp.sparse import EntryPattern
         >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
@@ -245,6 +269,11 @@ def whitened_back(
 ) -> Tensor:  # (n, c)
     """Return V^T B, float64, without gradients.
 
+    Args:
+        entries: The entries of V, (nnz,).
+        dense: B, (r, c).
+        pattern: The pattern of V, (r, n).
+
     Examples:
         >>> from rfgp.sparse import EntryPattern
         >>> pattern = EntryPattern(np.array([0, 1, 3]), np.array([0, 0, 1]), (2, 2))
@@ -254,11 +283,11 @@ def whitened_back(
     """
     from rfgp.local import products
 
-    known, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
-    fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+    right, out = np.ascontiguousarray(as_array(dense)), np.zeros((pattern.shape[1], dense.shape[1]))
+    fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
     if len(entries) * out.shape[1] < IN_THREADS_OF_PRODUCTS or num_threads() == 1:
         products.multiply_transposed(0, out.shape[1], *fixed)
-    else:  # threads take columns, because threads with rows would add to the same places
+    else:  # threads take columns, because threads with rows would add to the same entries
         ends = np.linspace(0, out.shape[1], num_threads() + 1).astype(np.int64)
         with ThreadPoolExecutor(num_threads()) as pool:
             list(pool.map(lambda pair: products.multiply_transposed(*pair, *fixed), itertools.pairwise(ends)))
@@ -273,9 +302,9 @@ def conditionals(
     lengthscale: Tensor,  # (d,) or ()
     variance: Tensor,  # ()
     kind: int,
-    known: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
+    features: tuple[Tensor, Tensor] | None = None,  # (n, F), (q, F)
 ) -> tuple[Tensor, Tensor]:
-    """Return the weights b (q, k) of the neighbors of points, and the conditional variances d (q,).
+    """Return the weights of the neighbors of points, and conditional variances.
 
     Args:
         points: The points.
@@ -285,7 +314,10 @@ def conditionals(
         lengthscale: The lengthscale of the local kernel.
         variance: The value of the local kernel at distance 0.
         kind: A kernel of `rfgp.local.KINDS`.
-        known: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
+        features: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
+
+    Returns:
+        The weights b (q, k) and the variances d (q,).
 
     Examples:
         >>> from rfgp.local import KINDS, nearest
@@ -297,10 +329,10 @@ def conditionals(
     """
     from rfgp.local import loops
 
-    z, new = (as_places(a, lengthscale) for a in (x, points))
-    phi, own = map(as_rows, known or (no_features(x), no_features(points)))
+    z, scaled_points = (scaled_positions(a, lengthscale) for a in (x, points))
+    phi, points_phi = map(as_rows, features or (no_features(x), no_features(points)))
     weights, left = np.zeros(near.shape), np.zeros(len(near))
-    fixed = (kind, z, phi, as_array(noise), float(variance), new, own, near, weights, left)
+    fixed = (kind, z, phi, as_array(noise), float(variance), scaled_points, points_phi, near, weights, left)
     in_blocks(np.arange(len(near) + 1) * near.shape[1], lambda a, b: loops.condition_points(a, b, *fixed))
     return torch.from_numpy(weights), torch.from_numpy(left)
 
@@ -312,8 +344,8 @@ class _Whitened(torch.autograd.Function):
         ctx.pattern = pattern
         from rfgp.local import products
 
-        known, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
-        fixed = (as_array(entries), pattern.indices, pattern.indptr, known, out)
+        right, out = np.ascontiguousarray(as_array(dense)), np.empty((pattern.shape[0], dense.shape[1]))
+        fixed = (as_array(entries), pattern.indices, pattern.indptr, right, out)
         in_blocks(pattern.indptr, lambda a, b: products.multiply_rows(a, b, *fixed))
         return torch.from_numpy(out)
 
@@ -323,12 +355,12 @@ class _Whitened(torch.autograd.Function):
         from rfgp.local import products
 
         (entries, dense), pattern = ctx.saved_tensors, ctx.pattern
-        grad, in_entries, in_dense = np.ascontiguousarray(as_array(grads[0])), None, None
+        grad, grad_entries, grad_dense = np.ascontiguousarray(as_array(grads[0])), None, None
         if ctx.needs_input_grad[0]:
-            found, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
-            fixed = (grad, right, pattern.indices, pattern.indptr, found)
+            grad_values, right = np.empty(len(entries)), np.ascontiguousarray(as_array(dense))
+            fixed = (grad, right, pattern.indices, pattern.indptr, grad_values)
             in_blocks(pattern.indptr, lambda a, b: products.outer_rows(a, b, *fixed))
-            in_entries = torch.from_numpy(found)
+            grad_entries = torch.from_numpy(grad_values)
         if ctx.needs_input_grad[1]:
-            in_dense = whitened_back(entries, grads[0], pattern)
-        return in_entries, in_dense, None
+            grad_dense = whitened_back(entries, grads[0], pattern)
+        return grad_entries, grad_dense, None

@@ -17,7 +17,9 @@ def kind_of(spectrum: spectra.Spectrum) -> str | None:
 
 
 def read_spectrum(spectrum: str | spectra.Spectrum) -> spectra.Spectrum:
-    """Return a spectrum by a name of `KINDS` or of `rfgp.spectra`. A spectrum is returned unchanged.
+    """Return a spectrum by a name of `KINDS` or of `rfgp.spectra`.
+
+    A spectrum is returned unchanged.
 
     Raises:
         InvalidArgumentError: If there is no spectrum of that name.

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Array, as_array
-from rfgp.local.factor import IN_THREADS, as_places, as_rows, in_blocks, no_features
+from rfgp.local.factor import IN_THREADS, as_rows, in_blocks, no_features, scaled_positions
 from rfgp.sparse import SparsityPattern
 from rfgp.threads import num_threads
 
@@ -51,9 +51,9 @@ class LatentRoot:
         variance: Tensor,
         kind: int,
         pattern: SparsityPattern,
-        known: Tensor | None = None,
+        features: Tensor | None = None,
     ) -> "LatentRoot":
-        """Return the root for ordered rows (n, d) and a kernel with lengthscale (d,) or () and variance ().
+        """Return the root for ordered rows and a stationary kernel.
 
         Args:
             x: The ordered rows.
@@ -61,12 +61,12 @@ class LatentRoot:
             variance: The value of the kernel at distance 0.
             kind: A kernel of `rfgp.local.KINDS`.
             pattern: The pattern of L, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-            known: The features phi (n, F) of a known part. The covariance is then v K - phi phi^T. If None, there are
-                none.
+            features: The features phi (n, F) of a known part. The covariance is then v K - phi phi^T. If None, there
+                are none.
         """
         from rfgp.local import loops
 
-        z, phi = as_places(x, lengthscale), as_rows(no_features(x) if known is None else known)
+        z, phi = scaled_positions(x, lengthscale), as_rows(no_features(x) if features is None else features)
         noise = np.full(len(z), JITTER * float(variance))
         fixed = (kind, z, phi, noise, float(variance), pattern.indices, pattern.indptr)
         entries = np.empty(len(pattern.indices))

@@ -35,12 +35,15 @@ _SPENT = 1e-13
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _spaces(most, d, features):
-    """Allocate space for up to `most` places, the neighbors and the rows of a run. Rows are padded to multiples of 16.
+def _workspace(most, d, features):
+    """Allocate arrays for a run of at most `most` neighbors and rows.
 
-    The arrays are: places (d, m), noise (m,) and conditional variances (m,); values and slopes of the kernel between
-    each place and later ones (m, m); the factor and its transpose (m, m) without the diagonal; the inverses of the
-    diagonal (m,), 0 for omitted places; features (m, F) and their products (m, m).
+    Rows are padded to multiples of 16.
+
+    The first three arrays are positions (d, m), noise (m,) and conditional variances (m,). The next two are values and
+    slopes of the kernel between each position and later ones (m, m). Then follow the factor and its transpose (m, m)
+    without the diagonal, and the inverses of the diagonal (m,), 0 for omitted positions. The last two are features
+    (m, F) and their products (m, m).
     """
     square = (most, int(whole(most)))
     given = np.zeros((d, square[1])), np.zeros(most), np.empty(most)
@@ -49,23 +52,26 @@ def _spaces(most, d, features):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _correlate(kind, places, count, values, slopes):
-    """Write values and slopes of the kernel between each of `count` places and later ones."""
+def _correlate(kind, positions, count, values, slopes):
+    """Write values and slopes of the kernel between positions and later ones."""
     end = whole(count)
     for p in range(count):
         begin, squares = begin_of(p), values[p]
         for q in range(begin, end):
             squares[q] = 0.0
-        for c in range(places.shape[0]):
-            own, others = places[c, p], places[c]
+        for c in range(positions.shape[0]):
+            position, others = positions[c, p], positions[c]
             for q in range(begin, end):
-                squares[q] += (own - others[q]) ** 2
+                squares[q] += (position - others[q]) ** 2
         correlate_row(kind, squares, slopes[p], begin, end)
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _multiply(rows, count, products):
-    """Write the products (k + 1, k + 1) of `count` rows of features (k + 1, F), on and above the diagonal."""
+    """Write the products (k + 1, k + 1) of rows of features (k + 1, F).
+
+    Only those on and above the diagonal are written.
+    """
     features = rows.shape[1]
     for p in range(count):
         for q in range(0, p + 1, 2):  # two at a time, for fewer loads
@@ -79,29 +85,32 @@ def _multiply(rows, count, products):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _gather(z, phi, noise, near, spaces):
-    """Copy the places, the noise and the features of rows `near` (m,)."""
-    (places, noises, _), _, _, (rows, _) = spaces
+def _gather(z, phi, noise, near, workspace):
+    """Copy the positions, the noise and the features of rows `near` (m,)."""
+    (positions, noises, _), _, _, (rows, _) = workspace
     for p in range(near.size):
         for c in range(z.shape[1]):
-            places[c, p] = z[near[p], c]
+            positions[c, p] = z[near[p], c]
         noises[p] = noise[near[p]]
         for f in range(phi.shape[1]):
             rows[p, f] = phi[near[p], f]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _factorize(kind, variance, count, spaces):
-    """Factorize the covariance of `count` places with noise, and write their conditional variances without it."""
-    (places, noises, left), (values, slopes), (upper, _, inverse), (features, products) = spaces
-    _correlate(kind, places, count, values, slopes)
+def _factorize(kind, variance, count, workspace):
+    """Factorize the covariance of positions with noise.
+
+    Conditional variances without the noise are written as well.
+    """
+    (positions, noises, left), (values, slopes), (upper, _, inverse), (features, products) = workspace
+    _correlate(kind, positions, count, values, slopes)
     if features.shape[1] > 0:
         _multiply(features, count, products)
     end = whole(count)
     for p in range(count):
-        begin, row, given, known = begin_of(p), upper[p], values[p], products[p]
+        begin, row, correlations, explained = begin_of(p), upper[p], values[p], products[p]
         for q in range(begin, end):
-            row[q] = variance * given[q] - known[q]
+            row[q] = variance * correlations[q] - explained[q]
         take(upper, p, row, begin, end)
         left[p] = row[p]
         full, pivot = variance + noises[p], left[p] + noises[p]
@@ -113,21 +122,23 @@ def _factorize(kind, variance, count, spaces):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, share, entries):
-    """Write the weights b of neighbors and the standard deviation sqrt(d) of rows from `first` to `last` - 1.
+    """Write the weights b of neighbors and the standard deviation sqrt(d) of rows.
+
+    The rows are those from `first` to `last` - 1.
 
     z (n, d), phi (n, F) and noise (n,) are those of all rows. near (nnz,) are the columns of the entries, with the row
     itself last. starts (r + 1,) are the first entries of the r rows. `share` is the share of the noise in each
     variance.
     """
-    spaces = _spaces(most_entries(first, last, starts), z.shape[1], phi.shape[1])
-    (_, noises, left), _, (upper, lower, inverse), _ = spaces
+    workspace = _workspace(most_entries(first, last, starts), z.shape[1], phi.shape[1])
+    (_, noises, left), _, (upper, lower, inverse), _ = workspace
     solved = np.empty((LONGEST, lower.shape[1]))
     i = first
     while i < last:
         end = run_end(i, last, near, starts)
-        _gather(z, phi, noise, near[starts[end - 1] : starts[end]], spaces)
+        _gather(z, phi, noise, near[starts[end - 1] : starts[end]], workspace)
         count = starts[end] - starts[end - 1]
-        _factorize(kind, variance, count, spaces)
+        _factorize(kind, variance, count, workspace)
         transpose(upper, lower, count)
         for j in range(i, end):
             solved[j - i] = lower[count - end + j]  # zeros from its diagonal on
@@ -140,50 +151,58 @@ def conditional_rows(first, last, kind, z, phi, noise, variance, near, starts, s
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def pull_rows(first, last, kind, z, phi, noise, variance, near, starts, entries, grad, in_lengths, in_noise, in_phi):
-    """Add the gradients to `in_lengths` (d,), `in_noise` (n,) and `in_phi` (n, F), and return the gradient in v.
+def pull_rows(
+    first, last, kind, z, phi, noise, variance, near, starts, entries, grad, grad_lengths, grad_noise, grad_phi
+):
+    """Add the gradients of rows, and return the gradient in v.
 
-    `in_lengths` is the sum of W k' (z_p - z_q)^2 over pairs. `entries` (nnz,) are those of the inverse factor, and
+    They are added to `grad_lengths` (d,), `grad_noise` (n,) and `grad_phi` (n, F).
+
+    `grad_lengths` is the sum of W k' (z_p - z_q)^2 over pairs. `entries` (nnz,) are those of the inverse factor, and
     `grad` (nnz,) is the gradient in them.
     """
     most = most_entries(first, last, starts)
-    spaces = _spaces(most, z.shape[1], phi.shape[1])
-    _, _, (upper, lower, inverse), (features, _) = spaces
+    workspace = _workspace(most, z.shape[1], phi.shape[1])
+    _, _, (upper, lower, inverse), (features, _) = workspace
     width = lower.shape[1]
-    in_matrix, in_d = np.empty((most + 1, width)), np.empty(LONGEST)
+    grad_matrix, grad_d = np.empty((most + 1, width)), np.empty(LONGEST)
     left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
-    in_variance = 0.0
+    grad_variance = 0.0
     i = first
     while i < last:
         end = run_end(i, last, near, starts)
         rows = near[starts[end - 1] : starts[end]]
-        _gather(z, phi, noise, rows, spaces)
-        _factorize(kind, variance, rows.size, spaces)
+        _gather(z, phi, noise, rows, workspace)
+        _factorize(kind, variance, rows.size, workspace)
         transpose(upper, lower, rows.size)
         for j in range(i, end):
             a, b = starts[j], starts[j + 1]
-            in_d[j - i] = _weigh(entries[a:b], grad[a:b], left[j - i], right[j - i])
+            grad_d[j - i] = _weigh(entries[a:b], grad[a:b], left[j - i], right[j - i])
         solve(upper, inverse, right, end - i, rows.size)
         for j in range(i, end):
             right[j - i, starts[j + 1] - starts[j] - 1 :] = 0.0
         solve_transposed(lower, inverse, right, end - i, rows.size)
         for j in range(end - i):
-            right[j] += in_d[j] * left[j]
-        in_variance += _pull_products(left, right, end - i, rows, variance, spaces, in_matrix, in_lengths, in_noise)
+            right[j] += grad_d[j] * left[j]
+        grad_variance += _pull_products(
+            left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
+        )
         if phi.shape[1] > 0:
-            _pull_features(in_matrix, features, rows, in_phi)
+            _pull_features(grad_matrix, features, rows, grad_phi)
         i = end
-    return in_variance
+    return grad_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def density_rows(
-    first, last, kind, z, phi, noise, variance, near, starts, targets, each, in_lengths, in_noise, in_targets
+    first, last, kind, z, phi, noise, variance, near, starts, targets, weights, grad_lengths, grad_noise, grad_targets
 ):
-    """Add gradients of the log density of rows from `first` to `last` - 1 in one pass, as `pull_rows` does.
+    """Add gradients of the log density of rows in one pass, as `pull_rows` does.
 
-    Targets (n, k) have the weights `each` (k,). Their gradients are added to `in_targets` (n, k). phi (n, 0) is not
-    used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the places before j. The
+    The rows are those from `first` to `last` - 1.
+
+    Targets (n, k) have the weights `weights` (k,). Their gradients are added to `grad_targets` (n, k). phi (n, 0) is
+    not used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the positions before j. The
     gradient in M is
 
         sum_j (x_j r_j^T + r_j x_j^T) / 2,    r_j = e_j beta_j + (e_j^2 - 1) x_j / 2,
@@ -191,18 +210,18 @@ def density_rows(
     because a row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
     """
     most = most_entries(first, last, starts)
-    spaces = _spaces(most, z.shape[1], phi.shape[1])
-    (_, noises, rest), _, (upper, lower, inverse), _ = spaces
+    workspace = _workspace(most, z.shape[1], phi.shape[1])
+    (_, noises, rest), _, (upper, lower, inverse), _ = workspace
     width = lower.shape[1]
-    in_matrix, solved = np.empty((most + 1, width)), np.zeros((1, width))
+    grad_matrix, solved = np.empty((most + 1, width)), np.zeros((1, width))
     left, right = np.empty((LONGEST + 1, width)), np.empty((LONGEST + 1, width))
-    value, in_variance, times, i = 0.0, 0.0, each.sum(), first
+    value, grad_variance, times, i = 0.0, 0.0, weights.sum(), first
     while i < last:
         end = run_end(i, last, near, starts)
         rows = near[starts[end - 1] : starts[end]]
         before = rows.size - (end - i)
-        _gather(z, phi, noise, rows, spaces)
-        _factorize(kind, variance, rows.size, spaces)
+        _gather(z, phi, noise, rows, workspace)
+        _factorize(kind, variance, rows.size, workspace)
         transpose(upper, lower, rows.size)
         left[: end - i], right[: end - i] = lower[before : rows.size], 0.0
         solve_transposed(lower, inverse, left, end - i, rows.size)
@@ -212,21 +231,26 @@ def density_rows(
             left[j, :p] *= -scale
             left[j, p], left[j, p + 1 :] = scale, 0.0
             value += times * np.log(scale)
-        for c in range(each.size):
+        for c in range(weights.size):
             for p in range(before):
                 solved[0, p] = targets[rows[p], c]
             solve(upper, inverse, solved, 1, before)
             solved[0, before:] = 0.0
             solve_transposed(lower, inverse, solved, 1, before)
-            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, each[c], in_targets)
-        in_variance += _pull_products(left, right, end - i, rows, variance, spaces, in_matrix, in_lengths, in_noise)
+            value -= _pull_targets(left, right, rows, before, inverse, solved[0], targets, c, weights[c], grad_targets)
+        grad_variance += _pull_products(
+            left, right, end - i, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise
+        )
         i = end
-    return value, in_variance
+    return value, grad_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, in_targets):
-    """Add the gradients of an output to those in products and targets; return minus its log density without log |V|."""
+def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, grad_targets):
+    """Add the gradients of an output to those in products and targets.
+
+    Return minus its log density without log |V|.
+    """
     total = 0.0
     for j in range(rows.size - before):
         p, error, row, out = before + j, 0.0, left[j], right[j]
@@ -235,34 +259,40 @@ def _pull_targets(left, right, rows, before, inverse, beta, targets, c, times, i
         total += 0.5 * times * (error**2 + _LOG_2PI)
         a, b, kept = times * error, 0.5 * times * (error**2 - 1), error if inverse[p] > 0 else 0.0
         for q in range(p + 1):
-            in_targets[rows[q], c] -= a * row[q]
+            grad_targets[rows[q], c] -= a * row[q]
             out[q] += a * beta[q] + b * row[q]
             beta[q] += kept * row[q]
     return total
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull_products(left, right, number, rows, variance, spaces, in_matrix, in_lengths, in_noise):
-    """Apply the chain rule to the gradient in M, half of the sum of products of rows left and right.
+def _pull_products(left, right, number, rows, variance, workspace, grad_matrix, grad_lengths, grad_noise):
+    """Apply the chain rule to the gradient in M.
 
-    Rows after `number` are overwritten. The sum is written to `in_matrix` (m + 1, m), which has one spare row. Return
+    The gradient is half of the sum of products of rows left and right.
+
+    Rows after `number` are overwritten. The sum is written to `grad_matrix` (m + 1, m), which has one spare row. Return
     the gradient in v.
     """
-    (places, _, _), (values, slopes), _, _ = spaces
-    pairs, in_variance = in_matrix[rows.size], 0.0
+    (positions, _, _), (values, slopes), _, _ = workspace
+    pairs, grad_variance = grad_matrix[rows.size], 0.0
     left[number], right[number] = 0.0, 0.0
-    _add_products(left, right, number, rows.size, in_matrix)
+    _add_products(left, right, number, rows.size, grad_matrix)
     for p in range(rows.size):
-        in_matrix[p, p] *= 0.5
-        in_noise[rows[p]] += in_matrix[p, p]
-        in_variance += in_matrix[p, p]
-        in_variance += _pull(places, p, rows.size, values[p], slopes[p], in_matrix[p], pairs, variance, in_lengths)
-    return in_variance
+        grad_matrix[p, p] *= 0.5
+        grad_noise[rows[p]] += grad_matrix[p, p]
+        grad_variance += grad_matrix[p, p]
+        grad_row = grad_matrix[p]
+        grad_variance += _pull(positions, p, rows.size, values[p], slopes[p], grad_row, pairs, variance, grad_lengths)
+    return grad_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _add_products(left, right, number, count, out):
-    """Write the sum of products left_p right_q + right_p left_q of some rows (m,), on and above the diagonal."""
+    """Write the sum of products left_p right_q + right_p left_q of rows (m,).
+
+    Only the entries on and above the diagonal are written.
+    """
     end = whole(count)
     for p in range(count):
         begin, row = begin_of(p), out[p]
@@ -277,7 +307,9 @@ def _add_products(left, right, number, count, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _weigh(entries, grad, left, right):
-    """Write a and the gradient in b of a row, followed by zeros, and return the gradient in d.
+    """Write a and the gradient in b of a row, and return the gradient in d.
+
+    Zeros follow the entries of the row.
 
     `entries` (k + 1,) are those of its row of the inverse factor, and `grad` is the gradient in them.
     """
@@ -292,66 +324,73 @@ def _weigh(entries, grad, left, right):
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull_features(in_products, features, near, in_phi):
-    """Subtract (W + W^T) phi of rows `near` (k + 1,) from `in_phi` (n, F). W is overwritten below its diagonal."""
+def _pull_features(grad_products, features, near, grad_phi):
+    """Subtract (W + W^T) phi of rows `near` (k + 1,) from `grad_phi` (n, F).
+
+    W is overwritten below its diagonal.
+    """
     count, wide = near.size, 4  # four rows at a time, for fewer stores
     for p in range(count):
-        in_products[p, p] *= 2
+        grad_products[p, p] *= 2
         for q in range(p):
-            in_products[p, q] = in_products[q, p]
+            grad_products[p, q] = grad_products[q, p]
     last = count - count % wide
     for p in range(count):
-        i, w = near[p], in_products[p]
+        i, w = near[p], grad_products[p]
         for q in range(0, last, wide):
             a, b, c, d = w[q], w[q + 1], w[q + 2], w[q + 3]
             for f in range(features.shape[1]):
-                in_phi[i, f] -= (a * features[q, f] + b * features[q + 1, f]) + (
+                grad_phi[i, f] -= (a * features[q, f] + b * features[q + 1, f]) + (
                     c * features[q + 2, f] + d * features[q + 3, f]
                 )
         for q in range(last, count):
             for f in range(features.shape[1]):
-                in_phi[i, f] -= w[q] * features[q, f]
+                grad_phi[i, f] -= w[q] * features[q, f]
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
-def _pull(places, p, count, values, slopes, in_row, pairs, variance, in_lengths):
-    """Add to `in_lengths` the gradients in the kernel between place p and later ones, and return the gradient in v.
+def _pull(positions, p, count, values, slopes, grad_row, pairs, variance, grad_lengths):
+    """Add to `grad_lengths` the gradients in a row of the kernel.
 
-    Values, slopes, gradients `in_row` and the space for `pairs` are (m,).
+    The row has the kernel between position p and later ones. Return the gradient in v.
+
+    Values, slopes, gradients `grad_row` and the space for `pairs` are (m,).
     """
-    begin, end, in_variance = begin_of(p), whole(count), 0.0
+    begin, end, grad_variance = begin_of(p), whole(count), 0.0
     for q in range(begin, end):
-        pairs[q] = in_row[q]
+        pairs[q] = grad_row[q]
     for q in range(begin, np.uint64(p + 1)):
         pairs[q] = 0.0
     for q in range(begin, end):
-        in_variance += pairs[q] * values[q]
+        grad_variance += pairs[q] * values[q]
         pairs[q] *= variance * slopes[q]
-    for c in range(places.shape[0]):
-        total, own, others = 0.0, places[c, p], places[c]
+    for c in range(positions.shape[0]):
+        total, position, others = 0.0, positions[c, p], positions[c]
         for q in range(begin, end):
-            total += pairs[q] * (own - others[q]) ** 2
-        in_lengths[c] += total
-    return in_variance
+            total += pairs[q] * (position - others[q]) ** 2
+        grad_lengths[c] += total
+    return grad_variance
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def condition_points(first, last, kind, z, phi, noise, variance, points, points_phi, near, weights, left):
-    """Write b (q, k) and d (q,), without noise, of points (q, d) from `first` to `last` - 1 given rows near (q, k).
+    """Write b (q, k) and d (q,) of points given rows near them, without noise.
+
+    The points (q, d) are those from `first` to `last` - 1. near (q, k) are the rows.
 
     points_phi (q, F) are their features. Rows of -1 are ignored.
     """
     most = near.shape[1]
-    spaces = _spaces(most + 1, z.shape[1], phi.shape[1])
-    (places, noises, rest), _, (upper, lower, inverse), (rows, _) = spaces
+    workspace = _workspace(most + 1, z.shape[1], phi.shape[1])
+    (positions, noises, rest), _, (upper, lower, inverse), (rows, _) = workspace
     solved = np.empty((1, lower.shape[1]))
     for i in range(first, last):
         count = 0
         while count < most and near[i, count] >= 0:
             count += 1
-        _gather(z, phi, noise, near[i, :count], spaces)
-        places[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
-        _factorize(kind, variance, count + 1, spaces)
+        _gather(z, phi, noise, near[i, :count], workspace)
+        positions[:, count], rows[count], noises[count] = points[i], points_phi[i], 0.0
+        _factorize(kind, variance, count + 1, workspace)
         transpose(upper, lower, count + 1)
         left[i] = max(rest[count], 0.0)
         solved[0] = lower[count]

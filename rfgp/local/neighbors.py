@@ -28,7 +28,9 @@ def nearest_predecessors(
     count: int,
     rows: Indices | None = None,  # (r,)
 ) -> SparsityPattern:  # (r, n)
-    """Return the pattern of the `count` nearest earlier rows of each row, or all if they are fewer, and itself.
+    """Return the pattern of the nearest earlier rows of each row, and itself.
+
+    A row with fewer earlier rows than `count` has all of them.
 
     It is exact up to 2^16 rows, except for ties. In a random order about three quarters of a prefix precede a row of
     its second half. A query on trees of doubling prefixes therefore needs little more than `count` points.
@@ -55,7 +57,9 @@ def nearest_of_prefixes(
     lengths: Indices,  # (q,)
     count: int,
 ) -> tuple[Indices, Indices]:  # (sum of counts,), (q,)
-    """Return the nearest `count` rows of a prefix for each point, or all of the prefix, and their numbers.
+    """Return the nearest rows of a prefix for each point, and their numbers.
+
+    A prefix with fewer rows than `count` has all of them.
 
     Args:
         z: The ordered rows.
@@ -83,16 +87,19 @@ def nearest_of_prefixes(
 
 
 def _before(tree: cKDTree, points: Floats, lengths: Indices, count: int) -> Indices:
-    """Return the nearest (q, count) rows of prefixes to points. Each prefix must have `count` rows."""
+    """Return the nearest (q, count) rows of prefixes to points.
+
+    Each prefix must have `count` rows.
+    """
     out = np.empty((len(points), count), dtype=np.int64)
-    asked, left = min(tree.n, int(_SPARE * count) + 2), np.arange(len(points))
-    while len(left):
-        near = _query(tree, points[left], asked)
-        is_before = near < lengths[left, None]
+    num_queried, unfinished = min(tree.n, int(_SPARE * count) + 2), np.arange(len(points))
+    while len(unfinished):
+        near = _query(tree, points[unfinished], num_queried)
+        is_before = near < lengths[unfinished, None]
         is_full = is_before.sum(1) >= count
         chosen = np.argsort(~is_before[is_full], axis=1, kind="stable")[:, :count]
-        out[left[is_full]] = np.take_along_axis(near[is_full], chosen, axis=1)
-        left, asked = left[~is_full], min(tree.n, 2 * asked)
+        out[unfinished[is_full]] = np.take_along_axis(near[is_full], chosen, axis=1)
+        unfinished, num_queried = unfinished[~is_full], min(tree.n, 2 * num_queried)
     return out
 
 
@@ -118,8 +125,8 @@ def used(
         >>> pattern.indices.tolist(), columns.tolist()
         ([1, 0], [1, 4])
     """
-    columns, places = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
-    return type(pattern)(pattern.indptr, places.reshape(-1), (pattern.shape[0], len(columns))), columns
+    columns, indices = np.unique(np.asarray(pattern.indices, dtype=np.int64), return_inverse=True)
+    return type(pattern)(pattern.indptr, indices.reshape(-1), (pattern.shape[0], len(columns))), columns
 
 
 def near_each_other(
@@ -127,6 +134,10 @@ def near_each_other(
     size: int,
 ) -> list[Indices]:
     """Divide the rows into blocks of about `size` near rows.
+
+    Args:
+        z: The rows, (n, d).
+        size: The size of a block.
 
     Examples:
         >>> [len(block) for block in near_each_other(np.arange(5.0)[:, None], 2)]
@@ -143,6 +154,14 @@ def nearest(
 ) -> Indices:  # (q, count)
     """Return the nearest rows of points, in increasing order of the rows.
 
+    Args:
+        z: The rows, (n, d).
+        points: The points, (q, d).
+        count: The number of rows for each point.
+
+    Returns:
+        The numbers of the rows, (q, count).
+
     Examples:
         >>> nearest(np.array([[0.0], [1.0], [0.2]]), np.array([[0.3]]), 2).tolist()
         [[0, 2]]
@@ -155,7 +174,15 @@ def nearest_before(
     first: int,
     count: int,
 ) -> Indices:  # (q, count)
-    """Return the nearest rows before each row from `first` on, in increasing order, followed by -1 if they are fewer.
+    """Return the nearest rows before each row from `first` on.
+
+    Args:
+        z: The rows, (n + q, d).
+        first: The number n of rows before them.
+        count: The number of neighbors of each row.
+
+    Returns:
+        The neighbors, (q, count), in increasing order, followed by -1 if they are fewer.
 
     Examples:
         >>> nearest_before(np.array([[0.0], [1.0], [0.2], [0.9]]), 2, 1).tolist()
@@ -166,8 +193,8 @@ def nearest_before(
     square = ((z[near] - z[first:, None]) ** 2).sum(-1)
     square[near >= rows[:, None]] = np.inf
     chosen = np.argsort(square, axis=1, kind="stable")[:, :count]
-    found = np.where(
+    neighbors = np.where(
         np.isfinite(np.take_along_axis(square, chosen, axis=1)), np.take_along_axis(near, chosen, 1), len(z)
     )
-    found.sort(axis=1)
-    return np.where(found == len(z), -1, found)
+    neighbors.sort(axis=1)
+    return np.where(neighbors == len(z), -1, neighbors)

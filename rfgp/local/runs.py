@@ -23,7 +23,10 @@ def run_end(i, last, near, starts):
 
 @jit()
 def most_entries(first, last, starts):
-    """Return the largest number of entries of the rows from `first` to `last` - 1, at least 1."""
+    """Return the largest number of entries of some rows, at least 1.
+
+    The rows are those from `first` to `last` - 1.
+    """
     most = 1
     for i in range(first, last):
         most = max(most, starts[i + 1] - starts[i])

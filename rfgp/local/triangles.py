@@ -7,9 +7,10 @@ from rfgp.compiled import jit
 
 @jit()
 def whole(count):
-    """Return the least multiple of 16 that is at least `count`. Loops of that length vectorize without a remainder.
+    """Return the least multiple of 16 that is at least `count`.
 
-    It is unsigned, so that the compiler omits checks for negative indices.
+    Loops of that length vectorize without a remainder. It is unsigned, so that the compiler omits checks for negative
+    indices.
     """
     return np.uint64((count + 15) & ~15)
 
@@ -45,7 +46,10 @@ def transpose(upper, lower, count):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def solve(upper, inverse, x, number, count):
-    """Overwrite `number` rows of x (b, m), each of `count` entries, with their products with L^-1."""
+    """Overwrite rows of x (b, m) with their products with L^-1.
+
+    They are the first `number` rows, each of `count` entries.
+    """
     end = whole(count)
     for p in range(count):
         _eliminate(upper[p], inverse[p], x, number, p, begin_of(p), end)
@@ -53,14 +57,20 @@ def solve(upper, inverse, x, number, count):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def solve_transposed(lower, inverse, x, number, count):
-    """Overwrite `number` rows of x (b, m), each of `count` entries, with their products with L^-T."""
+    """Overwrite rows of x (b, m) with their products with L^-T.
+
+    They are the first `number` rows, each of `count` entries.
+    """
     for p in range(count - 1, -1, -1):
         _eliminate(lower[p], inverse[p], x, number, p, begin_of(0), whole(p))
 
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def _eliminate(row, inverse, x, number, p, begin, end):
-    """Divide entry p of rows of x by a pivot, and subtract its product with a row of the factor."""
+    """Divide entry p of rows of x by a pivot.
+
+    Its product with a row of the factor is subtracted.
+    """
     for j in range(0, number - 3, 4):  # four at a time, for fewer loads
         first, second, third, fourth = x[j], x[j + 1], x[j + 2], x[j + 3]
         a, b, c, d = first[p] * inverse, second[p] * inverse, third[p] * inverse, fourth[p] * inverse
@@ -71,8 +81,8 @@ def _eliminate(row, inverse, x, number, p, begin, end):
             third[s] -= c * row[s]
             fourth[s] -= d * row[s]
     for j in range(number & ~3, number):
-        one = x[j]
-        one[p] *= inverse
-        last = one[p]
+        single = x[j]
+        single[p] *= inverse
+        last = single[p]
         for s in range(begin, end):
-            one[s] -= last * row[s]
+            single[s] -= last * row[s]

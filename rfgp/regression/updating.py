@@ -59,7 +59,7 @@ def extended(state: GPState, data: Chunk) -> GPState:
         NotFittedError: The old rows are needed but not known.
     """
     posterior = state.present_posterior if state.spec.is_gaussian else None
-    posterior = posterior if posterior is not None and posterior.takes_rows else None
+    posterior = posterior if posterior is not None and posterior.can_update else None
     spec, data = state.spec.with_data(data)
     posterior = posterior if spec is state.spec else None  # new levels add weights
     if posterior is None:
@@ -94,7 +94,7 @@ def reduced(state: GPState, data: Chunk) -> GPState:
         InvalidArgumentError: The posterior has no sums over rows.
     """
     posterior = state.posterior if state.spec.is_gaussian else None
-    if not (isinstance(posterior, SeriesPosterior) and posterior.takes_rows):
+    if not (isinstance(posterior, SeriesPosterior) and posterior.can_update):
         raise InvalidArgumentError(
             "forget requires a Gaussian likelihood and fixed features in all terms, some by EquispacedFourier(), got "
             "another model. Call condition(X, y) with the remaining rows."

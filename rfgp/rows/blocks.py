@@ -110,8 +110,8 @@ class Block:
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
         """Return D, the noise variance of the mean of a row's observations, given the learned noise."""
-        each = self.observation_noise(noise)
-        return each if self.weight is None else each / self.weight
+        noise_of_one = self.observation_noise(noise)
+        return noise_of_one if self.weight is None else noise_of_one / self.weight
 
     def repetitions(
         self,
@@ -124,8 +124,8 @@ class Block:
         """
         if self.weight is None:
             return torch.zeros_like(noise)
-        each = self.observation_noise(noise)
-        logs = (self.weight - 1) * (2 * torch.pi * each).log() + self.weight.log()
+        noise_of_one = self.observation_noise(noise)
+        logs = (self.weight - 1) * (2 * torch.pi * noise_of_one).log() + self.weight.log()
         return -0.5 * (self.output_weights.sum() * logs.sum() + self.scattered(noise).sum())
 
     def scattered(

@@ -26,7 +26,7 @@ from rfgp.approximations import (
     TermPrior,
     Vecchia,
 )
-from rfgp.approximations.equispaced_fourier import LatticeTerm, places_of
+from rfgp.approximations.equispaced_fourier import LatticeTerm, column_indices_of
 from rfgp.approximations.exact import KernelTerm, splits_of
 from rfgp.approximations.inducing_points import PointTerm
 from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
@@ -254,7 +254,7 @@ def _encode_lattice(prior: LatticeTerm, encoder: Encoder) -> tuple[Json, dict[st
 def _lattice(saved: SavedTerm) -> TermPrior:
     approximation, data, tensors = saved.approximation, saved.data, saved.tensors
     assert isinstance(approximation, EquispacedFourier)
-    places = places_of(data.term)
+    places = column_indices_of(data.term)
     own = [tensors[name] for name in LATTICE_ARRAYS]
     kinds = (torch.float64, torch.float64, torch.float64, torch.int64)
     if any(one.shape != (len(places),) or one.dtype != kind for one, kind in zip(own, kinds, strict=True)):

@@ -16,7 +16,7 @@ from torch import Tensor
 import graphs
 from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
-from rfgp import approximations, couplings, spectra
+from rfgp import approximations, spectra
 from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, SparsePrecision, Vecchia
 from rfgp.columns import ColumnSchema, Kind, Schema
 from rfgp.features.inducing import JITTER
@@ -29,7 +29,7 @@ from rfgp.saving import objects, plain
 from rfgp.saving.kernels import encode_kernel
 from rfgp.saving.models import Json, Tensors, part
 from rfgp.saving.options import encode_options
-from rfgp.saving.values import Encoder
+from rfgp.saving.values import Encoder, decode_coupling
 
 _LOCAL = "local"
 """The name of the second term, and the prefix of the former names of its hyperparameters."""
@@ -129,7 +129,7 @@ def _renamed(name: str, kernels: Sequence[Kernel]) -> str | None:
 
 _DECODE: dict[str, Callable[[Any], Any]] = {
     "spectrum": lambda entry: spectra.by_name(**entry),
-    "coupling": lambda entry: couplings.by_name(**entry),
+    "coupling": lambda entry: decode_coupling(**entry),
     "dtype": plain.decode_dtype,
     "likelihood": plain.decode_likelihood,
 }

@@ -86,7 +86,10 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
 )
 ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
 """Arguments that are always written, because older files without them have other values than the defaults."""
-NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {approximations.RandomWalks: {"p_halt": "halt"}}
+NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {
+    approximations.RandomWalks: {"p_halt": "halt"},
+    Coupling: {"proposal_histogram": "tilt", "proposal_scale": "broadening"},
+}
 """Arguments with another name in files, from earlier versions."""
 
 
@@ -117,14 +120,39 @@ def _changed(value: Any) -> dict[str, Any]:
 def _dated(value: Any) -> dict[str, Any]:
     """Return the changed arguments of a value, and those that older files lack, by their names in files."""
     arguments = {**{name: getattr(value, name) for name in ADDED.get(type(value), {})}, **_changed(value)}
-    names = NAMES_IN_FILES.get(type(value), {})
-    return {names.get(name, name): argument for name, argument in arguments.items()}
+    return _to_file(type(value), arguments)
 
 
 def _of_dated(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
     kind = registry.find(name)
+    return kind(**{**ADDED.get(kind, {}), **_from_file(kind, arguments)})
+
+
+def _to_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    names = NAMES_IN_FILES.get(kind, {})
+    return {names.get(name, name): argument for name, argument in arguments.items()}
+
+
+def _from_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names = {in_file: present for present, in_file in NAMES_IN_FILES.get(kind, {}).items()}
-    return kind(**{**ADDED.get(kind, {}), **{names.get(key, key): argument for key, argument in arguments.items()}})
+    return {names.get(name, name): argument for name, argument in arguments.items()}
+
+
+def _options(coupling: Coupling) -> dict[str, Any]:
+    return _to_file(Coupling, couplings.options_of(coupling))
+
+
+def decode_coupling(name: str, **arguments: Any) -> Coupling:
+    """Return the coupling with a name and options, as they are called in files.
+
+    Raises:
+        InvalidArgumentError: The name or an option is unknown.
+
+    Examples:
+        >>> decode_coupling("energy", broadening=1.2)
+        Energy(proposal_scale=1.2)
+    """
+    return couplings.by_name(name, **_from_file(Coupling, arguments))
 
 
 def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
@@ -145,7 +173,7 @@ _ROLES = {
     "kernel": _Role(Kernel, KERNELS.name_of, _changed, partial(_of_registry, KERNELS)),
     "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _dated, partial(_of_dated, APPROXIMATIONS)),
     "spectrum": _Role(Spectrum, spectra.name_of, vars, partial(_by_name, spectra.by_name)),
-    "coupling": _Role(Coupling, couplings.name_of, couplings.options_of, partial(_by_name, couplings.by_name)),
+    "coupling": _Role(Coupling, couplings.name_of, _options, partial(_by_name, decode_coupling)),
     "graph kernel": _Role(GraphKernel, graphs.kernels.name_of, _fields, partial(_by_name, graphs.kernels.by_name)),
     "hop rule": _Role(HopRule, lambda _: "HopRule", _fields, _rule),
 }

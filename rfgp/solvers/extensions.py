@@ -87,5 +87,5 @@ class Extensions:
         """Return the sum of the draws at rows (n, D), (count, n, k)."""
         total = torch.zeros(len(inputs), self.count * self.num_outputs, dtype=torch.float64)
         for block, design, draws in self.parts:
-            total = total + block.unit.sqrt() * design.extend(inputs, draws.at, *block.parameters)
+            total = total + block.prior_variance.sqrt() * design.extend(inputs, draws.at, *block.parameters)
         return total.reshape(len(inputs), self.count, self.num_outputs).movedim(0, 1)

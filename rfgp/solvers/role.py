@@ -123,7 +123,7 @@ class Posterior(ABC):
         """
 
     @property
-    def takes_rows(self) -> bool:
+    def can_update(self) -> bool:
         """Whether rows can be added without the old ones."""
         return False
 

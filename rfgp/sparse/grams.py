@@ -23,7 +23,9 @@ def gram_on(
     pattern: Any,
     weights: Array | None = None,  # (n,)
 ) -> Array:  # (nnz,)
-    """Return the entries of A^T diag(weights) A on the pattern of a symmetric matrix (N, N).
+    """Return the entries of A^T diag(weights) A on a pattern.
+
+    The pattern is that of a symmetric matrix (N, N).
 
     Args:
         matrix: A.
@@ -53,7 +55,12 @@ def quadratic_forms(
     pattern: Any,
     entries: Array,  # (nnz,)
 ) -> tuple[Array, NDArray[np.bool_]]:  # (n,), (n,)
-    """Return the diagonal of A M A^T, for a symmetric M (N, N) with some entries on a pattern.
+    """Return the diagonal of A M A^T for a symmetric M with a pattern.
+
+    Args:
+        matrix: A, (n, N).
+        pattern: The pattern of M, (N, N).
+        entries: The entries of M on the pattern, (nnz,).
 
     Returns:
         The diagonal, and whether all pairs of columns of each row of A have an entry on the pattern. An entry that is
@@ -78,7 +85,12 @@ def times_symmetric(
     pattern: Any,
     entries: Array,  # (nnz,)
 ) -> Array:  # (nnz of the matrix,)
-    """Return the entries of A M on the pattern of A, for a symmetric M (N, N) with some entries on a pattern.
+    """Return the entries of A M on the pattern of A, for a symmetric M.
+
+    Args:
+        matrix: A, (n, N).
+        pattern: The pattern of M, (N, N).
+        entries: The entries of M on the pattern, (nnz,).
 
     Raises:
         InvalidArgumentError: If a pair of columns of a row has no entry on the pattern of M.
@@ -106,7 +118,12 @@ def times_sparse(
     pattern: EntryPattern,  # (n, m)
     right: sp.csr_array,  # (m, N)
 ) -> SparseValues:  # (n, N)
-    """Return the product of a sparse matrix with gradients and a constant sparse matrix.
+    """Return the product of two sparse matrices, with gradients in the first.
+
+    Args:
+        values: The values of the first matrix, (nnz,).
+        pattern: Its pattern, (n, m).
+        right: The second matrix, (m, N).
 
     Examples:
         >>> import scipy.sparse as sp
@@ -122,8 +139,8 @@ def times_sparse(
     entries = np.repeat(np.arange(len(pattern.indices)), counts)
     others = np.arange(counts.sum()) + np.repeat(right.indptr[pattern.indices] - np.cumsum(counts) + counts, counts)
     size = int(right.shape[1])
-    keys, places = np.unique(pattern.rows[entries] * size + right.indices[others], return_inverse=True)
+    keys, inverse = np.unique(pattern.rows[entries] * size + right.indices[others], return_inverse=True)
     starts = np.searchsorted(keys, np.arange(pattern.shape[0] + 1) * size)
     terms = values[torch.from_numpy(entries)] * torch.from_numpy(right.data[others])
-    total = values.new_zeros(len(keys)).index_add(0, torch.from_numpy(places.reshape(-1)), terms)
+    total = values.new_zeros(len(keys)).index_add(0, torch.from_numpy(inverse.reshape(-1)), terms)
     return SparseValues(total, SparsityPattern(starts, keys % size, (pattern.shape[0], size)))

@@ -24,7 +24,7 @@ ENTRIES = 2**22
 
 @dataclass(frozen=True, eq=False)
 class KhatriRao:
-    """A matrix (n, N F) whose rows are the Kronecker products of rows of a sparse and of a dense matrix.
+    """The row-wise Kronecker product (n, N F) of a sparse and a dense matrix.
 
     Attributes:
         left: The distinct rows of the sparse factor, (U, N).
@@ -59,29 +59,39 @@ class KhatriRao:
         blocks = row_blocks(self.left.astype(u.dtype, copy=False))
         wide = np.ascontiguousarray(u).reshape(width, self.num_functions, p)
         out = np.zeros((len(self.rows), p), dtype=u.dtype)
-        for some in self._chunks(p):
-            size = some.stop - some.start
-            read = multiply(blocks, wide[:, some].reshape(width, size * p)).reshape(count, size, p)
-            self._add_read(read, some, out)
+        for chunk in self._chunks(p):
+            size = chunk.stop - chunk.start
+            read = multiply(blocks, wide[:, chunk].reshape(width, size * p)).reshape(count, size, p)
+            self._add_read(read, chunk, out)
         return out
 
     def transposed_times(self, v: Array) -> Array:
-        """Return the product (N F, p) of the transpose with v (n, p), in the precision of v."""
+        """Return the product (N F, p) of the transpose with v (n, p).
+
+        It has the precision of v.
+        """
         (count, width), p = self.left.shape, v.shape[1]
-        turned = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
+        transposed = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
         out = np.empty((width, self.num_functions, p), dtype=v.dtype)
-        for some in self._chunks(p):
-            size = some.stop - some.start
-            summed = self.summed(v, some).reshape(count, size * p)
-            out[:, some] = multiply(turned, summed).reshape(width, size, p)
+        for chunk in self._chunks(p):
+            size = chunk.stop - chunk.start
+            summed = self.summed(v, chunk).reshape(count, size * p)
+            out[:, chunk] = multiply(transposed, summed).reshape(width, size, p)
         return out.reshape(width * self.num_functions, p)
 
-    def summed(self, v: Array, some: slice) -> Array:
-        """Return the sums (U, f, p) of right_if v_i over the rows i of each distinct row, for some columns f."""
-        right = self.right[:, some].astype(v.dtype, copy=False)
+    def summed(self, v: Array, chunk: slice) -> Array:
+        """Return the sums (U, f, p) of right_if v_i over rows.
+
+        The rows i are those of each distinct row, and f are some columns.
+
+        Args:
+            v: (n, p).
+            chunk: The columns f.
+        """
+        right = self.right[:, chunk].astype(v.dtype, copy=False)
         size, p = right.shape[1], v.shape[1]
-        each = (right[:, :, None] * v[:, None, :]).reshape(len(v), size * p)
-        return np.asarray(self._members.astype(v.dtype) @ each).reshape(self.left.shape[0], size, p)
+        products = (right[:, :, None] * v[:, None, :]).reshape(len(v), size * p)
+        return np.asarray(self._members.astype(v.dtype) @ products).reshape(self.left.shape[0], size, p)
 
     def gram_times(self, v: Array, small: Any) -> Array:
         """Return the product (n, p) of the matrix and its transpose with v (n, p).
@@ -91,44 +101,52 @@ class KhatriRao:
             small: The products (U, U) of the distinct rows of the sparse factor, a sparse matrix or an array.
         """
         out = np.zeros_like(v)
-        for some in self._chunks(v.shape[1]):
-            summed = self.summed(v, some)
+        for chunk in self._chunks(v.shape[1]):
+            summed = self.summed(v, chunk)
             flat = summed.reshape(len(summed), summed.shape[1] * summed.shape[2])
-            self._add_read(np.asarray(small @ flat).reshape(summed.shape), some, out)
+            self._add_read(np.asarray(small @ flat).reshape(summed.shape), chunk, out)
         return out
 
-    def _add_read(self, read: Array, some: slice, out: Array) -> None:
-        """Add sum_f right_if read_uf to out (n, p), with u the distinct row of row i, for some columns f.
+    def _add_read(self, read: Array, chunk: slice, out: Array) -> None:
+        """Add sum_f right_if read_uf to out (n, p), for some columns f.
+
+        u is the distinct row of row i.
 
         Args:
             read: (U, f, p).
-            some: The columns.
+            chunk: The columns.
             out: (n, p).
         """
-        right = self.right[:, some].astype(out.dtype, copy=False)
-        for place in range(right.shape[1]):
-            out += right[:, place, None] * read[self.rows, place]
+        right = self.right[:, chunk].astype(out.dtype, copy=False)
+        for column in range(right.shape[1]):
+            out += right[:, column, None] * read[self.rows, column]
 
     def gram(self, other: "KhatriRao") -> Array:
-        """Return the products (n, m) of its rows with those of another matrix, as a product of two Gram matrices."""
+        """Return the products (n, m) of its rows with those of another matrix.
+
+        They are products of the entries of two Gram matrices.
+        """
         small = np.asarray((self.left @ other.left.T).toarray())
         out: Array = small[self.rows][:, other.rows] * (self.right @ other.right.T)
         return out
 
     def squares(self) -> Array:
         """Return the squared norms of the rows, (n,)."""
-        own: Array = np.asarray(self.left.power(2).sum(1))[self.rows] * np.square(self.right).sum(1)
-        return own
+        norms: Array = np.asarray(self.left.power(2).sum(1))[self.rows] * np.square(self.right).sum(1)
+        return norms
 
     def scaled(self, scale: Array) -> "KhatriRao":
         """Return the matrix with rows times a scale (n,)."""
         return KhatriRao(self.left, self.rows, self.right * scale[:, None])
 
     def restricted(self, columns: NDArray[np.int64]) -> "KhatriRao":
-        """Return the matrix with some columns (c,) of its sparse factor. They must include all columns with entries."""
-        places = np.zeros(self.left.shape[1], dtype=np.int64)
-        places[columns] = np.arange(len(columns))
-        entries = self.left.data, places[self.left.indices], self.left.indptr
+        """Return the matrix with some columns (c,) of its sparse factor.
+
+        They must include all columns with entries.
+        """
+        new_index = np.zeros(self.left.shape[1], dtype=np.int64)
+        new_index[columns] = np.arange(len(columns))
+        entries = self.left.data, new_index[self.left.indices], self.left.indptr
         return KhatriRao(sp.csr_array(entries, shape=(self.left.shape[0], len(columns))), self.rows, self.right)
 
     def above(self, other: "KhatriRao") -> "KhatriRao":
@@ -144,7 +162,10 @@ class KhatriRao:
         return sp.coo_array((np.ones(n), (self.rows, np.arange(n))), shape=(self.left.shape[0], n)).tocsr()
 
     def _chunks(self, p: int) -> list[slice]:
-        """Return ranges of columns of the dense factor whose products with p columns have at most `ENTRIES` entries."""
+        """Return ranges of columns of the dense factor.
+
+        Their products with p columns have at most `ENTRIES` entries.
+        """
         size = max(1, ENTRIES // max(1, p * max(len(self.rows), int(self.left.shape[1]))))
         return [slice(a, min(a + size, self.num_functions)) for a in range(0, self.num_functions, size)]
 
@@ -161,7 +182,10 @@ class KhatriRaoValues(NamedTuple):
         return KhatriRao(self.left.matrix(), self.rows, self.right.detach().numpy())
 
     def formed(self) -> SparseValues:
-        """Return the product (n, N F) itself. Its values have the gradients of both factors."""
+        """Return the product (n, N F) itself.
+
+        Its values have the gradients of both factors.
+        """
         pattern, entries = _pattern(self.left).take(self.rows)
         size = self.right.shape[1]
         values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
@@ -170,17 +194,20 @@ class KhatriRaoValues(NamedTuple):
         return SparseValues(values.reshape(-1), SparsityPattern(pattern.indptr * size, indices, shape))
 
     def gram(self, other: "KhatriRaoValues") -> Tensor:
-        """Return the products (n, m) of its rows with those of another product, with gradients."""
+        """Return the products (n, m) of its rows with those of another product.
+
+        They have gradients.
+        """
         small = gram(self.left.values, self.left.pattern, other.left.values, other.left.pattern)
-        places = torch.from_numpy(self.rows)[:, None], torch.from_numpy(other.rows)
-        return small[places] * (self.right @ other.right.mT)
+        indices = torch.from_numpy(self.rows)[:, None], torch.from_numpy(other.rows)
+        return small[indices] * (self.right @ other.right.mT)
 
     def squares(self) -> Tensor:
         """Return the squared norms of the rows, (n,), with gradients."""
         starts = self.left.pattern.indptr
         owner = torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
-        own = self.left.values.new_zeros(len(starts) - 1).index_add(0, owner, self.left.values.square())
-        return own[torch.from_numpy(self.rows)] * self.right.square().sum(1)
+        norms = self.left.values.new_zeros(len(starts) - 1).index_add(0, owner, self.left.values.square())
+        return norms[torch.from_numpy(self.rows)] * self.right.square().sum(1)
 
 
 def _pattern(values: SparseValues) -> SparsityPattern:

@@ -12,7 +12,15 @@ FULL = 4
 
 
 def on_grid(first: Tensor, second: Tensor, cells: Tensor) -> Tensor:
-    """Return A kron B times cells (N_1, N_2, p), as (M_1, M_2, p), for A (M_1, N_1) and B (M_2, N_2).
+    """Return the product of a Kronecker product A kron B with cells.
+
+    Args:
+        first: A, (M_1, N_1).
+        second: B, (M_2, N_2).
+        cells: The cells, (N_1, N_2, p).
+
+    Returns:
+        The product, (M_1, M_2, p).
 
     Examples:
         >>> cells = torch.ones(2, 2, 1)

@@ -5,7 +5,9 @@ from rfgp.compiled import jit
 
 @jit()
 def sampled_product(first, last, grad, columns, rows, values, indptr, indices, out):
-    """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N) to `out`, from row `first` to `last` - 1.
+    """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N).
+
+    The rows are those from `first` to `last` - 1.
 
     `columns`, `rows` and `values` are `right` by columns (CSC). The sum of an entry takes one step for each entry of
     its column. All sums take no more steps than the product of the two sparse matrices.
@@ -19,8 +21,15 @@ def sampled_product(first, last, grad, columns, rows, values, indptr, indices, o
 
 
 @jit()
-def place_of(row, column, indptr, indices):
-    """Return the index of the entry of a row and a column on a pattern, or -1 if it has none."""
+def entry_index(row, column, indptr, indices):
+    """Return the index of an entry of a pattern, or -1 if there is none.
+
+    Args:
+        row: The row of the entry.
+        column: The column of the entry.
+        indptr: The index of the first entry of each row.
+        indices: The columns of the entries.
+    """
     first, last = indptr[row], indptr[row + 1]
     while first < last:
         middle = (first + last) // 2
@@ -33,23 +42,27 @@ def place_of(row, column, indptr, indices):
 
 @jit()
 def add_gram(starts, columns, values, weights, indptr, indices, out):
-    """Add the entries of A^T diag(weights) A, A (n, N) in CSR form, to those on a pattern (N, N).
+    """Add the entries of A^T diag(weights) A to those on a pattern (N, N).
+
+    A (n, N) is in CSR form.
 
     Return whether the pattern has all of them.
     """
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
             for q in range(starts[i], starts[i + 1]):
-                place = place_of(columns[p], columns[q], indptr, indices)
-                if place < 0:
+                entry = entry_index(columns[p], columns[q], indptr, indices)
+                if entry < 0:
                     return False
-                out[place] += values[p] * weights[i] * values[q]
+                out[entry] += values[p] * weights[i] * values[q]
     return True
 
 
 @jit()
 def times_symmetric(starts, columns, values, indptr, indices, entries, out):
-    """Write the entries of A M on the pattern of A (n, N), for a symmetric M on a pattern (N, N).
+    """Write the entries of A M on the pattern of A (n, N).
+
+    M is symmetric with a pattern (N, N).
 
     Return whether the pattern has all pairs of columns of each row.
     """
@@ -57,10 +70,10 @@ def times_symmetric(starts, columns, values, indptr, indices, entries, out):
         for p in range(starts[i], starts[i + 1]):
             out[p] = 0.0
             for q in range(starts[i], starts[i + 1]):
-                place = place_of(columns[p], columns[q], indptr, indices)
-                if place < 0:
+                entry = entry_index(columns[p], columns[q], indptr, indices)
+                if entry < 0:
                     return False
-                out[p] += values[q] * entries[place]
+                out[p] += values[q] * entries[entry]
     return True
 
 
@@ -74,11 +87,11 @@ def quadratic_forms(starts, columns, values, indptr, indices, entries, out, cove
         total, covered[i] = 0.0, True
         for p in range(starts[i], starts[i + 1]):
             for q in range(starts[i], p + 1):
-                place = place_of(columns[p], columns[q], indptr, indices)
-                if place < 0:
+                entry = entry_index(columns[p], columns[q], indptr, indices)
+                if entry < 0:
                     covered[i] = False
                 else:
-                    total += (1 + (q < p)) * values[p] * values[q] * entries[place]
+                    total += (1 + (q < p)) * values[p] * values[q] * entries[entry]
         out[i] = total
 
 
@@ -94,7 +107,9 @@ def transposed_product(starts, columns, values, dense, out):
 
 @jit()
 def add_outer(left, right, rows, columns, out):
-    """Add the inner products of rows of left (a, p) and of right (b, p), one pair for each entry of out (e,).
+    """Add inner products of rows of left (a, p) and of right (b, p) to out (e,).
+
+    There is one pair of rows for each entry.
 
     Four sums at once avoid waiting for the last addition.
     """

@@ -88,7 +88,10 @@ class EntryPattern:
         self,
         rows: Indices,  # (b,)
     ) -> tuple[Self, Tensor]:
-        """Return the pattern (b, N) of some rows, and the indices of its entries in this one."""
+        """Return the pattern (b, N) of some rows.
+
+        The second result has the indices of its entries in this one.
+        """
         counts = np.diff(self.indptr)[rows]
         starts = np.concatenate([[0], np.cumsum(counts)])
         entries = np.arange(starts[-1]) + np.repeat(self.indptr[:-1][rows] - starts[:-1], counts)
@@ -96,7 +99,7 @@ class EntryPattern:
 
 
 class SparsityPattern(EntryPattern):
-    """The entries of a sparse matrix (n, N) row by row, with columns in increasing order.
+    """The entries of a sparse matrix (n, N) with increasing columns in each row.
 
     Raises:
         InvalidArgumentError: If columns repeat or decrease within a row, or are out of range.
@@ -116,12 +119,18 @@ class SparsityPattern(EntryPattern):
 
     @cached_property
     def keys(self) -> Indices:
-        """The position row N + column of each entry in the dense matrix, (nnz,), increasing."""
+        """The position row N + column of each entry in the dense matrix.
+
+        The positions (nnz,) increase.
+        """
         return self.rows * self.shape[1] + self.indices
 
     @cached_property
     def transposed(self) -> tuple["SparsityPattern", Tensor]:
-        """The pattern (N, n) of the transpose, and the index of each of its entries here, (nnz,)."""
+        """The pattern (N, n) of the transpose.
+
+        The second result has the index of each of its entries here, (nnz,).
+        """
         order = np.argsort(self.indices, kind="stable")
         counts = np.bincount(self.indices, minlength=self.shape[1])
         starts = np.concatenate([[0], np.cumsum(counts)])

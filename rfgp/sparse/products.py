@@ -57,6 +57,12 @@ class _Gram(torch.autograd.Function):
 def gram(a: Tensor, pattern_a: Pattern, b: Tensor, pattern_b: Pattern) -> Tensor:
     """Return Phi_a Phi_b^T (n_a, n_b), dense, from values (nnz,) on their patterns.
 
+    Args:
+        a: The values of Phi_a.
+        pattern_a: Its pattern.
+        b: The values of Phi_b.
+        pattern_b: Its pattern.
+
     Examples:
         >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([1, 0, 1]), (2, 2))
         >>> values = torch.tensor([1.0, 2.0, 3.0])
@@ -72,7 +78,17 @@ def sampled_product(
     right: sp.csr_array,  # (k, N)
     pattern: sp.csr_array,  # (n, N)
 ) -> Array:  # (nnz,)
-    """Return the entries of dense @ right on a pattern, by blocks of rows in threads for large products.
+    """Return the entries of dense @ right on a pattern.
+
+    Large products use threads for blocks of rows.
+
+    Args:
+        dense: The left matrix, (n, k).
+        right: The right matrix, (k, N).
+        pattern: The pattern, (n, N).
+
+    Returns:
+        The entries, (nnz,).
 
     Examples:
         >>> pattern = sp.csr_array([[0.0, 1.0], [1.0, 0.0]])
@@ -98,7 +114,10 @@ def sampled_product(
 
 
 def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
-    """Return whether a product of matrices (n, N) and (k, N) is faster dense, and fits into `_ENTRIES`."""
+    """Return whether a product of matrices (n, N) and (k, N) is faster dense.
+
+    It must also fit into `_ENTRIES`.
+    """
     (n, size), k = left.shape, len(right.indptr) - 1
     if (n + k) * size > _ENTRIES:
         return False
@@ -133,6 +152,13 @@ def add_outer(
 ) -> None:
     """Add the entries of left @ right^T at some rows and columns to `out`.
 
+    Args:
+        left: (a, p).
+        right: (b, p).
+        rows: The row of each entry, (e,).
+        columns: The column of each entry, (e,).
+        out: The entries, (e,), which are changed.
+
     Examples:
         >>> one, out = np.array([[1.0], [2.0]]), np.zeros(2)
         >>> add_outer(one, one, np.array([0, 1]), np.array([1, 1]), out)
@@ -141,8 +167,8 @@ def add_outer(
     """
     from rfgp.sparse import loops
 
-    places = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
-    loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *places, out)
+    indices = rows.astype(np.int32, copy=False), columns.astype(np.int32, copy=False)
+    loops.add_outer(np.ascontiguousarray(left), np.ascontiguousarray(right), *indices, out)
 
 
 def transposed_product(
@@ -151,6 +177,11 @@ def transposed_product(
     out: Array,  # (N, p)
 ) -> None:
     """Overwrite `out` with A^T dense, for a sparse A.
+
+    Args:
+        matrix: A, (n, N).
+        dense: (n, p).
+        out: (N, p), which is overwritten.
 
     Examples:
         >>> out = np.empty((2, 1))
@@ -171,6 +202,14 @@ def product(
 ) -> Tensor:  # (..., n, c), or (n,)
     """Return the product of sparse and dense matrices, broadcast over batches.
 
+    Args:
+        values: The values of the sparse matrices, (..., nnz).
+        dense: The dense matrices, (..., N, c), or a vector (N,).
+        pattern: The pattern (n, N) of the sparse matrices.
+
+    Returns:
+        The products, (..., n, c) or (n,).
+
     Examples:
         >>> pattern = SparsityPattern(np.array([0, 1, 3]), np.array([1, 0, 1]), (2, 2))
         >>> product(torch.tensor([1.0, 2.0, 3.0]), torch.tensor([1.0, 10.0]), pattern).tolist()
@@ -190,9 +229,10 @@ def product(
 
 
 class _Product(torch.autograd.Function):
-    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c), differentiable any number of times.
+    """S B (n, c) for sparse S (n, N) with values (nnz,) and dense B (N, c).
 
-    For upstream G (n, c), d/dB = S^T G and d/dS_ij = sum_c G_ic B_jc on the pattern.
+    It is differentiable any number of times. For upstream G (n, c), d/dB = S^T G and d/dS_ij = sum_c G_ic B_jc on the
+    pattern.
     """
 
     @staticmethod
@@ -202,22 +242,22 @@ class _Product(torch.autograd.Function):
         if values.device.type == "cpu":
             matrix = sp.csr_array((values.detach().numpy(), pattern.indices, pattern.indptr), shape=pattern.shape)
             return torch.as_tensor(matrix @ dense.detach().numpy()).to(values)
-        places = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
-        return torch.sparse_coo_tensor(places, values, pattern.shape, is_coalesced=True) @ dense
+        indices = torch.stack([_tensor(pattern.rows, values), _tensor(pattern.indices, values)])
+        return torch.sparse_coo_tensor(indices, values, pattern.shape, is_coalesced=True) @ dense
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, None]:
         (values, dense), pattern = ctx.saved_tensors, ctx.pattern
-        in_values = in_dense = None
+        grad_values = grad_dense = None
         if ctx.needs_input_grad[0]:
             rows, columns = _tensor(pattern.rows, values), _tensor(pattern.indices, values)
-            in_values = sum(
+            grad_values = sum(
                 (grads[0][:, c][rows] * dense[:, c][columns] for c in range(dense.shape[1])), torch.zeros_like(values)
             )
         if ctx.needs_input_grad[1]:
-            turned, order = pattern.transposed
-            in_dense = _Product.apply(values[order.to(values.device)], grads[0], turned)
-        return in_values, in_dense, None
+            transposed, order = pattern.transposed
+            grad_dense = _Product.apply(values[order.to(values.device)], grads[0], transposed)
+        return grad_values, grad_dense, None
 
 
 def _tensor(array: Any, like: Tensor) -> Tensor:
@@ -225,7 +265,10 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
 
 
 def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
-    """Return blocks (b, N) of the rows of a matrix with about equally many entries, one for each thread."""
+    """Return blocks (b, N) of the rows of a matrix, one for each thread.
+
+    They have about equally many entries.
+    """
     count = num_threads()
     if count == 1:
         return [matrix]
@@ -234,7 +277,16 @@ def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
 
 
 def multiply(blocks: list[sp.csr_array], v: NDArray[Any]) -> NDArray[Any]:
-    """Return the product (n, p) of a matrix in blocks of rows with v (N, p), in threads for large products.
+    """Return the product of a matrix in blocks of rows with v.
+
+    Large products use threads.
+
+    Args:
+        blocks: The blocks of rows, from `row_blocks`.
+        v: (N, p).
+
+    Returns:
+        The product, (n, p).
 
     Examples:
         >>> matrix = sp.csr_array([[1.0, 2.0], [0.0, 3.0]])

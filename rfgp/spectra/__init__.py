@@ -23,7 +23,11 @@ _REGISTRY: Registry[Spectrum] = Registry(
 
 
 def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
-    """Return a spectrum by its name, such as "matern" (options: nu=1.5). A spectrum is returned unchanged.
+    """Return a spectrum by its name, such as "matern".
+
+    Args:
+        name: A name, or a spectrum, which is returned unchanged.
+        options: Arguments of the class by name, such as nu=1.5.
 
     Raises:
         InvalidArgumentError: If the name or an option is unknown.

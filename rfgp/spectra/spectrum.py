@@ -35,17 +35,19 @@ class Spectrum(ABC):
 
     @property
     def has_slope(self) -> bool:
-        """Whether the kernel is a function of the squared distance whose derivative has a closed form."""
+        """Whether the derivative of the kernel in r^2 has a closed form."""
         return False
 
     @property
     def is_steep(self) -> bool:
-        """Whether that derivative is infinite at 0."""
+        """Whether the derivative of the kernel in r^2 is infinite at 0."""
         return False
 
     @property
     def slope_variance(self) -> float:
-        """The variance of one coordinate of omega, which is that of the derivative of a process.
+        """The variance of one coordinate of omega.
+
+        It is the variance of the derivative of a process.
 
         Raises:
             InvalidArgumentError: If it is infinite.
@@ -60,7 +62,15 @@ class Spectrum(ABC):
         x: Tensor,  # (..., n, d)
         z: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
-        """Return the exact kernel between points at unit lengthscale."""
+        """Return the exact kernel between points at unit lengthscale.
+
+        Args:
+            x: Points, (..., n, d).
+            z: Points, (..., k, d).
+
+        Returns:
+            The kernel, (..., n, k).
+        """
 
     def kernel(self, r: Tensor) -> Tensor:
         """Return the exact kernel at distances r >= 0, (...) -> (...).
@@ -71,9 +81,15 @@ class Spectrum(ABC):
         raise self._refusal("has no kernel of the distance alone; use kernel_between")
 
     def gram_and_slope(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the exact kernel of points (n, d) with themselves and its derivative in r^2, (n, n) each, detached.
+        """Return the exact kernel of points and its derivative in r^2, detached.
 
         The derivative at coincident points may be set to 0, as it is multiplied by 0 there.
+
+        Args:
+            z: The points, (n, d).
+
+        Returns:
+            The kernel and its derivative, (n, n) each.
 
         Raises:
             InvalidArgumentError: If the spectrum is not isotropic.
@@ -85,7 +101,14 @@ class Spectrum(ABC):
         return kernel.detach(), torch.where(r > 0, slope / (2 * r), 0.0).detach()
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
-        """Return the quantiles of |omega| in d dimensions at u in (0, 1), (...) -> (...), float64.
+        """Return quantiles of |omega| in d dimensions.
+
+        Args:
+            u: Numbers in (0, 1), (...).
+            d: The number of dimensions.
+
+        Returns:
+            The quantiles, (...), float64.
 
         Raises:
             InvalidArgumentError: If the spectrum is not isotropic.
@@ -93,7 +116,14 @@ class Spectrum(ABC):
         raise self._refusal("has no radial distribution")
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
-        """Return the log density of |omega| in d dimensions at r > 0, (...) -> (...), float64.
+        """Return the log density of |omega| in d dimensions.
+
+        Args:
+            r: Positive numbers, (...).
+            d: The number of dimensions.
+
+        Returns:
+            The log density, (...), float64.
 
         Raises:
             InvalidArgumentError: If the spectrum is not isotropic.
@@ -101,7 +131,13 @@ class Spectrum(ABC):
         raise self._refusal("has no radial distribution")
 
     def log_prob(self, omega: Tensor) -> Tensor:
-        """Return the log density of omega, (F, d) -> (F,), float64. It is differentiable once.
+        """Return the log density of omega, differentiable once.
+
+        Args:
+            omega: Frequencies, (F, d).
+
+        Returns:
+            The log density, (F,), float64.
 
         Raises:
             InvalidArgumentError: If it has no closed form here, or is infinite at 0.
@@ -109,7 +145,13 @@ class Spectrum(ABC):
         raise self._refusal("has no density in closed form")
 
     def coordinate_quantile(self, u: Tensor) -> Tensor:
-        """Return the quantiles of one coordinate of omega at u in (0, 1), (...) -> (...), float64.
+        """Return quantiles of one coordinate of omega.
+
+        Args:
+            u: Numbers in (0, 1), (...).
+
+        Returns:
+            The quantiles, (...), float64.
 
         Raises:
             InvalidArgumentError: If the coordinates are not independent.
@@ -131,7 +173,11 @@ class Spectrum(ABC):
 
 
 def positive(name: str, value: float) -> float:
-    """Return a positive number.
+    """Check a positive number, and return it as a float.
+
+    Args:
+        name: The name of the argument, for messages.
+        value: The number.
 
     Raises:
         InvalidArgumentError: If it is none, with its name.

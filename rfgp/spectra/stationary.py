@@ -24,7 +24,9 @@ from rfgp.spectra.spectrum import Spectrum, positive
 
 
 class Gaussian(Spectrum):
-    """The standard normal measure of the kernel exp(-r^2 / 2). The norm is chi-distributed with d degrees of freedom.
+    """The standard normal measure of the kernel exp(-r^2 / 2).
+
+    The norm is chi-distributed with d degrees of freedom.
 
     Examples:
         >>> from rfgp import spectra
@@ -99,7 +101,10 @@ class Matern(Spectrum):
 
     @property
     def is_quick(self) -> bool:
-        """Whether nu is a half-integer, for which the kernel is a polynomial times an exponential."""
+        """Whether nu is a half-integer.
+
+        The kernel is then a polynomial times an exponential.
+        """
         return has_polynomial(self.nu)
 
     @property
@@ -165,7 +170,9 @@ class Matern(Spectrum):
 
 
 class RationalQuadratic(Spectrum):
-    """The measure of the kernel (1 + r^2 / (2 alpha))^-alpha: a Gaussian whose variance is Gamma-distributed.
+    """The measure of the kernel (1 + r^2 / (2 alpha))^-alpha.
+
+    It is a Gaussian whose variance is Gamma-distributed.
 
     Args:
         alpha: Between 0.02 and 10^4, which is not a hyperparameter. A small alpha mixes many scales.
@@ -209,7 +216,10 @@ class RationalQuadratic(Spectrum):
         return kernel, -0.5 * kernel / more
 
     def radial_quantile(self, u: Tensor, d: int) -> Tensor:
-        """Return the quantiles of sqrt(s chi^2_d), s ~ Gamma(alpha, rate alpha), (...) -> (...), float64."""
+        """Return the quantiles of sqrt(s chi^2_d), (...) -> (...), float64.
+
+        s is distributed as Gamma(alpha, rate alpha).
+        """
         return elementwise(lambda values: rational_quadratic_quantile(values, d, self.alpha), u)
 
     def radial_log_density(self, r: Tensor, d: int) -> Tensor:
@@ -229,7 +239,9 @@ class RationalQuadratic(Spectrum):
 
 
 class ProductLaplace(Spectrum):
-    """Independent standard Cauchy coordinates, the measure of the kernel exp(-sum_i |x_i - z_i|).
+    """Independent standard Cauchy coordinates.
+
+    They are the measure of the kernel exp(-sum_i |x_i - z_i|).
 
     Examples:
         >>> from rfgp import spectra
@@ -253,7 +265,9 @@ class ProductLaplace(Spectrum):
 
 
 class ProductCauchy(Spectrum):
-    """Independent standard Laplace coordinates, the measure of the kernel prod_i 1 / (1 + (x_i - z_i)^2).
+    """Independent standard Laplace coordinates.
+
+    They are the measure of the kernel prod_i 1 / (1 + (x_i - z_i)^2).
 
     Examples:
         >>> from rfgp import spectra
@@ -268,7 +282,10 @@ class ProductCauchy(Spectrum):
         x: Tensor,  # (..., n, d)
         z: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
-        """Return the product over coordinates one by one, without a temporary of size n k d."""
+        """Return the product over coordinates, (..., n, k).
+
+        It is computed one by one, without a temporary of size n k d.
+        """
         total = torch.zeros((), dtype=x.dtype, device=x.device)
         for i in range(x.shape[-1]):
             total = total + torch.log1p((x[..., :, None, i] - z[..., None, :, i]) ** 2)

@@ -7,7 +7,7 @@ without the first factor, which is the same for every coupling.
 
 Every cross moment is that of two frequencies of an ensemble that is rotated at random as a whole or by blocks. For a
 pair with lengths |omega_i +- omega_j| = s_+, s_- it is E[C(s_+ z) + C(s_- z)] / 2 for Fourier features. It is
-E H(s_+ v) for positive features (couplings paper, Eqs. 14 to 18; simplex paper, Eq. 10).
+E H(s_+ v) for positive features (Reid et al., 2024, Eqs. 14 to 18; Reid et al., 2023, Eq. 10).
 """
 
 from typing import Any
@@ -42,7 +42,7 @@ def rotated_moments(
     Returns:
         E k_hat (k,) and E k_hat^2 (k,). For positive features, without the first factor.
 
-    Source: couplings paper, Eqs. 14 to 18, which hold for any directions. Time m^2 k.
+    Source: Reid et al. (2024), Eqs. 14 to 18, which hold for any directions. Time m^2 k.
 
     Raises:
         InvalidArgumentError: If the features are unknown.
@@ -113,7 +113,7 @@ def independent_variance(
     """Return the variance of m independent frequencies.
 
     Fourier: ((1 + k(2 z)) / 2 - k(z)^2) / m, for the Gaussian kernel (1 - k^2)^2 / (2 m) (Yu et al. 2016, Lemma 1).
-    Positive: (exp(2 v^2) - exp(v^2)) / m (simplex paper, Eqs. 11 and 19).
+    Positive: (exp(2 v^2) - exp(v^2)) / m (Reid et al., 2023, Eqs. 11 and 19).
 
     Args:
         distances: z, or v for positive features.
@@ -144,8 +144,8 @@ def orthogonal_moment(
     """Return the cross moment of two orthogonal frequencies with independent norms.
 
     For the Gaussian spectrum r^2 + r'^2 is chi-squared with 2 d degrees of freedom. The average over it is
-    1F1(d; d/2; -z^2 / 2) for Fourier features and 1F1(d; d/2; v^2 / 2) for positive ones (simplex paper, Eq. 23; its
-    Eq. 25 lacks the factor 1 / 2^k). For other spectra it is computed by quadrature.
+    1F1(d; d/2; -z^2 / 2) for Fourier features and 1F1(d; d/2; v^2 / 2) for positive ones (Reid et al., 2023, Eq. 23;
+    Eq. 25 there lacks the factor 1 / 2^k). For other spectra it is computed by quadrature.
 
     Args:
         distances: z, or v for positive features.
@@ -201,7 +201,7 @@ def pairwise_moment(
     """Return the cross moment of two orthogonal frequencies with negatively monotone norms.
 
     For Fourier features it is the average over u in (0, 1) of C(sqrt(q(u)^2 + q(1 - u)^2) z), with q the radial
-    quantile. For positive features C is replaced by H. Source: couplings paper, Theorem 3.2.
+    quantile. For positive features C is replaced by H. Source: Reid et al. (2024), Theorem 3.2.
 
     Args:
         distances: z, or v for positive features.
@@ -222,7 +222,7 @@ def pairwise_moment(
 
 
 def simplex_moment(distances: Any, num_dims: int) -> Array:
-    """Return the cross moment of two simplex frequencies of positive features, (k,) (simplex paper, Eq. 24).
+    """Return the cross moment of two simplex frequencies of positive features, (k,) (Reid et al., 2023, Eq. 24).
 
     Let r^2 + r'^2 = S, chi-squared with 2 d degrees of freedom, and r^2 / S = B, Beta(d / 2, d / 2) and independent of
     S. The squared length |omega_i + omega_j|^2 is S (1 - 2 sqrt(B (1 - B)) / (d - 1)). The double series

@@ -1,4 +1,4 @@
-"""The closed forms behind the couplings paper's tables on vectors, beside dense and independent ones."""
+"""The closed forms of Reid et al.'s (2024) tables on vectors, against dense and independent ones."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the figures on graphs of the couplings paper are made with."""
+"""The functions that make the figures on graphs of Reid et al. (2024)."""
 
 import networkx as nx
 import numpy as np

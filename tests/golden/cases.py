@@ -165,7 +165,7 @@ def averaged():
 
 
 def latent(options):
-    """Return a nearest-neighbour process whose rows are conditioned on latent values."""
+    """Return a nearest-neighbor process whose rows are conditioned on latent values."""
     X, y, new = rows(80)
     return Case(rfgp.GP(**options).condition(X, y), new, has_gradient=False)
 

@@ -1,6 +1,6 @@
 """Terms of a Gaussian process over one table, each as a latent block and as a plain kernel that shares no code with it.
 
-The table has the columns u, v (numbers), node and fraction (a place between a node of a grid and a neighbour of it),
+The table has the columns u, v (numbers), node and fraction (a place between a node of a grid and a neighbor of it),
 and group. Every term reads some of them, so that any terms can be added up.
 """
 
@@ -110,7 +110,7 @@ def spectrum():
     return [torch.from_numpy(each) for each in np.linalg.eigh(nx.normalized_laplacian_matrix(plain).toarray())]
 
 
-def neighbour(node):
+def neighbor(node):
     """Return the node on the right of one, or on the left of one in the last column."""
     return node + 1 if node % GRID[1] < GRID[1] - 1 else node - 1
 
@@ -118,7 +118,7 @@ def neighbour(node):
 def on_grid(x):
     """Return the sparse matrix (n, N) by which places between nodes read the values at both."""
     node, t = x[:, 2].detach().numpy().astype(int), x[:, 3].detach().numpy()
-    columns = np.column_stack([node, [neighbour(i) for i in node]]).ravel()
+    columns = np.column_stack([node, [neighbor(i) for i in node]]).ravel()
     lines, values = np.repeat(np.arange(len(x)), 2), np.column_stack([1 - t, t]).ravel()
     return sp.csr_array((values, (lines, columns)), shape=(len(x), NODES))
 

@@ -1,4 +1,4 @@
-"""Kernels of graph nodes: Table 5 and Figs. 3, 8 and 10 of the couplings paper."""
+"""Kernels of graph nodes: Table 5 and Figs. 3, 8 and 10 of Reid et al. (2024)."""
 
 from collections.abc import Sequence
 from functools import cache

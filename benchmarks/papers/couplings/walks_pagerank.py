@@ -1,4 +1,4 @@
-"""PageRank by coupled walks: Fig. 9 of the couplings paper."""
+"""PageRank by coupled walks: Fig. 9 of Reid et al. (2024)."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Gaussian processes on graphs through walks: Figs. 4 and 11 of the couplings paper.
+"""Gaussian processes on graphs through walks: Figs. 4 and 11 of Reid et al. (2024).
 
 The hyperparameters are trained through 8 i.i.d. walkers by Adam and frozen (App. F.2); the exact process with them is
 then compared with processes of 16, 32, 64 or 4, 8, 16 walkers.

@@ -33,8 +33,9 @@ NAMES = {"error": "kernel error", "kl": "KL of posteriors"}
 def made(method: str, case: Case, kind: str) -> couplings.Coupling:
     """Return the coupling of a method."""
     if method in ("leverage", "energy, tilted"):
-        tilt = couplings.leverage_tilt(case.x[: len(case.y)], case.noise, spectrum=case.spectrum)
-        return couplings.Leverage(tilt) if method == "leverage" else couplings.Energy(kind, True, tilt=tilt)
+        heights = couplings.leverage_histogram(case.x[: len(case.y)], case.noise, spectrum=case.spectrum)
+        energy = couplings.Energy(kind, True, proposal_histogram=heights)
+        return couplings.Leverage(heights) if method == "leverage" else energy
     if method == "quadrature":  # with the node at the origin, as in its paper
         return couplings.SphericalRadial(origin=True)
     if method == "energy, weighted":
@@ -132,7 +133,7 @@ def fourier(scale: Scale) -> Result:
 def laplace(scale: Scale) -> Result:
     """Return positive features' figures."""
     words = (
-        "The lengthscale is that of the couplings paper's Eq. 36, twice the mean of |x + y| over pairs of training "
+        "The lengthscale is that of Eq. 36 of Reid et al. (2024), twice the mean of |x + y| over pairs of training "
         "rows. No divergences: at these sizes such estimates are not made for posteriors."
     )
     return _result("laplace", "couplings for positive features on six tables, relative to published ones", words, scale)

@@ -1,4 +1,4 @@
-"""Theorem 3.2 of the couplings paper: up to which distance pairwise norms are optimal, and where they do harm."""
+"""Theorem 3.2 of Reid et al. (2024): up to which distance pairwise norms are optimal, and where they do harm."""
 
 import numpy as np
 from scipy import optimize

@@ -36,7 +36,7 @@ def models(n: int) -> Iterator[tuple[float, float, LinearModel]]:
 def density(model: LinearModel, most: float, n: int) -> float:
     """Return the log density of a row; NaN where a matrix is not positive definite."""
     try:
-        return float(LowRankSolver(replace(model, most_rounding=most)).log_marginal_likelihood()) / n
+        return float(LowRankSolver(replace(model, max_float32_error=most)).log_marginal_likelihood()) / n
     except NotPositiveDefiniteError:
         return math.nan
 

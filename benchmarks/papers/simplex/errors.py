@@ -10,7 +10,7 @@ from scipy import integrate, special, stats
 from benchmarks.protocol import mean_error, ratio_of_means
 from benchmarks.record import Result, Scale, Value
 from rfgp import couplings, features, random, spectra, theory
-from rfgp.couplings.simplex import simplex, turned_blocks
+from rfgp.couplings.simplex import norm_adapted_simplices, simplex
 
 MULTIPLES = (1, 2, 4, 8)
 METHODS = {"IIDRFs": "iid", "ORFs": "orthogonal", "SimRFs": "simplex", "SimRFs+": "simplex-plus"}
@@ -23,7 +23,7 @@ def conformities(norms: np.ndarray, v: float, rng: np.random.Generator) -> dict[
     d = len(norms)
     independent = rng.standard_normal((100, d, d))
     independent *= norms[:, None] / np.linalg.norm(independent, axis=2, keepdims=True)
-    plus = turned_blocks(torch.as_tensor(norms)[None], 20)[0].numpy()
+    plus = norm_adapted_simplices(torch.as_tensor(norms)[None], 20)[0].numpy()
     arranged = {
         "ORFs": np.diag(norms),
         "SimRFs": norms[:, None] * simplex(d).numpy(),

@@ -17,8 +17,8 @@ from rfgp.couplings.energy.potential import KINDS, check_distances, make_potenti
 from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
-from rfgp.couplings.radial import BROADENINGS, RadialDistribution, check_histogram
-from rfgp.errors import BatchesWarning, InvalidArgumentError
+from rfgp.couplings.radial import PROPOSAL_SCALES, RadialDistribution, check_histogram
+from rfgp.errors import CouplingWarning, InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
 
 Array = NDArray[Any]
@@ -28,7 +28,7 @@ class Energy(Coupling):
     """Frequencies that repel each other, for any m.
 
     The norms are stratified over the whole ensemble, one in each of m quantiles of their distribution. The directions
-    minimise the part of the estimate's second moment that depends on them, summed over pairs
+    minimize the part of the estimate's second moment that depends on them, summed over pairs
     (`rfgp.couplings.energy.potential`). They are solved once for each m and d. A draw has new norms in the strata,
     one Haar rotation for all directions, and a random order of the rows. So each frequency has the spectral measure as
     its distribution. Up to m = d these are orthogonal directions with stratified norms. Beyond, the error is well below
@@ -39,14 +39,16 @@ class Energy(Coupling):
 
     Args:
         features: "fourier", or "laplace": pairs omega, -omega for positive features, m even.
-        weighted: Whether norms follow a broader distribution than the spectrum's, with importance weights. How much
-            broader is solved with the directions. Then phi(x) . phi(x) is 1 in expectation only.
-        broadening: How much broader instead. 1 changes nothing. It must be 1 if `weighted` is True.
+        weighted: Whether norms are drawn from a broader distribution than the spectrum's, with importance weights. Its
+            scale is optimized together with the directions. Then phi(x) . phi(x) is 1 in expectation only.
+        proposal_scale: The factor of all norms, with importance weights, if `weighted` is False. The default 1 changes
+            nothing.
         distances: The distances whose errors are minimized and their weights, (k, 2), from
             `distances_between(x / lengthscale, features)`. If None, ten distances from 0.3 to 3 lengthscales, each
             relative to the error of independent frequencies (pairs, for positive features).
-        tilt: Heights of a histogram by which the distribution of F(|omega|) is changed, F the radial distribution
-            function, with importance weights; from `leverage_tilt`.
+        proposal_histogram: Heights of the density of F(|omega|) on (0, 1) in bins of equal width, with importance
+            weights. F is the radial distribution function. `leverage_histogram` returns such heights. If None, the
+            density is uniform.
         effort: "quick", so that a draw solves for at most about 5 s on two cores. More than about 1,000 frequencies
             then take few steps from copies of one block. Or "full", without that limit.
 
@@ -68,23 +70,25 @@ class Energy(Coupling):
         features: str = "fourier",
         weighted: bool = False,
         distances: Any = None,
-        tilt: Sequence[float] | None = None,
+        proposal_histogram: Sequence[float] | None = None,
         effort: str = "quick",
-        broadening: float = 1.0,
+        proposal_scale: float = 1.0,
     ) -> None:
         if features not in KINDS:
             raise InvalidArgumentError(f"features must be one of {', '.join(KINDS)}, got {features!r}.")
         if effort not in ("quick", "full"):
             raise InvalidArgumentError(f'effort must be "quick" or "full", got {effort!r}.')
-        if not BROADENINGS[0] <= broadening <= BROADENINGS[1] or (weighted and broadening != 1.0):
+        if not PROPOSAL_SCALES[0] <= proposal_scale <= PROPOSAL_SCALES[1] or (weighted and proposal_scale != 1.0):
             raise InvalidArgumentError(
-                f"broadening must lie between {BROADENINGS[0]} and {BROADENINGS[1]}, and be 1 if weighted is True, got "
-                f"{broadening!r}."
+                f"proposal_scale must lie between {PROPOSAL_SCALES[0]} and {PROPOSAL_SCALES[1]}, and be 1 if "
+                f"weighted is True, got {proposal_scale!r}."
             )
         self.features, self.weighted, self.effort = features, bool(weighted), effort
-        self.broadening = float(broadening)
+        self.proposal_scale = float(proposal_scale)
         self.distances = None if distances is None else check_distances(distances).tolist()
-        self.tilt = None if tilt is None else [float(height) for height in check_histogram(tilt)]
+        self.proposal_histogram = (
+            None if proposal_histogram is None else [float(height) for height in check_histogram(proposal_histogram)]
+        )
 
     @property
     def is_antithetic(self) -> bool:
@@ -99,9 +103,10 @@ class Energy(Coupling):
         spectrum: Spectrum | None = None,
         progress: ProgressCallback | None = None,
     ) -> "Energy":
-        """Solve for the directions without a time limit, and keep them in the cache folder (RFGP_CACHE_DIR).
+        """Solve for the directions without a time limit, and cache them.
 
-        For m = 4096 this takes about half a minute on two cores.
+        The solution is a file in the cache folder (RFGP_CACHE_DIR). For m = 4096 this takes about half a minute on two
+        cores.
 
         Args:
             num_frequencies: m.
@@ -122,7 +127,7 @@ class Energy(Coupling):
         return patient
 
     def solution(self, num_frequencies: int, num_dims: int, *, spectrum: Spectrum | None = None) -> Solution:
-        """Return the solved directions (n, d) before rotation and the broadening b.
+        """Return the solved directions (n, d) before rotation, and the proposal scale b.
 
         The i-th direction belongs to the i-th smallest norm.
 
@@ -130,6 +135,9 @@ class Energy(Coupling):
             num_frequencies: m. n is m, or the number m / 2 of pairs.
             num_dims: d.
             spectrum: The spectrum. If None, the Gaussian one.
+
+        Returns:
+            The directions, the proposal scale and the number of steps of the search.
 
         Raises:
             InvalidArgumentError: For the reasons of `sample`.
@@ -140,7 +148,7 @@ class Energy(Coupling):
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         n = self._count(m)
         solved = self._solution(n, d, spectrum)
-        radial = RadialDistribution(spectrum, d, solved.broadening, self.tilt)
+        radial = RadialDistribution(spectrum, d, solved.proposal_scale, self.proposal_histogram)
         lengths, weights = radial.draw(norms.stratified(n, generator, mirrored=True))
         rotation = haar_rows(1, d, d, generator)
         order = torch.randperm(n, generator=generator)
@@ -150,7 +158,7 @@ class Energy(Coupling):
         return Frequencies.paired(rows, weights[order])
 
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
-        """Draw one ensemble over all factors, whose directions repel each other by the product of the potentials.
+        """Draw one ensemble over all factors, with the product of their potentials.
 
         With `distances`, which belong to one factor, the ensembles of the factors are paired at random.
         """
@@ -158,20 +166,23 @@ class Energy(Coupling):
             return super()._draw_product(m, factors, generator)
         strata = product.paired_strata(m, len(factors), generator)
         blocks, weights = [], torch.ones(m, dtype=torch.float64)
-        for (measure, d), places in zip(factors, strata, strict=True):
+        for (measure, d), indices in zip(factors, strata, strict=True):
             solved = self._solution(m, d, measure)
-            radial = RadialDistribution(measure, d, solved.broadening, self.tilt)
+            radial = RadialDistribution(measure, d, solved.proposal_scale, self.proposal_histogram)
             lengths, parts = radial.draw(norms.stratified(m, generator, mirrored=True))
             directions = solved.unit() if d > 1 else random_signs(m, generator)
-            blocks.append((directions * lengths[:, None])[places].numpy())
-            weights = weights * parts[places]
+            blocks.append((directions * lengths[:, None])[indices].numpy())
+            weights = weights * parts[indices]
         blocks = self._repelled(blocks, weights.numpy(), factors)
         rotations = [haar_rows(1, d, d, generator) for _, d in factors]
-        turned = [torch.as_tensor(block) @ rotation for block, rotation in zip(blocks, rotations, strict=True)]
-        return Frequencies(torch.cat(turned, dim=1), weights)
+        rotated = [torch.as_tensor(block) @ rotation for block, rotation in zip(blocks, rotations, strict=True)]
+        return Frequencies(torch.cat(rotated, dim=1), weights)
 
     def _repelled(self, blocks: list[Array], weights: Array, factors: list[tuple[Spectrum, int]]) -> list[Array]:
-        """Return frequencies (m, d_a) of each factor with the same norms and directions of lower energy."""
+        """Return frequencies with the same norms and directions of lower energy.
+
+        The result has the frequencies (m, d_a) of each factor.
+        """
         m, spectra, dims = len(weights), tuple(measure for measure, _ in factors), tuple(d for _, d in factors)
         if max(dims) == 1:
             return list(product.signed(np.hstack(blocks), weights, spectra).T[:, :, None])
@@ -181,10 +192,12 @@ class Energy(Coupling):
         reaches = tuple(self.problem(d, measure).reach(m) for measure, d in factors)
         potential = product.ProductPotential.of(spectra, dims, reaches)
         parts = [
-            product.turned([b[i : i + size] for b in blocks], weights[i : i + size], potential, num_steps)
+            product.with_optimized_directions(
+                [b[i : i + size] for b in blocks], weights[i : i + size], potential, num_steps
+            )
             for i in range(0, m, size)
         ]
-        return [np.concatenate(found) for found in zip(*parts, strict=True)]
+        return [np.concatenate(rows) for rows in zip(*parts, strict=True)]
 
     def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
@@ -200,7 +213,11 @@ class Energy(Coupling):
         return m // 2
 
     def problem(self, num_dims: int, spectrum: Spectrum) -> Problem:
-        """Return the problem whose solution are the directions in d dimensions.
+        """Return the minimization problem for the directions in d dimensions.
+
+        Args:
+            num_dims: d.
+            spectrum: The spectrum.
 
         Raises:
             InvalidArgumentError: If positive features are combined with another spectrum than the Gaussian one.
@@ -208,8 +225,10 @@ class Energy(Coupling):
         if self.features == "laplace" and not isinstance(spectrum, Gaussian):
             raise InvalidArgumentError(f"The spectrum of positive features must be Gaussian, got {spectrum!r}.")
         distances = None if self.distances is None else tuple(map(tuple, self.distances))
-        tilt = None if self.tilt is None else tuple(self.tilt)
-        return _problem(self.features, spectrum, num_dims, distances, self.weighted, tilt, self.broadening)
+        proposal_histogram = None if self.proposal_histogram is None else tuple(self.proposal_histogram)
+        return _problem(
+            self.features, spectrum, num_dims, distances, self.weighted, proposal_histogram, self.proposal_scale
+        )
 
     def _solution(self, n: int, d: int, spectrum: Spectrum, progress: ProgressCallback | None = None) -> Solution:
         full = self.effort == "full"
@@ -220,7 +239,7 @@ class Energy(Coupling):
                 f"Solving the directions of {n} frequencies together would take more than 5 s. The energy coupling "
                 "starts from copies of one block and takes few steps. "
                 'by_name("energy", effort="full") solves them once.',
-                BatchesWarning,
+                CouplingWarning,
                 stacklevel=4,
             )
         return store.solution(problem, n, full=full, progress=progress)
@@ -242,9 +261,12 @@ def _problem(
     num_dims: int,
     distances: tuple[tuple[float, ...], ...] | None,
     weighted: bool,
-    tilt: tuple[float, ...] | None,
-    broadening: float,
+    proposal_histogram: tuple[float, ...] | None,
+    proposal_scale: float,
 ) -> Problem:
-    """Return the problem. The same arguments give the same object, which is the cache key of `store.key_of`."""
+    """Return the problem, the same object for equal arguments.
+
+    The object is the cache key of `store.key_of`.
+    """
     potential = make_potential(features, spectrum, num_dims, distances)
-    return Problem(potential, spectrum, num_dims, weighted, tilt, broadening)
+    return Problem(potential, spectrum, num_dims, weighted, proposal_histogram, proposal_scale)

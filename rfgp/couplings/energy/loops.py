@@ -47,18 +47,18 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, l
 
 
 @jit(fastmath=_FASTMATH)
-def repel_products(gram, squares, weights, values, slopes, per_length, strengths, push):
-    """Turn each factor's Gram matrix into the coefficients of the gradient of a product potential, in place.
+def repel_products(gram, squares, weights, values, slopes, per_length, distance_weights, push):
+    """Compute the coefficients of the gradient of a product potential, in place.
 
     Let s+- = |omega_ai +- omega_aj| and C' the derivative of C in s^2. With
 
-        g(s+-) = sum_k strength_k C_a'(s z_ka) prod_{b != a} C_b(s_b z_kb),
+        g(s+-) = sum_k c_k C_a'(s z_ka) prod_{b != a} C_b(s_b z_kb),
 
     gram[a, i, j] becomes w_j (g(s+) - g(s-)), and push[a, i] grows by sum_j w_j (g(s+) + g(s-)). The tables are read at
     the knot nearest to s, and at the last knot beyond their end.
     """
     num_factors, m = squares.shape
-    num_distances = strengths.size
+    num_distances = distance_weights.size
     last, zero, half = np.float32(values.shape[1] - 1), np.float32(0), np.float32(0.5)
     knots = np.empty((2, num_factors), np.int32)
     product = np.empty(num_distances, np.float32)
@@ -72,7 +72,7 @@ def repel_products(gram, squares, weights, values, slopes, per_length, strengths
                 plus, minus = zero, zero
                 for side in range(2):
                     for k in range(num_distances):
-                        product[k] = strengths[k] * slopes[a, knots[side, a], k]
+                        product[k] = distance_weights[k] * slopes[a, knots[side, a], k]
                     for b in range(num_factors):
                         if b != a:
                             for k in range(num_distances):

@@ -7,7 +7,7 @@ C(t) = E cos(t u_1) and u uniform on the sphere:
     E k_hat^2 = sum_ij w_i w_j / m^2 [C(|omega_i + omega_j| z) + C(|omega_i - omega_j| z)] / 2,
     E k_hat   = sum_i  w_i / m C(r_i z)
 
-(couplings paper, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
+(Reid et al., 2024, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
 positive features the same holds with cosh instead of cos and v = |x + y| instead of z. The moments then have the
 factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
 """
@@ -31,45 +31,50 @@ DEFAULT_DISTANCES = np.linspace(0.3, 3.0, 10)
 """The default distances in lengthscales, over which a kernel decays from nearly 1 to nearly 0."""
 
 _KNOTS = 4096
-_FARTHEST, _FARTHEST_POSITIVE = 1e4, 20.0
+_MAX_DISTANCE, _MAX_DISTANCE_POSITIVE = 1e4, 20.0
 
 
 @dataclass(frozen=True, eq=False)
 class Potential:
-    """A weighted sum of second moments over distances z (or v), as a function of s = |omega_i +- omega_j|.
+    """A weighted sum of second moments over distances z (or v).
+
+    It is a function of s = |omega_i +- omega_j|.
 
     Attributes:
         kind: "fourier" or "laplace".
         num_dims: d.
         distances: (k,), z or v, in lengthscales.
-        log_strengths: (k,), logarithms of the weights of the second moments.
+        log_distance_weights: (k,), log c_k, with c_k the weights of the second moments.
         means: (k,), E k_hat without the factor: k(z), or exp(v^2 / 2).
 
     Examples:
         >>> from rfgp import spectra
         >>> potential = make_potential("fourier", spectra.Gaussian(), 3)
-        >>> potential.pair(np.array([0.0, 2.0])).round(3).tolist()  # strengths add up to 1
+        >>> potential.pair(np.array([0.0, 2.0])).round(3).tolist()  # the weights c_k add up to 1
         [1.0, 0.872]
     """
 
     kind: str
     num_dims: int
     distances: Array
-    log_strengths: Array
+    log_distance_weights: Array
     means: Array
 
     def pair(
         self,
         s: Array,  # (...)
     ) -> Array:  # (...)
-        """Return V(s) = sum_k strength_k C(s z_k)."""
+        """Return V(s) = sum_k c_k C(s z_k)."""
         return self._sum(s, self.num_dims, np.ones_like(self.distances))
 
     def slope(
         self,
         s: Array,  # (...)
     ) -> Array:  # (...)
-        """Return dV / d(s^2): C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions, + for cosh."""
+        """Return dV / d(s^2).
+
+        C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions, with the sign + for cosh.
+        """
         sign = -1.0 if self.kind == "fourier" else 1.0
         return self._sum(s, self.num_dims + 2, sign * self.distances**2 / (2 * self.num_dims))
 
@@ -77,21 +82,28 @@ class Potential:
         self,
         r: Array,  # (...)
     ) -> Array:  # (...)
-        """Return sum_k strength_k E[k_hat(z_k)] C(r z_k)."""
+        """Return sum_k c_k E[k_hat(z_k)] C(r z_k)."""
         return self._sum(r, self.num_dims, self.means)
 
     def table(self, reach: float) -> tuple[Array, Array, float]:
-        """Return V and its slope at equal steps from 0 to `reach`, and the number of steps per unit of s."""
+        """Tabulate V and its slope at equal steps of s.
+
+        Args:
+            reach: The largest s.
+
+        Returns:
+            V and dV / d(s^2) at the knots, and the number of steps per unit of s.
+        """
         s = np.linspace(0.0, reach, _KNOTS)
         return self.pair(s), self.slope(s), (_KNOTS - 1) / reach
 
     def _sum(self, s: Array, num_dims: int, factors: Array) -> Array:
         total = np.zeros_like(s, dtype=np.float64)
-        for z, log_strength, factor in zip(self.distances, self.log_strengths, factors, strict=True):
+        for z, log_weight, factor in zip(self.distances, self.log_distance_weights, factors, strict=True):
             if self.kind == "fourier":
-                total += factor * np.exp(log_strength) * sphere_cosine(s * z, num_dims)
+                total += factor * np.exp(log_weight) * sphere_cosine(s * z, num_dims)
             else:
-                total += factor * np.exp(log_strength + log_sphere_cosh(s * z, num_dims))
+                total += factor * np.exp(log_weight + log_sphere_cosh(s * z, num_dims))
         return total
 
 
@@ -107,6 +119,9 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
             variance of independent frequencies there (of independent pairs omega, -omega for positive features), so
             that all lengthscales count alike.
 
+    Raises:
+        InvalidArgumentError: If distances are invalid, or too large for positive features.
+
     Examples:
         >>> from rfgp import spectra
         >>> make_potential("laplace", spectra.Gaussian(), 3, [[1.0, 1.0]]).means.round(4).tolist()
@@ -118,15 +133,17 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
     else:
         z, log_weights = DEFAULT_DISTANCES, np.zeros_like(DEFAULT_DISTANCES)
     if kind == "laplace":
-        if z.max() > _FARTHEST_POSITIVE:
+        if z.max() > _MAX_DISTANCE_POSITIVE:
             raise InvalidArgumentError(
-                f"|x + y| must be at most {_FARTHEST_POSITIVE:g} lengthscales for positive features, got "
+                f"|x + y| must be at most {_MAX_DISTANCE_POSITIVE:g} lengthscales for positive features, got "
                 f"{z.max():.3g}. Center the inputs, or use Fourier features."
             )
-        log_strengths = log_weights - z**2
+        log_distance_weights = log_weights - z**2
         if distances is None:
-            log_strengths -= 2 * np.log(np.expm1(z**2))  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
-        return Potential(kind, num_dims, z, log_strengths - _log_total(log_strengths), np.exp(z**2 / 2))
+            log_distance_weights -= 2 * np.log(
+                np.expm1(z**2)
+            )  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
+        return Potential(kind, num_dims, z, log_distance_weights - _log_total(log_distance_weights), np.exp(z**2 / 2))
     kernel = spectrum.kernel(torch.as_tensor(z)).numpy()
     if distances is None:
         double = spectrum.kernel(torch.as_tensor(2 * z)).numpy()
@@ -154,9 +171,9 @@ def check_distances(distances: Any) -> Array:
         raise InvalidArgumentError(
             "distances must be (k, 2): positive distances and positive weights, as distances_between returns them."
         )
-    if table[:, 0].max() > _FARTHEST:
+    if table[:, 0].max() > _MAX_DISTANCE:
         raise InvalidArgumentError(
-            f"distances must be at most {_FARTHEST:g} lengthscales, got {table[:, 0].max():.3g}."
+            f"distances must be at most {_MAX_DISTANCE:g} lengthscales, got {table[:, 0].max():.3g}."
         )
     return table
 
@@ -167,7 +184,9 @@ def distances_between(
     num_distances: int = 10,
     num_pairs: int = 20_000,
 ) -> Array:  # (k, 2)
-    """Return distances of scaled inputs and their weights, for `Energy(distances=...)`.
+    """Return distances of scaled inputs with weights.
+
+    They are an argument of `Energy(distances=...)`.
 
     Args:
         x: Inputs divided by the lengthscale, (n, d), n >= 2.
@@ -175,6 +194,9 @@ def distances_between(
             exp(-|x - y|^2) over its pairs.
         num_distances: k, the number of quantile groups. Each is represented by its root mean square.
         num_pairs: The largest number of pairs. They are spread evenly over all pairs.
+
+    Returns:
+        The distances in lengthscales and their weights, (k, 2).
 
     Raises:
         InvalidArgumentError: If there are fewer than two rows, values are not finite, or all rows coincide.
@@ -193,8 +215,8 @@ def distances_between(
         raise InvalidArgumentError(
             f"num_distances and num_pairs must be positive, got {num_distances!r} and {num_pairs!r}."
         )
-    places = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
-    first, second = pair_at(places)
+    positions = np.unique(np.linspace(0, len(rows) * (len(rows) - 1) // 2 - 1, num_pairs).astype(np.int64))
+    first, second = pair_at(positions)
     between = np.linalg.norm(rows[first] - rows[second], axis=1)
     lengths = between if kind == "fourier" else np.linalg.norm(rows[first] + rows[second], axis=1)
     weights = np.ones_like(between) if kind == "fourier" else np.exp(-(between**2))
@@ -207,13 +229,19 @@ def distances_between(
     return np.array([(z, max(weight, 1e-300)) for z, weight in table])
 
 
-def pair_at(places: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return (i, j), i > j, at positions in the row-by-row order of the lower triangle.
+def pair_at(positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return row and column indices of entries below the diagonal of a matrix.
+
+    Args:
+        positions: Positions in the row-by-row order of these entries, (k,).
+
+    Returns:
+        The indices i and j < i, (k,) each.
 
     Examples:
-        >>> [found.tolist() for found in pair_at(np.arange(3))]
+        >>> [indices.tolist() for indices in pair_at(np.arange(3))]
         [[1, 2, 2], [0, 0, 1]]
     """
-    i = ((1 + np.sqrt(1 + 8 * places.astype(np.float64))) / 2).astype(np.int64)
-    i -= i * (i - 1) // 2 > places  # from 10^8 rows on the root of the last place of a row is rounded up
-    return i, places - i * (i - 1) // 2
+    i = ((1 + np.sqrt(1 + 8 * positions.astype(np.float64))) / 2).astype(np.int64)
+    i -= i * (i - 1) // 2 > positions  # from 10^8 rows on the root at the end of a row is rounded up
+    return i, positions - i * (i - 1) // 2

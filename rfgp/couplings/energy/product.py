@@ -41,19 +41,27 @@ FEW_LEVELS = (0.0, 1.5)
 _KNOTS = 4096
 _RATE = 0.1
 STEPS, FULL_STEPS = 30, 300
-WHOLE, BLOCK = 512, 256
-"""The largest ensemble that a quick draw solves as a whole, and the size of the blocks of a larger one."""
+MAX_JOINT, BLOCK_SIZE = 512, 256
+"""The largest ensemble whose rows a quick draw optimizes jointly, and the block size of larger ones."""
 
 QUICK_PAIRS = 2e7
 """The number of pairs in all steps of a quick draw, about 4 s on one core."""
 
-_LEAST_STEPS = 10
+_MIN_STEPS = 10
 SWEEPS = 5
 """The number of sweeps over the signs of all rows."""
 
 
 def distance_tuples(num_factors: int) -> Array:  # (K, F)
-    """Return the combinations of the factors' distances at which the error is minimized, in lengthscales.
+    """Return the distances at which the error is minimized, in lengthscales.
+
+    They are combinations of distances of each factor.
+
+    Args:
+        num_factors: The number F of factors.
+
+    Returns:
+        The distances, (K, F).
 
     Examples:
         >>> distance_tuples(2).shape, distance_tuples(2)[0].tolist()
@@ -61,35 +69,52 @@ def distance_tuples(num_factors: int) -> Array:  # (K, F)
     """
     levels = LEVELS.get(num_factors, FEW_LEVELS)
     most = num_factors if num_factors in LEVELS else 2
-    found = [z for z in itertools.product(levels, repeat=num_factors) if 1 <= np.count_nonzero(z) <= most]
-    return np.array(found)
+    tuples = itertools.product(levels, repeat=num_factors)
+    return np.array([z for z in tuples if 1 <= np.count_nonzero(z) <= most])
 
 
-def strengths(
+def distance_weights(
     spectra: Sequence[Spectrum],
     distances: Array,  # (K, F)
 ) -> Array:  # (K,)
-    """Return weights of the distances with sum 1: the inverse variances of independent frequencies there.
+    """Return weights of distances with sum 1, in proportion to inverse variances.
+
+    The variances are those of the kernel estimate by one independent frequency.
+
+    Args:
+        spectra: The spectrum of each of F factors.
+        distances: The distance of each factor in lengthscales, (K, F).
+
+    Returns:
+        The weights, (K,).
 
     Examples:
         >>> from rfgp import spectra
         >>> pair = [spectra.Gaussian(), spectra.Gaussian()]
-        >>> round(float(strengths(pair, distance_tuples(2)).sum()), 6)
+        >>> round(float(distance_weights(pair, distance_tuples(2)).sum()), 6)
         1.0
     """
     mean, double = (
         np.prod([s.kernel(torch.as_tensor(c * z)).numpy() for s, z in zip(spectra, distances.T, strict=True)], axis=0)
         for c in (1, 2)
     )
-    found = 1 / ((1 + double) / 2 - mean**2)
-    normalized: Array = found / found.sum()
+    precisions = 1 / ((1 + double) / 2 - mean**2)
+    normalized: Array = precisions / precisions.sum()
     return normalized
 
 
 def paired_strata(m: int, num_factors: int, generator: torch.Generator) -> torch.Tensor:  # (F, m)
-    """Return a stratum of the norm for each factor and row, a permutation of 0 to m - 1 for each factor.
+    """Return the stratum of the norm for each factor and row.
 
     For each row the strata are independent and uniform. See the docstring of the module.
+
+    Args:
+        m: The number of rows and of strata.
+        num_factors: The number F of factors.
+        generator: A CPU generator.
+
+    Returns:
+        A permutation of 0 to m - 1 for each factor, (F, m).
 
     Examples:
         >>> strata = paired_strata(4, 2, torch.Generator().manual_seed(0))
@@ -109,7 +134,7 @@ class ProductPotential:
         values: (F, knots, K), C_a(s z_ka).
         slopes: (F, knots, K), their derivatives in s^2.
         per_length: (F,), steps per unit of s.
-        strengths: (K,), the weights of the distances.
+        distance_weights: (K,), the weights of the distances.
 
     Examples:
         >>> from rfgp import spectra
@@ -121,7 +146,7 @@ class ProductPotential:
     values: Array
     slopes: Array
     per_length: Array
-    strengths: Array
+    distance_weights: Array
 
     @staticmethod
     @lru_cache(maxsize=16)
@@ -135,16 +160,19 @@ class ProductPotential:
         """
         distances = distance_tuples(len(dims))
         tables = [_tables(d, reach, z) for d, reach, z in zip(dims, reaches, distances.T, strict=True)]
-        values, slopes = (np.array(found, np.float32) for found in zip(*tables, strict=True))
+        values, slopes = (np.array(table, np.float32) for table in zip(*tables, strict=True))
         per_length = np.array([(_KNOTS - 1) / reach for reach in reaches], np.float32)
-        return ProductPotential(values, slopes, per_length, strengths(spectra, distances).astype(np.float32))
+        return ProductPotential(values, slopes, per_length, distance_weights(spectra, distances).astype(np.float32))
 
     def gradient(self, frequencies: Sequence[Array], weights: Array) -> list[Array]:
-        """Return half the gradient of the second moment in each factor's frequencies (m, d_a).
+        """Return half the gradient of the second moment in the frequencies.
 
         Args:
             frequencies: (m, d_a) for each factor.
             weights: (m,).
+
+        Returns:
+            The gradient in the frequencies (m, d_a) of each factor.
         """
         from rfgp.couplings.energy.loops import repel_products
 
@@ -152,7 +180,7 @@ class ProductPotential:
         gram = np.array([omega @ omega.T for omega in omegas])
         squares = np.array([(omega**2).sum(1) for omega in omegas])
         push, w = np.zeros_like(squares), weights.astype(np.float32)
-        repel_products(gram, squares, w, self.values, self.slopes, self.per_length, self.strengths, push)
+        repel_products(gram, squares, w, self.values, self.slopes, self.per_length, self.distance_weights, push)
         return [w[:, None] * (p[:, None] * omega + g @ omega) for p, g, omega in zip(push, gram, omegas, strict=True)]
 
 
@@ -161,13 +189,18 @@ def _tables(d: int, reach: float, distances: Array) -> tuple[Array, Array]:
 
     C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions.
     """
-    levels, places = np.unique(distances, return_inverse=True)
+    levels, indices = np.unique(distances, return_inverse=True)
     t = np.linspace(0.0, reach, _KNOTS)[:, None] * levels
-    return sphere_cosine(t, d)[:, places], (-(levels**2) / (2 * d) * sphere_cosine(t, d + 2))[:, places]
+    return sphere_cosine(t, d)[:, indices], (-(levels**2) / (2 * d) * sphere_cosine(t, d + 2))[:, indices]
 
 
 def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
     """Return the size of blocks and the number of steps for m frequencies.
+
+    Args:
+        m: The number of frequencies.
+        num_factors: The number of factors.
+        full: Whether there is no time limit.
 
     Examples:
         >>> plan(1, 2, full=False), plan(512, 2, full=True)
@@ -175,26 +208,35 @@ def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
     """
     if m == 1 or full:
         return m, FULL_STEPS if m > 1 else 0
-    size = m if m <= WHOLE else BLOCK
+    size = m if m <= MAX_JOINT else BLOCK_SIZE
     cost = num_factors**2 * len(distance_tuples(num_factors)) / (4 * len(distance_tuples(2)))
     steps = min(STEPS, int(QUICK_PAIRS / (m * size / 2 * cost)))
-    return size, steps if steps >= _LEAST_STEPS else 0
+    return size, steps if steps >= _MIN_STEPS else 0
 
 
-def turned(
+def with_optimized_directions(
     blocks: Sequence[Array],  # (m, d_a) each
     weights: Array,  # (m,)
     potential: ProductPotential,
     num_steps: int,
 ) -> list[Array]:  # (m, d_a) each
-    """Return frequencies with the same norms and directions of lower energy, by Adam steps of decaying rates.
+    """Return frequencies with the same norms and directions of lower energy.
+
+    Args:
+        blocks: The frequencies of each factor, (m, d_a).
+        weights: The importance weights, (m,).
+        potential: The product potential.
+        num_steps: The number of steps of Adam. Their rates decay along a cosine.
+
+    Returns:
+        The frequencies of each factor, (m, d_a).
 
     Examples:
         >>> from rfgp import spectra
         >>> potential = ProductPotential.of((spectra.Gaussian(),) * 2, (2, 2), (8.0, 8.0))
         >>> blocks = [np.array([[1.0, 0.0], [0.9, 0.1]])] * 2
-        >>> found = turned(blocks, np.ones(2), potential, 30)
-        >>> np.linalg.norm(found[0], axis=1).round(3).tolist()  # the norms stay
+        >>> blocks = with_optimized_directions(blocks, np.ones(2), potential, 30)
+        >>> np.linalg.norm(blocks[0], axis=1).round(3).tolist()  # the norms stay
         [1.0, 0.906]
     """
     norms = [np.minimum(np.linalg.norm(block, axis=1, keepdims=True), 1e9) for block in blocks]
@@ -217,10 +259,18 @@ def signed(
     weights: Array,  # (m,)
     spectra: Sequence[Spectrum],
 ) -> Array:  # (m, F)
-    """Return frequencies of factors of one column each with signs of lower energy.
+    """Return frequencies of one-column factors with signs of lower energy.
 
     A rotation of one column is a sign. So the energy is the sum of k_hat^2 over the distances and their signs. The
     signs are tried one row and factor at a time, which changes one row of the cosines.
+
+    Args:
+        omega: The frequencies of F factors, (m, F).
+        weights: The importance weights, (m,).
+        spectra: The spectrum of each factor.
+
+    Returns:
+        The frequencies, (m, F).
 
     Examples:
         >>> from rfgp import spectra
@@ -231,25 +281,25 @@ def signed(
     m, num_factors = omega.shape
     points, weight = _signed_points(spectra)
     scaled = weights[:, None] * np.sqrt(weight)
-    found, total = omega.copy(), (scaled * np.cos(omega @ points.T)).sum(0)
+    omega, total = omega.copy(), (scaled * np.cos(omega @ points.T)).sum(0)
     for _, i, a in itertools.product(range(SWEEPS), range(m), range(1, num_factors)):
-        changed = found[i] * np.where(np.arange(num_factors) == a, -1, 1)
-        step = scaled[i] * (np.cos(points @ changed) - np.cos(points @ found[i]))
+        changed = omega[i] * np.where(np.arange(num_factors) == a, -1, 1)
+        step = scaled[i] * (np.cos(points @ changed) - np.cos(points @ omega[i]))
         if step @ (2 * total + step) < 0:
-            found[i], total = changed, total + step
-    return found
+            omega[i], total = changed, total + step
+    return omega
 
 
 def _signed_points(spectra: Sequence[Spectrum]) -> tuple[Array, Array]:
-    """Return the distances with all signs but that of the first, (P, F), and the weight of each, (P,)."""
+    """Return the distances with all signs but the first, (P, F), and their weights, (P,)."""
     distances = distance_tuples(len(spectra))
     points, weights = [], []
-    for z, strength in zip(distances, strengths(spectra, distances), strict=True):
-        places = np.flatnonzero(z)[1:]
-        patterns = list(itertools.product((1.0, -1.0), repeat=len(places)))
+    for z, weight in zip(distances, distance_weights(spectra, distances), strict=True):
+        columns = np.flatnonzero(z)[1:]
+        patterns = list(itertools.product((1.0, -1.0), repeat=len(columns)))
         for pattern in patterns:
             point = z.copy()
-            point[places] *= pattern
+            point[columns] *= pattern
             points.append(point)
-            weights.append(strength / len(patterns))
+            weights.append(weight / len(patterns))
     return np.array(points), np.array(weights)

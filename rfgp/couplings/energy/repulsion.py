@@ -71,15 +71,23 @@ class Repulsion:
         weights: Array,  # (m,)
         levels: bool = True,
     ) -> tuple[Array, Array]:
-        """Return the gradients in the frequencies (m, d) and in the weights (m,).
+        """Return the gradients in the frequencies and in the weights.
 
-        The second one is empty if `levels` is False. Half its product with the weights is the second moment.
+        Half the product of the second one with the weights is the second moment.
+
+        Args:
+            frequencies: The frequencies, (m, d).
+            weights: The weights, (m,).
+            levels: Whether the gradient in the weights is computed. The default is True.
+
+        Returns:
+            The gradients (m, d) and (m,), float64. The second one is empty if `levels` is False.
         """
         from rfgp.couplings.energy.loops import repel
 
         omega, w = np.ascontiguousarray(frequencies, np.float32), np.ascontiguousarray(weights, np.float32)
         squares = (omega**2).sum(1)
-        if not np.isfinite(squares).all():  # the loop turns lengths into places of a table
+        if not np.isfinite(squares).all():  # the loop turns lengths into indices of a table
             raise ArithmeticError("The ensemble has frequencies that are not finite.")
         gradient, push = np.empty_like(omega), np.empty_like(squares)
         level = np.empty(len(omega) if levels else 0, np.float32)

@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.couplings.energy.potential import Potential
 from rfgp.couplings.energy.repulsion import Repulsion
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import BROADENINGS, RadialDistribution
+from rfgp.couplings.radial import PROPOSAL_SCALES, RadialDistribution
 from rfgp.descent import adam
 from rfgp.spectra import Spectrum
 
@@ -26,17 +26,19 @@ VERSION = 1
 
 FULL_STEPS, _NORM_STEPS = 300, 100
 QUICK_PAIRS, BLOCK_PAIRS = 4e8, 2.5e8  # pairs of all steps together: 2.5 and 1.5 s on two cores
-_LEAST_STEPS = 10
-_RATE, _RATE_BROADENING = 0.1, 0.01
+_MIN_STEPS = 10
+_RATE, _RATE_SCALE = 0.1, 0.01
 
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Directions of an ensemble. The i-th belongs to the i-th stratum of the norms in ascending order.
+    """Directions of an ensemble.
+
+    The i-th one belongs to the i-th stratum of the norms in ascending order.
 
     Attributes:
         directions: (n, d), float16. Normalize them after reading.
-        broadening: b of the radial distribution.
+        proposal_scale: b of `RadialDistribution`.
         num_steps: The number of steps over all pairs.
         num_blocks: The number of equal blocks from which the search started. 1 if there were none.
 
@@ -46,7 +48,7 @@ class Solution:
     """
 
     directions: Array
-    broadening: float
+    proposal_scale: float
     num_steps: int
     num_blocks: int
 
@@ -65,14 +67,14 @@ class Problem:
         potential: The energy of pairs.
         spectrum: The spectrum of the norms.
         num_dims: d.
-        weighted: Whether the broadening of the radial distribution is optimized as well.
-        histogram: A tilt of the radial distribution, or None.
-        broadening: b, if it is not optimized.
+        weighted: Whether the proposal scale is optimized as well.
+        proposal_histogram: The heights of `RadialDistribution`. If None, they are equal.
+        proposal_scale: b of `RadialDistribution`, if it is not optimized. The default is 1.
 
     Examples:
         >>> from rfgp import couplings, spectra
         >>> problem = couplings.Energy().problem(3, spectra.Gaussian())
-        >>> [len(found) for found in problem.strata(4)]
+        >>> [len(values) for values in problem.strata(4)]
         [4, 4]
     """
 
@@ -80,23 +82,34 @@ class Problem:
     spectrum: Spectrum
     num_dims: int
     weighted: bool
-    histogram: tuple[float, ...] | None
-    broadening: float = 1.0
+    proposal_histogram: tuple[float, ...] | None
+    proposal_scale: float = 1.0
 
     def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return norms (n,) in the middle of the strata in ascending order, and their weights (n,), for b = 1."""
+        """Return norms in the middle of the strata, and their weights, for b = 1.
+
+        Both are (n,). The norms are in ascending order.
+        """
         middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
-        return RadialDistribution(self.spectrum, self.num_dims, histogram=self.histogram).draw(middle)
+        return RadialDistribution(self.spectrum, self.num_dims, proposal_histogram=self.proposal_histogram).draw(middle)
 
     def broaden(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
-        """Return the norms (n,) and weights (n,) of strata for another b."""
+        """Return the norms (n,) and weights (n,) of strata for another b.
+
+        Args:
+            strata: The norms and weights for b = 1, (n,) each.
+            log_b: log b.
+        """
         norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
         return norms.numpy(), weights.numpy()
 
     def reach(self, n: int) -> float:
-        """Return the largest distance of frequencies, without the top half percent of the norms."""
+        """Return the largest distance of two frequencies.
+
+        The top half percent of the norms is left out.
+        """
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
-        return 2 * float(top) * (BROADENINGS[1] if self.weighted else max(self.broadening, 1.0))
+        return 2 * float(top) * (PROPOSAL_SCALES[1] if self.weighted else max(self.proposal_scale, 1.0))
 
 
 def plan(n: int, d: int, full: bool) -> tuple[int, int]:
@@ -104,6 +117,11 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
 
     A quick plan takes at most 5 s. If the time allows, it has many steps on one ensemble. Otherwise it has few steps on
     an ensemble that starts as rotated copies of one solved block, or none if even these would take too long.
+
+    Args:
+        n: The number of frequencies.
+        d: The number of dimensions.
+        full: Whether there is no time limit.
 
     Examples:
         >>> plan(100, 10, full=False), plan(4096, 10, full=False)[0] > 1
@@ -114,11 +132,17 @@ def plan(n: int, d: int, full: bool) -> tuple[int, int]:
     if full or joint >= FULL_STEPS or n <= d or d == 1:
         return 1, FULL_STEPS
     largest = max(d, int(math.sqrt(BLOCK_PAIRS / (FULL_STEPS * cost))))
-    return -(-n // largest), joint if joint >= _LEAST_STEPS else 0
+    return -(-n // largest), joint if joint >= _MIN_STEPS else 0
 
 
 def solve(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | None = None) -> Solution:
     """Return directions for n frequencies. All randomness comes from a fixed seed.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        full: Whether there is no time limit.
+        progress: Called with the number of steps done and the number of all steps. If None, it is not called.
 
     Examples:
         >>> from rfgp import couplings, spectra
@@ -130,14 +154,14 @@ def solve(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | 
     generator = random.generator(0, n, problem.num_dims)
     if n <= problem.num_dims or problem.num_dims == 1:  # orthogonal directions are best, or there is a single one
         start = np.eye(n, problem.num_dims) if problem.num_dims > 1 else np.ones((n, 1))
-        broadening = math.log(problem.broadening)
+        proposal_scale = math.log(problem.proposal_scale)
         if problem.weighted:
-            broadening = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1]
-        return Solution(start.astype(np.float16), math.exp(broadening), _NORM_STEPS if problem.weighted else 0, 1)
-    start, broadening = first_directions(problem, n, num_blocks, generator)
+            proposal_scale = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1]
+        return Solution(start.astype(np.float16), math.exp(proposal_scale), _NORM_STEPS if problem.weighted else 0, 1)
+    start, proposal_scale = first_directions(problem, n, num_blocks, generator)
     if num_steps:
-        start, broadening = _descend(problem, start, broadening, num_steps, progress)
-    return Solution(start.astype(np.float16), math.exp(broadening), num_steps, num_blocks)
+        start, proposal_scale = _descend(problem, start, proposal_scale, num_steps, progress)
+    return Solution(start.astype(np.float16), math.exp(proposal_scale), num_steps, num_blocks)
 
 
 def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch.Generator) -> tuple[Array, float]:
@@ -145,6 +169,15 @@ def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch
 
     With one block they are orthogonal blocks in random order. Otherwise they are rotated copies of one solved block,
     with interleaved strata.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        num_blocks: The number of copies of one block.
+        generator: A CPU generator.
+
+    Returns:
+        The directions, (n, d), and log b.
 
     Examples:
         >>> from rfgp import couplings, spectra
@@ -155,19 +188,19 @@ def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch
     d = problem.num_dims
     if num_blocks == 1:
         blocks = haar_blocks(n, d, generator)
-        first = 1.1 if problem.weighted else problem.broadening
+        first = 1.1 if problem.weighted else problem.proposal_scale
         return blocks[torch.randperm(n, generator=generator)].numpy(), math.log(first)
     size = -(-n // num_blocks)
     block = solve(problem, size, full=True)
     rotations = haar_blocks(num_blocks * d, d, generator).reshape(num_blocks, d, d)
     copies = block.unit() @ rotations  # (blocks, size, d)
-    return copies.transpose(0, 1).reshape(-1, d)[:n].numpy(), math.log(block.broadening)
+    return copies.transpose(0, 1).reshape(-1, d)[:n].numpy(), math.log(block.proposal_scale)
 
 
 def _descend(
     problem: Problem,
     start: Array,  # (n, d)
-    broadening: float,
+    proposal_scale: float,
     num_steps: int,
     progress: ProgressCallback | None,
     turn: bool = True,
@@ -175,7 +208,7 @@ def _descend(
     """Return directions and log b after Adam steps whose rates decay along a cosine."""
     strata, reach = problem.strata(len(start)), problem.reach(len(start))
     repulsion, single = Repulsion(problem.potential, reach), _Single(problem.potential, reach)
-    directions, log_b = start, np.array([broadening])
+    directions, log_b = start, np.array([proposal_scale])
     turning = widening = (0.0, 0.0)  # the moments of Adam
     with repulsion.threads():
         for step in range(num_steps):
@@ -185,9 +218,9 @@ def _descend(
             gradient, in_weights = repulsion(frequencies, weights, levels=problem.weighted)
             if problem.weighted:
                 radial = (gradient * frequencies).sum(1)
-                slope = _broadening_slope(problem, single, strata, log_b[0], radial, weights * in_weights)
-                change, widening = adam(np.array([slope]), widening, step + 1, _RATE_BROADENING * fraction)
-                log_b = np.clip(log_b - change, *np.log(BROADENINGS))
+                slope = _scale_slope(problem, single, strata, log_b[0], radial, weights * in_weights)
+                change, widening = adam(np.array([slope]), widening, step + 1, _RATE_SCALE * fraction)
+                log_b = np.clip(log_b - change, *np.log(PROPOSAL_SCALES))
             if turn:
                 gradient = gradient * norms[:, None]
                 gradient -= (gradient * directions).sum(1, keepdims=True) * directions
@@ -199,7 +232,7 @@ def _descend(
     return directions, float(log_b[0])
 
 
-def _broadening_slope(
+def _scale_slope(
     problem: Problem,
     single: "_Single",
     strata: tuple[torch.Tensor, torch.Tensor],
@@ -207,7 +240,9 @@ def _broadening_slope(
     radial: Array,
     in_logs: Array,
 ) -> float:
-    """Return the derivative in log b of the mean squared error over rotations, sum_k strength_k E (k_hat - k)^2.
+    """Return the derivative in log b of the mean squared error over rotations.
+
+    The error is sum_k c_k E (k_hat - k)^2.
 
     The error is S / n^2 - (2 / n) sum_i w_i M(r_i) plus a constant. The weights in the middle of the strata need not
     add up to n, and the second term penalizes lowering their sum.

@@ -1,4 +1,4 @@
-"""Solved directions: shipped with the package, kept in the user's cache folder, or solved now."""
+"""Solved directions: bundled with the package, kept in the user's cache folder, or solved now."""
 
 import hashlib
 import io
@@ -17,9 +17,9 @@ from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
 from rfgp.errors import CacheWarning
 from rfgp.files import cache_folder, sweep, write_atomically
 
-SHIPPED = Path(__file__).with_name("solved.npz")
+BUNDLED = Path(__file__).with_name("solved.npz")
 
-MOST_IN_MEMORY = 2**27
+MAX_BYTES_IN_MEMORY = 2**27
 """The bytes of solutions above which the oldest ones are dropped from memory."""
 memory: dict[str, Solution] = {}
 """Solutions by their keys, the oldest first, until the process ends."""
@@ -27,7 +27,10 @@ lock = threading.RLock()
 
 
 def _unlock_in_child() -> None:
-    """Renew the lock in a forked process, which must not wait for a thread of its parent."""
+    """Renew the lock in a forked process.
+
+    The process must not wait for a thread of its parent.
+    """
     global lock
     lock = threading.RLock()
 
@@ -47,7 +50,7 @@ def solution(problem: Problem, n: int, *, full: bool, progress: ProgressCallback
         problem: The problem.
         n: The number of directions.
         full: Whether there is no time limit.
-        progress: Called with the number of steps done and the number of all steps.
+        progress: Called with the number of steps done and the number of all steps. If None, it is not called.
 
     Warns:
         CacheWarning: If the solution could not be kept.
@@ -61,18 +64,23 @@ def solution(problem: Problem, n: int, *, full: bool, progress: ProgressCallback
     key = key_of(problem, n, full=full)
     with lock:  # threads wait for each other; processes may solve the same twice
         if key not in memory:
-            found = shipped().get(key) or read(key, n, problem.num_dims)
-            if found is None:
-                found = solver.solve(problem, n, full=full, progress=progress)
-                if found.num_steps or found.num_blocks > 1:  # otherwise there was nothing to solve
-                    write(key, found)
-            _remember(key, found)
+            solved = bundled().get(key) or read(key, n, problem.num_dims)
+            if solved is None:
+                solved = solver.solve(problem, n, full=full, progress=progress)
+                if solved.num_steps or solved.num_blocks > 1:  # otherwise there was nothing to solve
+                    write(key, solved)
+            _remember(key, solved)
         return memory[key]
 
 
 @lru_cache(maxsize=64)
 def key_of(problem: Problem, n: int, *, full: bool) -> str:
     """Return the key of a solution: a digest of all that it depends on.
+
+    Args:
+        problem: The problem.
+        n: The number of directions.
+        full: Whether there is no time limit.
 
     Examples:
         >>> from rfgp import couplings, spectra
@@ -81,40 +89,46 @@ def key_of(problem: Problem, n: int, *, full: bool) -> str:
         (32, False)
     """
     potential = problem.potential
-    content = {
+    content = {  # names of an earlier version stay, so that keys do not change
         "version": solver.VERSION,
         "features": potential.kind,
         "distances": [value.hex() for value in potential.distances.tolist()],
-        "strengths": [round(value, 9) for value in potential.log_strengths.tolist()],
+        "strengths": [round(value, 9) for value in potential.log_distance_weights.tolist()],
         "spectrum": repr(problem.spectrum),
         "shape": [n, problem.num_dims],
         "weighted": problem.weighted,
-        "broadening": problem.broadening,
-        "tilt": problem.histogram,
+        "broadening": problem.proposal_scale,
+        "tilt": problem.proposal_histogram,
         "plan": solver.plan(n, problem.num_dims, full),
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def ship(solutions: dict[str, Solution], path: Path = SHIPPED) -> None:
-    """Write the solutions that are part of the package. `tests/support/ship.py` calls it.
+def bundle(solutions: dict[str, Solution], path: Path = BUNDLED) -> None:
+    """Write the solutions that are part of the package.
+
+    `tests/support/bundle.py` calls it.
+
+    Args:
+        solutions: The solutions by their keys.
+        path: The file. The default is in the package.
 
     Examples:
         >>> import tempfile
         >>> path = Path(tempfile.mkdtemp(), "solved.npz")
-        >>> ship({"key": solver.Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
+        >>> bundle({"key": solver.Solution(np.eye(2, dtype=np.float16), 1.0, 0, 1)}, path)
         >>> sorted(np.load(path, allow_pickle=False).files)
         ['key.directions', 'key.meta']
     """
-    content = {f"{key}.{name}": value for key, found in solutions.items() for name, value in _arrays(found).items()}
+    content = {f"{key}.{name}": value for key, solved in solutions.items() for name, value in _arrays(solved).items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, allow_pickle=False, **content)
     write_atomically(path, buffer.getvalue())
 
 
-def _arrays(found: Solution) -> dict[str, Any]:
-    meta = np.array([found.broadening, found.num_steps, found.num_blocks], np.float64)
-    return {"directions": found.directions, "meta": meta}
+def _arrays(solved: Solution) -> dict[str, Any]:
+    meta = np.array([solved.proposal_scale, solved.num_steps, solved.num_blocks], np.float64)
+    return {"directions": solved.directions, "meta": meta}
 
 
 def _solution(directions: Any, meta: Any) -> Solution:
@@ -122,16 +136,16 @@ def _solution(directions: Any, meta: Any) -> Solution:
 
 
 @lru_cache(maxsize=1)
-def shipped() -> dict[str, Solution]:
+def bundled() -> dict[str, Solution]:
     """Return the solutions that are part of the package, by their keys.
 
     Examples:
-        >>> all(len(key) == 32 for key in shipped())
+        >>> all(len(key) == 32 for key in bundled())
         True
     """
-    if not SHIPPED.exists():
+    if not BUNDLED.exists():
         return {}
-    with np.load(SHIPPED, allow_pickle=False) as content:
+    with np.load(BUNDLED, allow_pickle=False) as content:
         keys = {name.partition(".")[0] for name in content.files}
         return {key: _solution(content[f"{key}.directions"], content[f"{key}.meta"]) for key in keys}
 
@@ -142,6 +156,11 @@ def _path(key: str) -> Path:
 
 def read(key: str, n: int, d: int) -> Solution | None:
     """Return a solution from the cache folder, or None if there is no valid one.
+
+    Args:
+        key: The key, from `key_of`.
+        n: The number of directions.
+        d: The number of dimensions.
 
     Examples:
         >>> read("no-such-key", 2, 2) is None
@@ -156,15 +175,19 @@ def read(key: str, n: int, d: int) -> Solution | None:
             directions, meta = arrays["directions"], arrays["meta"]
             if meta.shape != (3,) or meta.dtype != np.float64 or not np.isfinite(meta).all() or meta[0] <= 0:
                 return None
-            found = _solution(directions, meta)
+            solved = _solution(directions, meta)
     except Exception:  # numpy and zip raise many errors for damaged bytes; the problem is then solved again
         return None
-    fits = found.directions.shape == (n, d) and found.directions.dtype == np.float16
-    return found if fits and np.isfinite(found.directions).all() else None
+    fits = solved.directions.shape == (n, d) and solved.directions.dtype == np.float16
+    return solved if fits and np.isfinite(solved.directions).all() else None
 
 
-def write(key: str, found: Solution) -> None:
-    """Keep a solution in the cache folder with a checksum of its bytes.
+def write(key: str, solved: Solution) -> None:
+    """Write a solution to the cache folder, with a checksum of its bytes.
+
+    Args:
+        key: The key, from `key_of`.
+        solved: The solution.
 
     Warns:
         CacheWarning: If it could not be kept.
@@ -178,7 +201,7 @@ def write(key: str, found: Solution) -> None:
         300
     """
     buffer = io.BytesIO()
-    np.savez(buffer, allow_pickle=False, **_arrays(found))
+    np.savez(buffer, allow_pickle=False, **_arrays(solved))
     payload = buffer.getvalue()
     path = _path(key)
     try:
@@ -194,7 +217,7 @@ def write(key: str, found: Solution) -> None:
         )
 
 
-def _remember(key: str, found: Solution) -> None:
-    while memory and sum(kept.directions.nbytes for kept in memory.values()) > MOST_IN_MEMORY:
+def _remember(key: str, solved: Solution) -> None:
+    while memory and sum(kept.directions.nbytes for kept in memory.values()) > MAX_BYTES_IN_MEMORY:
         del memory[next(iter(memory))]
-    memory[key] = found
+    memory[key] = solved

@@ -59,9 +59,10 @@ class ExponentialMap(SideMap):
 
 
 class Trigonometric(FeaturePair):
-    """The trigonometric estimator: features exp(|x|^2 / 2) (cos(omega . x), sin(omega . x)) of the softmax kernel.
+    """The trigonometric estimator of the softmax kernel.
 
-    It is accurate for small x - y and exact for x = y. For the Gaussian kernel it is `rfgp.features.Fourier`.
+    Its features are exp(|x|^2 / 2) (cos(omega . x), sin(omega . x)). It is accurate for small x - y and exact for x =
+    y. For the Gaussian kernel it is `rfgp.features.Fourier`.
 
     Source: Rahimi and Recht (2007); Choromanski et al. (2022), Eq. 2.
 
@@ -92,9 +93,10 @@ class Trigonometric(FeaturePair):
 
 
 class Positive(FeaturePair):
-    """The positive estimator (FAVOR+): features exp(omega . x - |x|^2 / 2) of the softmax kernel.
+    """The positive estimator (FAVOR+) of the softmax kernel.
 
-    It is accurate for small x + y and exact for x = -y. For the Gaussian kernel it is `rfgp.features.Laplace`.
+    Its features are exp(omega . x - |x|^2 / 2). It is accurate for small x + y and exact for x = -y. For the Gaussian
+    kernel it is `rfgp.features.Laplace`.
 
     Source: Choromanski et al. (2021), Lemma 1; Choromanski et al. (2022), Eq. 3.
 

@@ -77,7 +77,7 @@ class Coefficient(nn.Module):
         x: Tensor,  # (..., n, d)
         y: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
-        """Return the coefficients of all x and y."""
+        """Return the coefficients (..., n, k) of all x (..., n, d) and y (..., k, d)."""
         out: Tensor = self.constant + self.left(x) @ self.right(y).mT
         return out
 
@@ -180,10 +180,11 @@ def _gaussian_side(frequencies: Frequencies | Tensor, scale: float, estimator: s
 
 
 class Gaussian(Coefficient):
-    """exp(-|x - y|^2 / (2 tau^2)), the same of x + y, or one less that, by trigonometric or positive features.
+    """A Gaussian coefficient by trigonometric or positive features.
 
-    Trigonometric features are exact if the argument is 0. So `of="difference", complement=True` is exactly 0 at x = y,
-    where the trigonometric estimator is exact. `of="sum"` is exactly 1 at x = -y, where the positive one is exact.
+    It is exp(-|x - y|^2 / (2 tau^2)), the same of x + y, or one less that. Trigonometric features are exact if the
+    argument is 0. So `of="difference", complement=True` is exactly 0 at x = y, where the trigonometric estimator is
+    exact. `of="sum"` is exactly 1 at x = -y, where the positive one is exact.
 
     With the length r of the vectors it is (1 - exp(-|x - y|^2 / (2 tau^2))) / rho, rho = 1 - exp(-2 r^2 / tau^2). This
     is 0 at x = y. It is 1 at x = -y, since |x - y| = 2 r there. Trigonometric features are exact at the first point,
@@ -233,9 +234,9 @@ class Gaussian(Coefficient):
 
 
 def normalizer(length: float | None, scale: float, is_complement: bool) -> float:
-    """Return rho = 1 - exp(-2 r^2 / tau^2), which normalizes the coefficient of vectors of length r.
+    """Return rho = 1 - exp(-2 r^2 / tau^2).
 
-    Source: Choromanski et al. (2022), Eq. 68.
+    It normalizes the coefficient of vectors of length r. Source: Choromanski et al. (2022), Eq. 68.
 
     Args:
         length: r. If None, rho is 1.
@@ -305,7 +306,7 @@ class Matched(Coefficient):
 
 
 class _ClusterMap(CoefficientMap):
-    """Whether a vector belongs to a cluster, or its responsibility if there is a scale."""
+    """Whether a vector belongs to a cluster, or its responsibility with a scale."""
 
     def __init__(self, centers: Tensor, index: int, scale: float | None) -> None:
         super().__init__()

@@ -61,7 +61,9 @@ class _ComplexMap(SideMap):
 
 
 class Exponential(FeaturePair):
-    """General exponential features exp(omega . (A x) - (A x)^2 / 2) and exp(omega . (A^-T y) - (A^-T y)^2 / 2).
+    """General exponential features with a matrix A.
+
+    They are exp(omega . (A x) - (A x)^2 / 2) and exp(omega . (A^-T y) - (A^-T y)^2 / 2).
 
     A = I gives `Positive`, and A = i I `Trigonometric`. The estimate is exact for A x + A^-T y = 0. A real A gives m
     positive features, and a complex one 2 m. To learn A, construct the pair in each step.
@@ -114,7 +116,9 @@ def matching_diagonal(
     floor: float = 0.1,
     real: bool = False,
 ) -> Tensor:  # (d,)
-    """Return the diagonal of an A with A r + A^-T s = 0, so that `Exponential` is exact at (r, s).
+    """Return the diagonal of an A with A r + A^-T s = 0.
+
+    `Exponential` is then exact at (r, s).
 
     a_k^2 r_k = -s_k has the solution a_k = sqrt(-s_k / r_k), real if the signs differ and imaginary if they agree. If
     one of the two is zero there is no solution. So the sizes of entries are raised to the floor, which keeps a_k
@@ -174,6 +178,10 @@ def inverse_transpose(
 ) -> Tensor:  # as the matrix
     """Return A^-T, or its diagonal.
 
+    Args:
+        matrix: A, (d, d), or its diagonal (d,).
+        num_dims: d.
+
     Raises:
         InvalidArgumentError: If A is singular.
 
@@ -181,8 +189,8 @@ def inverse_transpose(
         >>> inverse_transpose(torch.tensor([2.0, 4.0]), 2)
         tensor([0.5000, 0.2500])
     """
-    found = check_matrix(matrix, num_dims).detach()
-    sizes = found.abs() if matrix.ndim == 1 else torch.linalg.svdvals(found)
+    a = check_matrix(matrix, num_dims).detach()
+    sizes = a.abs() if matrix.ndim == 1 else torch.linalg.svdvals(a)
     if float(sizes.min()) <= num_dims * torch.finfo(sizes.dtype).eps * float(sizes.max()):
         raise InvalidArgumentError(
             f"The matrix A must be invertible, got singular values between {float(sizes.min()):.2g} and "

@@ -23,7 +23,10 @@ from rfgp.features.softmax.pair import FeaturePair, SideMap
 
 
 class _HybridMap(SideMap):
-    """One side: coefficients, their estimators, and the base, if there is one, as the last estimator."""
+    """One side: coefficients and their estimators.
+
+    If there is a base, it is the last estimator.
+    """
 
     def __init__(
         self,
@@ -47,12 +50,12 @@ class _HybridMap(SideMap):
 
     def forward(self, x: Tensor) -> Tensor:
         estimates = [estimator(x) for estimator in self.estimators]  # these refuse invalid inputs
-        found = [coefficient(x) for coefficient in self.coefficients]
+        coefficients = [coefficient(x) for coefficient in self.coefficients]
         if self.has_base:
-            found.append(self.sign * torch.cat(found, dim=-1))
+            coefficients.append(self.sign * torch.cat(coefficients, dim=-1))
         blocks = [
             _row_products(self._with_constant(values, a), features)
-            for values, a, features in zip(found, self.constants, estimates, strict=True)
+            for values, a, features in zip(coefficients, self.constants, estimates, strict=True)
         ]
         return torch.cat(blocks, dim=-1)
 

@@ -53,14 +53,19 @@ class SideMap(nn.Module, ABC):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, 1)
-        """Return the logarithm of the factor between features of the softmax kernel and of this map's kernel."""
+        """Return the logarithm of a factor between features, (..., n, 1).
+
+        It leads from features of the softmax kernel to those of the kernel of this map.
+        """
         square = x.square().sum(-1, keepdim=True)
         return -0.5 * square if self.kernel == "gaussian" else torch.zeros_like(square)
 
 
 @runtime_checkable
 class PositiveMap(Protocol):
-    """A feature map with positive features, known by their logarithms, which do not overflow.
+    """A feature map with positive features, known by their logarithms.
+
+    Logarithms do not overflow.
 
     Examples:
         >>> from rfgp.features import softmax
@@ -125,7 +130,15 @@ class FeaturePair(nn.Module):
         x: Tensor,  # (..., n, d)
         y: Tensor,  # (..., k, d)
     ) -> Tensor:  # (..., n, k)
-        """Return the estimates of the kernel between all x and y."""
+        """Return the estimates of the kernel between all x and y.
+
+        Args:
+            x: Inputs, (..., n, d).
+            y: Inputs, (..., k, d).
+
+        Returns:
+            The estimates, (..., n, k).
+        """
         out: Tensor = self.left(x) @ self.right(y).mT
         return out
 
@@ -149,7 +162,11 @@ def check_matrix(
     matrix: Tensor,  # (d, d) or (d,)
     num_dims: int,
 ) -> Tensor:  # as the matrix
-    """Return a matrix or its diagonal.
+    """Check a matrix or its diagonal, and return it.
+
+    Args:
+        matrix: A, (d, d), or its diagonal (d,).
+        num_dims: d.
 
     Raises:
         InvalidArgumentError: If it has another shape or dtype, or entries that are not finite.
@@ -176,6 +193,13 @@ def times(
     x: Tensor,  # (..., n, d)
 ) -> Tensor:  # (..., n, d)
     """Return A x for each row, with A a matrix or its diagonal.
+
+    Args:
+        matrix: A, (d, d), or its diagonal (d,).
+        x: The rows, (..., n, d).
+
+    Returns:
+        The products, (..., n, d).
 
     Examples:
         >>> times(torch.tensor([2.0, 3.0]), torch.ones(1, 2))

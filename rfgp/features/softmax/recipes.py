@@ -66,9 +66,10 @@ def angular_hybrid(
     kernel: str = "softmax",
     generator: torch.Generator,
 ) -> Hybrid:
-    """Return the angular hybrid: the bipolar estimator whose coefficient is the angle of x and y over pi.
+    """Return the angular hybrid.
 
-    The positive estimator has both signs of its frequencies, as in the paper.
+    It is the bipolar estimator whose coefficient is the angle of x and y over pi. The positive estimator has both signs
+    of its frequencies, as in the paper.
 
     Source: Choromanski et al. (2022), Eqs. 12 and 19.
 
@@ -265,7 +266,9 @@ def gaussian_between_centers(
     floor: float = 0.1,
     real: bool = False,
 ) -> Hybrid:
-    """Return a Gaussian mixture of `Exponential` estimators of all pairs of centers, and of a base for the remainder.
+    """Return a Gaussian mixture of `Exponential` estimators of pairs of centers.
+
+    A base estimates the remainder.
 
     The pair (r, s) has the estimated coefficient exp(-|A x + A^-1 y|^2 / (2 tau^2)), with its diagonal A. The base has
     one less their sum. Near the centers the coefficient is 1. No vector needs to be assigned to a cluster.
@@ -312,7 +315,10 @@ def gaussian_between_centers(
 
 
 def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Tensor, float]:
-    """Return the centers (K, d) of clusters by k-means, and the root mean square deviation of an entry from them."""
+    """Return the centers (K, d) of clusters by k-means.
+
+    The second result is the root mean square deviation of an entry from them.
+    """
     with requires_extra("sklearn"):
         from sklearn.cluster import KMeans
 
@@ -322,14 +328,14 @@ def _centers(points: Tensor, count: int, generator: torch.Generator) -> tuple[Te
         )
     seed = int(torch.randint(2**31 - 1, (), generator=generator))
     values = points.detach().cpu().double().numpy()
-    found = KMeans(count, n_init=10, random_state=seed).fit(values)
-    centers = torch.as_tensor(np.asarray(found.cluster_centers_, dtype=np.float64))
-    return centers, math.sqrt(float(found.inertia_) / values.size)
+    clusters = KMeans(count, n_init=10, random_state=seed).fit(values)
+    centers = torch.as_tensor(np.asarray(clusters.cluster_centers_, dtype=np.float64))
+    return centers, math.sqrt(float(clusters.inertia_) / values.size)
 
 
-def _affordable(num_features: int, each: int) -> int:
+def _affordable(num_features: int, cost: int) -> int:
     """Return the number of frequencies that a number of features allows."""
-    m = check_count("num_features", num_features) // each
+    m = check_count("num_features", num_features) // cost
     if m == 0:
-        raise InvalidArgumentError(f"num_features must be at least {each} for one frequency, got {num_features}.")
+        raise InvalidArgumentError(f"num_features must be at least {cost} for one frequency, got {num_features}.")
     return m

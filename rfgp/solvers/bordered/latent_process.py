@@ -51,7 +51,7 @@ class LatentProcess:
         values, variance = self.block.latent_parameters
         parts = [values]
         for weights in self.explained:
-            parts += [(weights.unit / variance).reshape(1)]
+            parts += [(weights.prior_variance / variance).reshape(1)]
             parts += [parameter.double().reshape(-1) for parameter in weights.parameters]
         return torch.cat(parts), variance
 
@@ -72,9 +72,9 @@ class LatentProcess:
             values: The parameters (p,), for a variance of 1. If None, the parameters and the variance of the process.
         """
         if values is None:
-            return Prior(weights=self.explained, neighbors=self.block.at_places())
+            return Prior(weights=self.explained, neighbors=self.block.at_positions())
         left = list(torch.split(values, self._sizes))
-        block = self.block.at_places(left.pop(0))
+        block = self.block.at_positions(left.pop(0))
         return Prior(weights=tuple(_with(weights, left) for weights in self.explained), neighbors=block)
 
     @property

@@ -75,7 +75,7 @@ class Reads:
         def pull_back(inputs: Array, gradient: Array) -> Array:
             out = np.zeros_like(inputs)
             for slope, derivative in zip(self.slopes, slopes, strict=True):
-                out[:, slope.place] += (gradient * derivative).reshape(len(out), -1).sum(axis=1)
+                out[:, slope.column] += (gradient * derivative).reshape(len(out), -1).sum(axis=1)
             return out
 
         return values + numpy_function(self.inputs, lambda inputs: np.zeros(values.shape), pull_back)

@@ -159,4 +159,4 @@ class ChainPosterior(Posterior):
         return self.covariance(inputs, self._read(inputs))
 
     def _read(self, inputs: Tensor) -> ChainReads:
-        return ChainReads(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).place])))
+        return ChainReads(self._states, Ascending.of(as_array(inputs[:, column_of(self.prior).position])))

@@ -63,7 +63,7 @@ class ChainRows:
 
     def __init__(self, prior: Prior, inputs: Tensor, noise: Tensor, residual: Tensor) -> None:
         (block,) = prior.precisions
-        self.column, self.order = column_of(prior), ascending(inputs, column_of(prior).place)
+        self.column, self.order = column_of(prior), ascending(inputs, column_of(prior).position)
         self.lengthscale, self.variance = float(block.values.detach()), float(block.variance.detach())
         self._noise, self._residual = as_array(noise), as_array(residual)
 
@@ -130,5 +130,5 @@ def as_tensor(array: Array) -> Tensor:
 
 def ascending_rows(prior: Prior, rows: Block) -> Block:
     """Return rows in ascending order of the column of a prior."""
-    order = ascending(rows.inputs, column_of(prior).place).order
+    order = ascending(rows.inputs, column_of(prior).position).order
     return rows if order is None else rows.take(torch.from_numpy(order))

@@ -27,7 +27,9 @@ from rfgp.solvers.lowrank.statistics import accumulate_gram, quadratic_form, sol
 
 @dataclass(frozen=True)
 class EvidenceBounds:
-    """Bounds of the log marginal likelihood of the exact process, at the hyperparameters of a model.
+    """Bounds of the log marginal likelihood of the exact process.
+
+    They hold at the hyperparameters of a model.
 
     Attributes:
         lower: The lower bound in nats, including constants and units.
@@ -46,7 +48,10 @@ class EvidenceBounds:
 
     @property
     def divergence(self) -> float:
-        """The upper bound of the Kullback-Leibler divergence from the variational posterior (VFE) to the exact one.
+        """An upper bound of the divergence of the variational posterior (VFE).
+
+        It is the Kullback-Leibler divergence to the exact posterior, in nats, for whole functions and all observations
+        together.
 
         It is in nats, for whole functions and all observations together.
         """
@@ -74,9 +79,9 @@ def evidence_bounds(model: LinearModel, log_jacobian: float = 0.0) -> EvidenceBo
         solution = solve(statistics, scale, noise)
         lower = float(LowRankSolver(model, solution).log_marginal_likelihood())
         trace = float(summed(model, _trace)[0])
-        more = noise * (1 + trace)
-        less = quadratic_form(statistics, solve(statistics, scale, more), scale, more)
-        gain = 0.5 * float(quadratic_form(statistics, solution, scale, noise) - less)
+        inflated = noise * (1 + trace)
+        smaller = quadratic_form(statistics, solve(statistics, scale, inflated), scale, inflated)
+        gain = 0.5 * float(quadratic_form(statistics, solution, scale, noise) - smaller)
         upper = lower + 0.5 * model.rows.num_outputs * trace + gain
     return EvidenceBounds(lower + log_jacobian, upper + log_jacobian, model.rows.count)
 
@@ -86,9 +91,11 @@ def _bounding(block: WeightBlock) -> WeightBlock:
 
 
 def _trace(model: LinearModel) -> Sums:
-    """Return sum_i s^2 q_i / D_i, 0-d."""
+    """Return the trace sum_i s^2 q_i / D_i, 0-d."""
     total = torch.zeros_like(model.noise)
     for block in model.blocks():
-        missed = model.bound_shares @ model.weights.missing(model.phi(block), block.inputs)
-        total += (missed / block.noise_diag(model.noise)).sum()
+        residual_variance = model.vfe_variances @ model.weights.unscaled_residual_variances(
+            model.phi(block), block.inputs
+        )
+        total += (residual_variance / block.noise_diag(model.noise)).sum()
     return (total,)

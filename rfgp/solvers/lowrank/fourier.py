@@ -25,13 +25,18 @@ from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, s
 
 
 def has_fourier_features(model: LinearModel) -> bool:
-    """Return whether the only term has cosine and sine features, and rows are uniform and in memory."""
+    """Return whether the only term has cosine and sine features.
+
+    The result is False unless rows are uniform and in memory.
+    """
     blocks = model.weights.blocks
     return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_uniform
 
 
 def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
-    """Return the log marginal likelihood, 0-d, differentiable once in all hyperparameters and frequencies.
+    """Return the log marginal likelihood, 0-d.
+
+    It is differentiable once in all hyperparameters and frequencies.
 
     Args:
         model: One block of rows in memory that satisfies `has_fourier_features`.
@@ -49,7 +54,7 @@ def _value(
 ) -> tuple[Tensor, Gradients]:
     rows, noise, m = gathered(model.rows), model.noise, len(frequencies)
     x = rows.inputs[:, columns]
-    x = x.double() if model.is_precise else x
+    x = x.double() if model.needs_float64 else x
     phi = x.new_empty(len(x), 2 * m)
     angles = x @ frequencies.to(x).mT
     torch.cos(angles, out=phi[:, :m])
@@ -66,22 +71,22 @@ def _value(
     zero, terms, output_weights = noise.new_zeros(()), torch.zeros_like(model.variances), model.output_weights
     square = (residual.square() @ output_weights).sum() / noise
     logs = count * torch.log(2 * torch.pi * noise)
-    in_mean = residual.sum(0) / noise * output_weights
-    totals = Totals(square, logs, terms, zero, in_mean, zero, terms, ())
+    grad_mean = residual.sum(0) / noise * output_weights
+    totals = Totals(square, logs, terms, zero, grad_mean, zero, terms, ())
     inverse = torch.cholesky_inverse(solution.factor)
 
     def gradients() -> list[Tensor | None]:
-        in_frequencies = None
+        grad_frequencies = None
         if needs[3]:
             scaled = (model.scale[:, None] * inverse * model.scale).to(x)
-            in_frequencies = (
+            grad_frequencies = (
                 frequency_gradient(
                     phi, x, residual * output_weights, unscaled, scaled, output_weights.sum(), trace_rows
                 )
                 / noise
             )
         closed = closed_gradients(model, solution, totals, inverse)
-        return [g if need else None for g, need in zip((*closed, in_frequencies), needs, strict=True)]
+        return [g if need else None for g, need in zip((*closed, grad_frequencies), needs, strict=True)]
 
     return log_marginal_likelihood_of(model, solution, totals), gradients
 
@@ -95,14 +100,27 @@ def frequency_gradient(
     outputs: Tensor,  # 0-d
     trace_rows: slice,
 ) -> Tensor:  # (m, c)
-    """Return the gradient in the frequencies times the noise, float64."""
+    """Return the gradient in the frequencies, times the noise.
+
+    Args:
+        phi: The features, (b, 2m).
+        x: The inputs, (b, c).
+        residual: The targets minus the predicted means, times the weights of the outputs, (b, k).
+        weights: The posterior mean of the weights times their prior standard deviations, (2m, k).
+        inverse: s A^-1 s, (2m, 2m).
+        outputs: The sum of the weights of the outputs, 0-d.
+        trace_rows: The rows that estimate the derivative of log|A|.
+
+    Returns:
+        The gradient, (m, c), float64.
+    """
     m = phi.shape[1] // 2
     total = torch.zeros(m, x.shape[1], dtype=torch.float64, device=x.device)
     for r, (w_cos, w_sin) in zip(residual.mT, weights.mT.reshape(-1, 2, m), strict=True):
-        in_cos, in_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
-        total += w_sin[:, None] * in_cos - w_cos[:, None] * in_sin
-    some = phi[trace_rows]
-    pushed = some @ inverse
-    in_angles = some[:, :m] * pushed[:, m:] - some[:, m:] * pushed[:, :m]
-    share = float(outputs) * len(phi) / len(some)
-    return total - share * (in_angles.mT @ x[trace_rows]).double()
+        grad_cos, grad_sin = (phi.mT @ (r[:, None].to(x) * x)).double().split(m)
+        total += w_sin[:, None] * grad_cos - w_cos[:, None] * grad_sin
+    subset = phi[trace_rows]
+    pushed = subset @ inverse
+    grad_angles = subset[:, :m] * pushed[:, m:] - subset[:, m:] * pushed[:, :m]
+    factor = float(outputs) * len(phi) / len(subset)
+    return total - factor * (grad_angles.mT @ x[trace_rows]).double()

@@ -4,7 +4,7 @@ Products of features within a block have their dtype. Sums over blocks and all F
 features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. Let e = sqrt(n b) 6e-8 s^2 /
 noise, with the prior variance s^2 of all terms together. The log marginal likelihood of a row had an error of less than
 3e-4 for e below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`).
-From `most_rounding` of e on, blocks of features are cast to float64 first.
+From `max_float32_error` of e on, blocks of features are cast to float64 first.
 
 The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
 |phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
@@ -29,11 +29,11 @@ from rfgp.rows.blocks import Sums
 
 ENTRIES = 2**22
 """The number of entries of a block of features."""
-LEAST_ROWS, MOST_ROWS = 256, 8192
+MIN_ROWS, MAX_ROWS = 256, 8192
 """The fewest and the most rows of a block."""
-_ROUNDING = 6e-8
+_FLOAT32_ERROR = 6e-8
 """The relative rounding error of float32."""
-_AMPLIFIED = 4.0
+_AMPLIFICATION = 4.0
 """The factor of the error of features in their e."""
 
 
@@ -44,12 +44,15 @@ def block_rows(num_features: int) -> int:
         >>> block_rows(1024)
         4096
     """
-    return max(LEAST_ROWS, min(MOST_ROWS, ENTRIES // max(num_features, 1)))
+    return max(MIN_ROWS, min(MAX_ROWS, ENTRIES // max(num_features, 1)))
 
 
 @dataclass(frozen=True, eq=False)
 class LinearModel:
-    """y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e, w ~ N(0, I), e of variance noise plus that of the row.
+    """A Bayesian linear model on the features of several terms.
+
+    y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e with w ~ N(0, I). e has the variance `noise` plus that of the
+    row.
 
     Features exclude the prior scales s_t. Statistics of one pass over the rows therefore hold for any scales.
 
@@ -58,7 +61,7 @@ class LinearModel:
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        most_rounding: The largest e of each formula above at which features and their products may be float32.
+        max_float32_error: The largest e of each formula above at which features and their products may be float32.
         part_of_uniform: Whether no row of all has a weight or a noise, if these rows are a part of others.
     """
 
@@ -66,7 +69,7 @@ class LinearModel:
     rows: Rows
     mean: Tensor
     noise: Tensor
-    most_rounding: float = 0.3
+    max_float32_error: float = 0.3
     part_of_uniform: bool | None = None
 
     @property
@@ -98,7 +101,7 @@ class LinearModel:
     def output_weights(self) -> Tensor:
         """The weights of the log likelihoods of the outputs, (k,).
 
-        Only rows in memory have signs.
+        Only rows in memory have other weights than 1.
         """
         return self.rows.output_weights if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
@@ -109,43 +112,60 @@ class LinearModel:
             return False
         return self.rows.is_uniform if self.part_of_uniform is None else self.part_of_uniform
 
-    def completed(self, block: Block, phi: Tensor) -> Block:
-        """Return a block with the residual variance of its features (b, F) as noise of its rows (FITC), if any."""
+    def with_fitc_noise(self, block: Block, phi: Tensor) -> Block:
+        """Return a block whose rows have the residual variance of FITC terms as noise.
+
+        Args:
+            block: b rows.
+            phi: Their features without scales, (b, F).
+        """
         if not self.weights.adds_noise:
             return block
-        missing = self.noise_shares @ self.weights.missing(phi, block.inputs)
-        return replace(block.whole, fixed_noise=missing if block.fixed_noise is None else block.fixed_noise + missing)
+        noise = self.fitc_variances @ self.weights.unscaled_residual_variances(phi, block.inputs)
+        return replace(block.whole, fixed_noise=noise if block.fixed_noise is None else block.fixed_noise + noise)
 
     @cached_property
-    def noise_shares(self) -> Tensor:
-        """The prior variances of the terms whose residual is noise, and 0 for others, (T,)."""
+    def fitc_variances(self) -> Tensor:
+        """The prior variances of terms with a FITC residual, and 0 for others, (T,)."""
         flags = [block.residual is not None and block.residual.is_noise for block in self.weights.blocks]
         return self.variances * self.variances.new_tensor(flags)
 
     @cached_property
-    def bound_shares(self) -> Tensor:
-        """The prior variances of the terms whose residual makes the likelihood a bound, and 0 for others, (T,)."""
+    def vfe_variances(self) -> Tensor:
+        """The prior variances of terms with a VFE residual, and 0 for others, (T,)."""
         flags = [block.residual is not None and not block.residual.is_noise for block in self.weights.blocks]
         return self.variances * self.variances.new_tensor(flags)
 
     @cached_property
-    def is_precise(self) -> bool:
-        """Whether features of float32 inputs and their products must be float64."""
+    def needs_float64(self) -> bool:
+        """Whether features of float32 inputs and their products are computed in float64."""
         n, size, noise = len(self.rows), block_rows(self.num_features), float(self.noise.detach())
-        if math.sqrt(n * min(n, size)) * _ROUNDING * float(self.variance.detach()) / noise > self.most_rounding:
+        if (
+            math.sqrt(n * min(n, size)) * _FLOAT32_ERROR * float(self.variance.detach()) / noise
+            > self.max_float32_error
+        ):
             return True
-        return _AMPLIFIED * math.sqrt(n * self.weights.rounding_variance / noise) > self.most_rounding
+        return _AMPLIFICATION * math.sqrt(n * self.weights.rounding_variance / noise) > self.max_float32_error
 
     def phi(self, block: Block, *parameters: Tensor) -> Tensor:
-        """Return the features of a block without scales, (b, F), at other parameters if these are given."""
-        is_precise = block.inputs.dtype != torch.float64 and self.is_precise
-        out: Tensor = self.weights.features(block.inputs, *parameters, is_precise=is_precise)
-        return out.double() if is_precise else out
+        """Return the features of a block without scales, (b, F).
+
+        Args:
+            block: The rows.
+            parameters: The parameters of the features. If none are given, those of the model.
+        """
+        in_float64 = block.inputs.dtype != torch.float64 and self.needs_float64
+        out: Tensor = self.weights.features(block.inputs, *parameters, in_float64=in_float64)
+        return out.double() if in_float64 else out
 
     def fitted(self, phi: Tensor, weights: Tensor) -> Tensor:
-        """Return Phi w (b, k), float64, for features (b, F) without scales and weights (F, k).
+        """Return Phi w, (b, k), float64.
 
         The weights are stored column by column, for which BLAS is several times faster with few columns.
+
+        Args:
+            phi: The features without scales, (b, F).
+            weights: The weights w, (F, k).
         """
         return (phi @ (self.scale * weights.mT).to(phi).contiguous().mT).double()
 
@@ -174,9 +194,9 @@ def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     """
     if is_local(model.rows):
         return function(model)
-    none, is_uniform = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform
-    most = -1.0 if model.is_precise else math.inf  # a part has fewer rows, but rounds like the whole
-    common = replace(model.detached(), rows=none, most_rounding=most, part_of_uniform=is_uniform)
+    no_rows, is_uniform = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform
+    max_error = -1.0 if model.needs_float64 else math.inf  # a part has fewer rows, but rounds like the whole
+    common = replace(model.detached(), rows=no_rows, max_float32_error=max_error, part_of_uniform=is_uniform)
     sums = [
         part.total(partial(_of_part, common, function))
         if isinstance(part, DistributedRows)
@@ -220,18 +240,18 @@ class ParameterGradients:
             self._totals = residual_totals(self._model.weights, block.inputs, *self._leaves)
         return self._phi.detach()
 
-    def add(self, upstream: Tensor, rates: Tensor | None = None) -> None:
+    def add(self, grad_features: Tensor, grad_residual: Tensor | None = None) -> None:
         """Add the gradient for derivatives in the last block.
 
         Args:
-            upstream: The derivatives in the features, (b, F).
-            rates: The derivatives in the variances of the kernels of residuals, (T, b). If None, they are 0.
+            grad_features: The derivatives in the features, (b, F).
+            grad_residual: The derivatives in the variances of the kernels of residuals, (T, b). If None, they are 0.
         """
-        outputs, upstreams = [self._phi], [upstream.to(self._phi)]
-        if rates is not None and self._totals is not None and self._totals.requires_grad:
-            outputs, upstreams = [self._phi, self._totals], [*upstreams, rates]
-        wanted = [leaf for leaf in self._leaves if leaf.requires_grad]
-        gradients = iter(torch.autograd.grad(outputs, wanted, upstreams, allow_unused=True))
+        outputs, gradients = [self._phi], [grad_features.to(self._phi)]
+        if grad_residual is not None and self._totals is not None and self._totals.requires_grad:
+            outputs, gradients = [self._phi, self._totals], [*gradients, grad_residual]
+        leaves = [leaf for leaf in self._leaves if leaf.requires_grad]
+        in_leaves = iter(torch.autograd.grad(outputs, leaves, gradients, allow_unused=True))
         for total, need in zip(self.sums, self._needs, strict=True):
-            if need and (gradient := next(gradients)) is not None:
+            if need and (gradient := next(in_leaves)) is not None:
                 total += gradient

@@ -155,9 +155,9 @@ class LowRankPosterior(Posterior):
 
     @property
     def factor(self) -> Tensor | None:
-        """The Cholesky factor (F, F) of the precision of the weights, for adding rows.
+        """The Cholesky factor (F, F) of the precision of the weights.
 
-        None if F > n.
+        New rows are added to it. It is None if there are more features than rows.
         """
         return self.uncertainty.tensors().get("factor")
 
@@ -176,17 +176,17 @@ class LowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
-        known = self.uncertainty.variance(projected)
+        total = self.uncertainty.variance(projected)
         if self.derivative_column is not None:
-            return known + self.missing_slope
-        return known + self._residual.residual_variance(inputs, projected)
+            return total + self.residual_slope_variance
+        return total + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
-        known = self.uncertainty.between(projected, projected)
+        total = self.uncertainty.between(projected, projected)
         if self.derivative_column is not None:
-            return known + self.missing_slope * torch.eye(len(known), dtype=known.dtype)
-        return known + self._residual.residual_covariance(inputs, projected)
+            return total + self.residual_slope_variance * torch.eye(len(total), dtype=total.dtype)
+        return total + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (n, r) with R R^T the covariance."""
@@ -195,9 +195,16 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.root(projected)
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a root (m, r) of the covariance of sums over points (m, q, D) with weights (m, q).
+        """Return a root of the covariance of weighted sums over points.
 
         The result is None if features miss a part of the function that points share.
+
+        Args:
+            inputs: The q points of each of m sums, (m, q, D).
+            weights: The weights of the points, (m, q).
+
+        Returns:
+            The root, (m, r), or None if features miss a part of the function that points share.
         """
         if any(block.residual is not None and not block.residual.is_noise for block in self._residual.blocks):
             return None
@@ -217,7 +224,7 @@ class LowRankPosterior(Posterior):
         return {"weights": (self.prior.num_features, k), **self.uncertainty.shapes(n, self.prior.num_features)}
 
     @property
-    def takes_rows(self) -> bool:
+    def can_update(self) -> bool:
         """Whether rows can be added without the old ones, because the factor is known."""
         return self.factor is not None
 
@@ -254,7 +261,7 @@ class LowRankPosterior(Posterior):
         """
         for block in self.prior.weights:
             if block.design is not None:
-                block.design.missing_slope(column, *block.parameters)
+                block.design.residual_slope_variance(column, *block.parameters)
             elif block.residual is not None:
                 raise InvalidArgumentError(
                     f"The features of the term {block.name!r} must not miss a part of its derivative, got some that "
@@ -263,18 +270,25 @@ class LowRankPosterior(Posterior):
         return replace(self, derivative_column=column)
 
     @property
-    def missing_slope(self) -> Tensor:
+    def residual_slope_variance(self) -> Tensor:
         """The variance that features miss of the derivative of the predicted terms, 0-d."""
         assert self.derivative_column is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
             is_own = self.terms is None or block.name in self.terms
             if is_own and block.design is not None and block.residual is not None:
-                total = total + block.unit * block.design.missing_slope(self.derivative_column, *block.parameters)
+                total = total + block.prior_variance * block.design.residual_slope_variance(
+                    self.derivative_column, *block.parameters
+                )
         return total
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms at n inputs.
+
+        Args:
+            inputs: The n inputs.
+            first: The names of the terms of the first sum.
+            second: The names of the terms of the second sum.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -282,8 +296,8 @@ class LowRankPosterior(Posterior):
         left, right = self.of(first).project(inputs), self.of(second).project(inputs)
         shared = replace(self, terms=tuple(name for name in first if name in second))
         residual = self.prior.dense.with_residuals_of(shared.terms)
-        known = self.uncertainty.between(left, right)
-        return known + residual.residual_covariance(inputs, shared.project(inputs))
+        total = self.uncertainty.between(left, right)
+        return total + residual.residual_covariance(inputs, shared.project(inputs))
 
     @property
     def _residual(self) -> Weights:

@@ -41,7 +41,9 @@ _LOG_2PI = math.log(2 * math.pi)
 
 
 def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRankPosterior, Statistics]:
-    """Return the posterior given old and new rows, reading only the new ones, and their statistics.
+    """Return the posterior given old and new rows, and the statistics of the new rows.
+
+    Only the new rows are read.
 
     A grows by Phi^T D^-1 Phi and A w by Phi^T D^-1 (y - mean).
 
@@ -83,7 +85,10 @@ class LowRankSolver(Inference):
         self.solution = solution
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, with its gradient, in one pass over the rows."""
+        """Return the log marginal likelihood, 0-d, with its gradient.
+
+        It takes one pass over the rows.
+        """
         model = self.model
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
@@ -92,8 +97,10 @@ class LowRankSolver(Inference):
         inverse = torch.cholesky_inverse(self.solution.factor) if wanted.inverse else None
         by_row = inverse if wanted.by_row(self._detached) else None
         totals = Totals.of(summed(self._detached, partial(_second_pass, self.solution.weights, wanted, by_row)))
-        in_parameters = [total.to(p) for total, p in zip(totals.in_parameters, self._detached.parameters, strict=True)]
-        all_gradients = [*closed_gradients(self._detached, self.solution, totals, inverse), *in_parameters]
+        grad_parameters = [
+            total.to(p) for total, p in zip(totals.grad_parameters, self._detached.parameters, strict=True)
+        ]
+        all_gradients = [*closed_gradients(self._detached, self.solution, totals, inverse), *grad_parameters]
         gradients = [gradient if need else None for gradient, need in zip(all_gradients, needs, strict=True)]
         return log_marginal_likelihood_of(self._detached, self.solution, totals), lambda: gradients
 
@@ -102,32 +109,35 @@ class LowRankSolver(Inference):
         """The share of the weights that the rows determine, (F - tr A^-1) / F."""
         return 1 - float(torch.cholesky_inverse(self.solution.factor).diagonal().mean())
 
-    def leave_one_out(self, some: Rows | None = None) -> tuple[Tensor, Tensor]:
+    def leave_one_out(self, rows: Rows | None = None) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
 
         C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
 
         Args:
-            some: The rows to return. If None, all.
+            rows: The rows to return. If None, all.
         """
         means, variances, model = [], [], self._detached
         with torch.no_grad():
-            for block in (model.rows if some is None else some).blocks(block_rows(model.num_features)):
-                unit = model.phi(block).double()
-                phi, noise_diag = model.scale * unit, model.completed(block, unit).noise_diag(model.noise)
+            for block in (model.rows if rows is None else rows).blocks(block_rows(model.num_features)):
+                unscaled_features = model.phi(block).double()
+                phi = model.scale * unscaled_features
+                noise_diag = model.with_fitc_noise(block, unscaled_features).noise_diag(model.noise)
                 root = half_solve(self.solution.factor, phi.mT)
-                left = 1 - root.square().sum(0) / noise_diag
+                complement = 1 - root.square().sum(0) / noise_diag  # 1 - h_i
                 residual = block.targets - model.mean - phi @ self.solution.weights
-                means.append(block.targets - residual / left[:, None])
+                means.append(block.targets - residual / complement[:, None])
                 once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
-                missing = model.weights.missing(unit, block.inputs)
-                variances.append(
-                    noise_diag / left + once * (model.noise_shares @ missing) + model.bound_shares @ missing
-                )
+                residual_variances = model.weights.unscaled_residual_variances(unscaled_features, block.inputs)
+                fitc, vfe = model.fitc_variances @ residual_variances, model.vfe_variances @ residual_variances
+                variances.append(noise_diag / complement + once * fitc + vfe)
         return torch.cat(means), torch.cat(variances)
 
     def posterior(self) -> LowRankPosterior:
-        """Return the weights and the factor of their precision, with gradients if these are enabled."""
+        """Return the posterior of the weights.
+
+        It has gradients if these are enabled.
+        """
         model, solution = self.model, self.solution
         if torch.is_grad_enabled():
             solution = solve(_differentiable_statistics(model), model.scale, model.noise)
@@ -139,7 +149,7 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
     """Return the statistics of one block of all rows, for autograd."""
     block = gathered(model.rows)
     phi = model.phi(block).double()
-    noise_diag = model.completed(block, phi).noise_diag(model.noise)
+    noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
     root = (model.noise / noise_diag).sqrt().expand(len(block))[:, None]
     phi, y = phi * root, (block.targets - model.mean) * root
     rows, count = (y.new_tensor(float(number)) for number in (len(block), block.count))
@@ -160,8 +170,8 @@ class Wanted(NamedTuple):
 
     def by_row(self, model: LinearModel) -> bool:
         """Whether a gradient is a sum over rows of terms in A^-1."""
-        in_noise = self.noise or (self.variances and model.weights.adds_noise)
-        return self.through_features or (in_noise and not model.is_uniform)
+        through_noise = self.noise or (self.variances and model.weights.adds_noise)
+        return self.through_features or (through_noise and not model.is_uniform)
 
     @property
     def inverse(self) -> bool:
@@ -175,17 +185,17 @@ class Totals(NamedTuple):
     square: Tensor  # 0-d, sum over rows and outputs of c_j r_ij^2 / D_i
     logs: Tensor  # 0-d, sum of w_i log(2 pi (noise + fixed_i))
     bound: Tensor  # (T,), sum of w_i q_ti / (noise + fixed_i) over residuals that bound the likelihood
-    bound_in_noise: Tensor  # 0-d, the derivative of -k/2 sum_t s_t^2 bound_t in the noise
-    in_mean: Tensor  # (k,)
-    in_noise: Tensor  # 0-d
-    in_residual: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
-    in_parameters: tuple[Tensor, ...]  # 0 if not needed
+    bound_grad_noise: Tensor  # 0-d, the derivative of -k/2 sum_t s_t^2 bound_t in the noise
+    grad_mean: Tensor  # (k,)
+    grad_noise: Tensor  # 0-d
+    grad_fitc: Tensor  # (T,), the derivative in s_t^2 through residuals that are noise
+    grad_parameters: tuple[Tensor, ...]  # 0 if not needed
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
         """Return the totals from a flat tuple."""
-        square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, *in_parameters = sums
-        return cls(square, logs, bound, bound_in_noise, in_mean, in_noise, in_residual, tuple(in_parameters))
+        square, logs, bound, bound_grad_noise, grad_mean, grad_noise, grad_fitc, *grad_parameters = sums
+        return cls(square, logs, bound, bound_grad_noise, grad_mean, grad_noise, grad_fitc, tuple(grad_parameters))
 
 
 class _SecondPass:
@@ -202,80 +212,99 @@ class _SecondPass:
         self._model, self._wanted, self._unscaled = model, wanted, model.scale[:, None] * weights
         self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
-        self._square, self._logs, self._in_noise, self._bound_in_noise = (zero.clone() for _ in range(4))
-        self._bound, self._in_residual = terms.clone(), terms.clone()
-        self._in_mean, self._each = torch.zeros_like(model.mean), model.output_weights
-        self._in_features = ParameterGradients(model, wanted.parameters)
+        self._square, self._logs, self._grad_noise, self._bound_grad_noise = (zero.clone() for _ in range(4))
+        self._bound, self._grad_fitc = terms.clone(), terms.clone()
+        self._grad_mean, self._output_weights = torch.zeros_like(model.mean), model.output_weights
+        self._grad_parameters = ParameterGradients(model, wanted.parameters)
 
     def add(self, block: Block) -> None:
         """Add a block of rows."""
-        model, phi = self._model, self._in_features.features(block)
-        block = model.completed(block, phi)
+        model, phi = self._model, self._grad_parameters.features(block)
+        block = model.with_fitc_noise(block, phi)
         residual = block.targets - model.mean - (phi @ self._unscaled.to(phi)).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
-        self._square += ((residual.square() @ self._each) * precision).sum() + block.scattered(model.noise).sum()
+        self._square += ((residual.square() @ self._output_weights) * precision).sum() + block.scattered(
+            model.noise
+        ).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
-        self._in_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._each
+        self._grad_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._output_weights
         bound_slope = self._add_bound(block, phi) if model.weights.has_residual else None
         if self._wanted.by_row(model):
             slope = self._add_noise(block, phi, residual, bound_slope)
-            if self._in_features.is_needed:
-                rates = self._rates(block, slope) if model.weights.has_residual else None
-                self._in_features.add(self._upstream(block, phi, residual, rates), rates)
+            if self._grad_parameters.is_needed:
+                grad_residual = self._grad_residual(block, slope) if model.weights.has_residual else None
+                self._grad_parameters.add(self._grad_features(block, phi, residual, grad_residual), grad_residual)
 
     def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
-        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals that bound the likelihood.
+        """Add to the sums of w_i q_ti / (noise + fixed_i) of residuals with a VFE bound.
 
         Return the derivative of their term -k/2 sum_t s_t^2 bound_t in each row's noise, (b,).
         """
         noise = block.observation_noise(self._model.noise)
-        shares = self._model.weights.missing(phi, block.inputs) * (block.counts() / noise)
-        self._bound += torch.where(self._model.bound_shares > 0, shares.sum(1), 0.0)
-        slope = 0.5 * self._each.sum() * (self._model.bound_shares @ (shares / noise))
-        self._bound_in_noise += slope.sum()
+        ratios = self._model.weights.unscaled_residual_variances(phi, block.inputs) * (block.counts() / noise)
+        self._bound += torch.where(self._model.vfe_variances > 0, ratios.sum(1), 0.0)
+        slope = 0.5 * self._output_weights.sum() * (self._model.vfe_variances @ (ratios / noise))
+        self._bound_grad_noise += slope.sum()
         return slope
 
     def _add_noise(self, block: Block, phi: Tensor, residual: Tensor, bound_slope: Tensor | None) -> Tensor | None:
-        """Add to the gradient in the noise and in residuals; return that in each row's noise (b,), None if uniform."""
+        """Add to the gradients in the noise and in residuals.
+
+        Return the gradient in each row's noise, (b,), or None if all rows have the same noise.
+        """
         model = self._model
         assert self._inverse is not None
         self._inverse = self._inverse.to(phi)
-        self._pushed = phi @ self._inverse
+        self._phi_inverse = phi @ self._inverse
         if model.is_uniform:
             return None
-        leverage, k = (self._pushed * phi).sum(1).double(), self._each.sum()
-        slope = (residual.square() @ self._each + k * leverage) / block.noise_diag(model.noise) - k * block.counts()
+        leverage, k = (self._phi_inverse * phi).sum(1).double(), self._output_weights.sum()
+        slope = (residual.square() @ self._output_weights + k * leverage) / block.noise_diag(
+            model.noise
+        ) - k * block.counts()
         slope = slope + block.scattered(model.noise)
         slope = slope * (0.5 / block.observation_noise(model.noise))
-        self._in_noise += slope.sum()
+        self._grad_noise += slope.sum()
         if bound_slope is not None:
             slope = slope + bound_slope
         if model.weights.adds_noise:
-            missing = model.weights.missing(phi, block.inputs) @ slope
-            self._in_residual += torch.where(model.noise_shares > 0, missing, 0.0)
+            grad_fitc = model.weights.unscaled_residual_variances(phi, block.inputs) @ slope
+            self._grad_fitc += torch.where(model.fitc_variances > 0, grad_fitc, 0.0)
         return slope
 
-    def _rates(self, block: Block, slope: Tensor | None) -> Tensor:
-        """Return the derivatives in the variances of residuals, (T, b)."""
-        model = self._model
-        bound = (-0.5 * self._each.sum() / block.noise_diag(model.noise)).expand(len(block))
-        rates = model.bound_shares[:, None] * bound
-        return rates if slope is None else rates + model.noise_shares[:, None] * slope
+    def _grad_residual(self, block: Block, slope: Tensor | None) -> Tensor:
+        """Return the derivatives in the variances of residuals, (T, b).
 
-    def _upstream(self, block: Block, phi: Tensor, residual: Tensor, rates: Tensor | None) -> Tensor:
-        """Return the derivatives in the features of a block, (b, F), given those in the variances of residuals."""
-        model, k, noise_diag = self._model, self._each.sum(), block.noise_diag(self._model.noise)
-        counted = (residual * self._each).to(phi)
-        out = torch.addmm(self._pushed, counted, self._unscaled.to(phi).mT, beta=-float(k))
+        Args:
+            block: The rows.
+            slope: The derivative in each row's noise, (b,). If None, no residual is noise.
+        """
+        model = self._model
+        bound = (-0.5 * self._output_weights.sum() / block.noise_diag(model.noise)).expand(len(block))
+        grad_residual = model.vfe_variances[:, None] * bound
+        return grad_residual if slope is None else grad_residual + model.fitc_variances[:, None] * slope
+
+    def _grad_features(self, block: Block, phi: Tensor, residual: Tensor, grad_residual: Tensor | None) -> Tensor:
+        """Return the derivatives in the features of a block, (b, F).
+
+        Args:
+            block: The rows.
+            phi: The features without scales, (b, F).
+            residual: The targets minus the predicted means, (b, k).
+            grad_residual: The derivatives in the variances of residuals, (T, b). If None, there are no residuals.
+        """
+        model, k, noise_diag = self._model, self._output_weights.sum(), block.noise_diag(self._model.noise)
+        weighted = (residual * self._output_weights).to(phi)
+        out = torch.addmm(self._phi_inverse, weighted, self._unscaled.to(phi).mT, beta=-float(k))
         out *= (1 / noise_diag).to(phi).reshape(-1, 1)
-        if rates is not None:
-            out -= 2 * rates.repeat_interleave(torch.tensor(model.weights.sizes), dim=0).mT.to(phi) * phi
+        if grad_residual is not None:
+            out -= 2 * grad_residual.repeat_interleave(torch.tensor(model.weights.sizes), dim=0).mT.to(phi) * phi
         return out
 
     def sums(self) -> Sums:
         """Return the totals as a flat tuple."""
-        values = (self._square, self._logs, self._bound, self._bound_in_noise)
-        return (*values, self._in_mean, self._in_noise, self._in_residual, *self._in_features.sums)
+        values = (self._square, self._logs, self._bound, self._bound_grad_noise)
+        return (*values, self._grad_mean, self._grad_noise, self._grad_fitc, *self._grad_parameters.sums)
 
 
 def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> Sums:
@@ -287,39 +316,42 @@ def _second_pass(weights: Tensor, wanted: Wanted, inverse: Tensor | None, model:
 
 
 def log_marginal_likelihood_of(model: LinearModel, solution: WeightSolution, totals: Totals) -> Tensor:
-    """Return the log marginal likelihood, 0-d.
+    """Return the log marginal likelihood, 0-d, from the totals of the second pass.
 
     Args:
         model: The linear model of the rows.
         solution: The posterior of the weights.
         totals: The sums over the rows.
     """
-    output_weights, determinant = model.output_weights, 2 * solution.factor.diagonal().log().sum()
+    output_weights, log_determinant = model.output_weights, 2 * solution.factor.diagonal().log().sum()
     bound = model.variances @ totals.bound
     squares = totals.square + solution.weights.square().sum(0) @ output_weights
-    return -0.5 * (squares + output_weights.sum() * (determinant + totals.logs + bound))
+    return -0.5 * (squares + output_weights.sum() * (log_determinant + totals.logs + bound))
 
 
 def closed_gradients(
     model: LinearModel, solution: WeightSolution, totals: Totals, inverse: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Return the gradients in mean (k,), noise (0-d) and variances (T,).
-
-    The last two need A^-1.
+    """Return the gradients in mean, noise and variances.
 
     Args:
-        model: The linear model of the rows.
+        model: The model.
         solution: The posterior of the weights.
-        totals: The sums over the rows.
-        inverse: The covariance A^-1 of the weights, (F, F). If None, only the gradient in the mean is known.
+        totals: The sums of the second pass.
+        inverse: A^-1, (F, F). If None, only the gradient in the mean is computed.
+
+    Returns:
+        The gradients (k,), 0-d and (T,).
     """
-    k, in_noise, in_variances = model.output_weights.sum(), None, None
+    k, grad_noise, grad_variances = model.output_weights.sum(), None, None
     if inverse is not None:
-        spread = model.weights.by_block(solution.weights.square() @ model.output_weights + k * (inverse.diagonal() - 1))
+        moments = model.weights.by_block(
+            solution.weights.square() @ model.output_weights + k * (inverse.diagonal() - 1)
+        )
         bound = -0.5 * k * totals.bound
-        in_variances = 0.5 * spread / model.variances + totals.in_residual + bound
-        in_noise = totals.in_noise + totals.bound_in_noise
+        grad_variances = 0.5 * moments / model.variances + totals.grad_fitc + bound
+        grad_noise = totals.grad_noise + totals.bound_grad_noise
         if model.is_uniform:  # sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
-            used = len(inverse) - inverse.diagonal().sum()
-            in_noise = 0.5 / model.noise * (totals.square + k * (used - len(model.rows))) + totals.bound_in_noise
-    return totals.in_mean, in_noise, in_variances
+            dof = len(inverse) - inverse.diagonal().sum()
+            grad_noise = 0.5 / model.noise * (totals.square + k * (dof - len(model.rows))) + totals.bound_grad_noise
+    return totals.grad_mean, grad_noise, grad_variances

@@ -1,4 +1,4 @@
-"""The first pass over the rows of a linear model: sufficient statistics.
+"""The first pass over the rows of a linear model: statistics for the posterior of its weights and the best scales.
 
 A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + l P^-1), l = noise / s^2 (P as in
 `Statistics`, prior scales relative to s within phi). With A = I + phi^T P phi / l and N observations of k outputs,
@@ -33,7 +33,7 @@ TILE = 256
 class Statistics(NamedTuple):
     """Sums over the rows, for features phi without scales.
 
-    P = noise / D is 1 for one observation without noise.
+    P = noise / D is 1 for a row of one observation without noise of its own.
     """
 
     gram: Tensor  # (F, F) phi^T P phi
@@ -44,7 +44,10 @@ class Statistics(NamedTuple):
 
 
 class WeightSolution(NamedTuple):
-    """The posterior of the weights w ~ N(0, I) given the rows, with the precision A = I + Phi^T D^-1 Phi."""
+    """The posterior of the weights w ~ N(0, I) given the rows.
+
+    It has the precision A = I + Phi^T D^-1 Phi.
+    """
 
     factor: Tensor  # (F, F) the lower Cholesky factor of A
     weights: Tensor  # (F, k)
@@ -54,9 +57,13 @@ def add_symmetric_product(
     total: Tensor,  # (F, F)
     phi: Tensor,  # (b, F)
 ) -> None:
-    """Add phi^T phi to the upper triangle of `total`, in tiles, with half the work of a product.
+    """Add phi^T phi to the upper triangle of a matrix, in tiles.
 
-    The part below the diagonal tiles is not changed. `symmetrized` fills it.
+    This takes half the work of a product. The part below the diagonal tiles is not changed. `symmetrized` fills it.
+
+    Args:
+        total: The matrix, (F, F), which is changed.
+        phi: The features, (b, F).
     """
     for first in range(0, phi.shape[1], TILE):
         last = first + TILE
@@ -96,7 +103,7 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
     square, rows, observations = (like.new_zeros(()) for _ in range(3))
     for done, block in enumerate(model.blocks(), 1):
         phi, y = model.phi(block), block.targets - model.mean
-        noise_diag = model.completed(block, phi).noise_diag(model.noise)
+        noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
         if noise_diag.ndim:
             root = (model.noise / noise_diag).sqrt()[:, None]
             phi, y = phi * root.to(phi), y * root
@@ -114,8 +121,8 @@ def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolutio
     """Return the posterior of the weights.
 
     Args:
-        statistics: The statistics of the rows.
-        scale: The prior standard deviations s, 0-d or (F,).
+        statistics: The sums over the rows.
+        scale: The prior standard deviations s of the weights, 0-d or (F,).
         noise: The noise variance, 0-d.
     """
     matrix = (scale * statistics.gram) * (scale / noise).reshape(-1, 1)
@@ -131,9 +138,9 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
     It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
 
     Args:
-        statistics: The statistics of the rows.
+        statistics: The sums over the rows.
         solution: The posterior of the weights.
-        scale: The prior standard deviations s, 0-d or (F,).
+        scale: The prior standard deviations s of the weights, 0-d or (F,).
         noise: The noise variance, 0-d.
     """
     gram, target, square = statistics[:3]
@@ -147,7 +154,10 @@ _LEAST_RATIO, _WIDEST = 1e-12, 40.0
 
 
 class Scales(NamedTuple):
-    """The best noise and prior variance of the weights, 0-d, and the posterior of the weights at these."""
+    """The best noise and prior variance of the weights, 0-d.
+
+    `solution` is the posterior of the weights at these.
+    """
 
     variance: Tensor
     noise: Tensor
@@ -155,11 +165,14 @@ class Scales(NamedTuple):
 
 
 def best_common_scale(model: LinearModel, count: float) -> tuple[Tensor, WeightSolution]:
-    """Return the best common factor c of variances and noise, 0-d, and the posterior.
+    """Return the factor of variances and noise that maximizes the likelihood.
 
     Args:
         model: A model whose rows have no noise of their own.
         count: The number N of observations.
+
+    Returns:
+        The factor, 0-d, and the posterior of the weights with it.
     """
     with torch.no_grad():
         statistics = accumulate_gram(model)
@@ -176,7 +189,9 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the most likely noise and variance of one term.
+    """Return the noise and the variance of one term that maximize the likelihood.
+
+    At a bound of one of them, their ratio maximizes it.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -217,10 +232,11 @@ def best_ratios(
     count: float,
     start: Tensor,  # (T,)
 ) -> tuple[Tensor, Tensor]:
-    """Return the most likely variances over the noise (T,), and the noise, 0-d.
+    """Return the variances and the noise that maximize the likelihood.
 
-    With the best noise, -2 log likelihood is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
-    v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
+    The variances of the terms (T,) are relative to the noise, 0-d. With the best noise, -2 log likelihood is N k log q +
+    k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt),
+    with the weights w at noise 1.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -241,8 +257,8 @@ def best_ratios(
         return float(value) / count, (slope / count).cpu().numpy()
 
     limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
-    optimum = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
-    ratios = torch.from_numpy(optimum.x).to(unit).exp()
+    result = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
+    ratios = torch.from_numpy(result.x).to(unit).exp()
     scale = weights.by_weight(ratios.sqrt())
     total = quadratic_form(statistics, solve(statistics, scale, unit), scale, unit)
     return ratios, total / (count * k)

@@ -7,7 +7,7 @@ from rfgp.solvers.onepass.moments import SeriesMoments as SeriesMoments
 from rfgp.solvers.onepass.posterior import SeriesPosterior as SeriesPosterior
 from rfgp.solvers.onepass.posterior import designs_of as designs_of
 from rfgp.solvers.onepass.posterior import has_lattices as has_lattices
-from rfgp.solvers.onepass.posterior import missing_of as missing_of
+from rfgp.solvers.onepass.posterior import residual_variance_of as residual_variance_of
 from rfgp.solvers.onepass.posterior import restored as restored
 from rfgp.solvers.onepass.posterior import scale_of as scale_of
 from rfgp.solvers.onepass.solver import OnePassSolver as OnePassSolver

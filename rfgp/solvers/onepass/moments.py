@@ -66,7 +66,7 @@ class SeriesMoments:
     @cached_property
     def _scales(self) -> list[Tensor]:
         """The prior standard deviations of the weights of these blocks, (F_b,) each."""
-        return [b.unit.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
+        return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
 
     def mean(self, inputs: Tensor) -> Tensor:
         """Return the mean (n, k) at points (n, D)."""
@@ -82,9 +82,10 @@ class SeriesMoments:
     def variance(self, inputs: Tensor) -> Tensor:
         """Return the marginal variances (n,) at points (n, D), including those of missing modes."""
         residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
-        missing = sum(float(block.unit * design.missing(*block.parameters)) for block, design in residual)
+        pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
+        missing = sum(float(scale * variance) for scale, variance in pairs)
         known = self.known_variance(inputs)
-        return known + (missing if self.posterior.derivative_column is None else self.posterior.missing_slope)
+        return known + (missing if self.posterior.derivative_column is None else self.posterior.residual_slope_variance)
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) of the sums of features at points (n, D)."""
@@ -115,9 +116,9 @@ class SeriesMoments:
         design = block.design
         if self.posterior.derivative_column is None or not isinstance(design, LatticeDesign):
             return weights
-        if self.posterior.derivative_column not in design.lattice.places:
+        if self.posterior.derivative_column not in design.lattice.column_indices:
             return torch.zeros_like(weights)
-        column = design.lattice.places.index(self.posterior.derivative_column)
+        column = design.lattice.column_indices.index(self.posterior.derivative_column)
         rates = 2 * math.pi * design.modes.frequencies[1:, column, None]
         first, cosines, sines = torch.split(weights, [1, len(rates), len(rates)])
         return torch.cat([torch.zeros_like(first), rates * sines, -rates * cosines])

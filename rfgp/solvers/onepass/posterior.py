@@ -168,7 +168,7 @@ class SeriesPosterior(Posterior):
     # --- rows ------------------------------------------------------------------------------------
 
     @property
-    def takes_rows(self) -> bool:
+    def can_update(self) -> bool:
         """Whether there are sums over the rows, to which rows can be added."""
         return self.kept is not None
 
@@ -182,7 +182,7 @@ class SeriesPosterior(Posterior):
         """
         assert self.kept is not None
         sums, mean, noise = self.kept
-        variance = (noise + missing_of(self.prior)).detach()
+        variance = (noise + residual_variance_of(self.prior)).detach()
         (more,), _ = weighted_sums(self._layout, rows, partial(weighted_by_precision, variance, (1,)))
         if sign < 0 and more.num_rows >= sums.num_rows:
             raise DataError(
@@ -293,7 +293,7 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> Se
     """Return the posterior given sums over rows, a mean (k,) and the variance of one observation, 0-d."""
     with torch.no_grad():
         statistics = assemble(Layout.of(designs_of(prior)), sums)
-        state = WeightState.of(statistics, mean, noise + missing_of(prior), scale_of(prior))
+        state = WeightState.of(statistics, mean, noise + residual_variance_of(prior), scale_of(prior))
         return posterior_with(prior, state, sums, mean, noise)
 
 
@@ -333,11 +333,15 @@ def designs_of(prior: Prior) -> list[Design]:
 
 def scale_of(prior: Prior) -> Tensor:
     """Return the prior standard deviations of all weights, (F,), float64."""
-    parts = [block.unit.sqrt() * block.design.scale(*block.parameters) for block in prior.weights if block.design]
+    parts = [
+        block.prior_variance.sqrt() * block.design.scale(*block.parameters) for block in prior.weights if block.design
+    ]
     return torch.cat(parts)
 
 
-def missing_of(prior: Prior) -> Tensor:
+def residual_variance_of(prior: Prior) -> Tensor:
     """Return the variance that all designs miss, 0-d, float64."""
     zero = torch.zeros((), dtype=torch.float64)
-    return sum((b.unit * b.design.missing(*b.parameters) for b in prior.weights if b.design), start=zero)
+    return sum(
+        (b.prior_variance * b.design.residual_variance(*b.parameters) for b in prior.weights if b.design), start=zero
+    )

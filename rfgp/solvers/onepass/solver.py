@@ -33,8 +33,8 @@ from rfgp.solvers.onepass.posterior import (
     WeightState,
     designs_of,
     has_lattices,
-    missing_of,
     posterior_with,
+    residual_variance_of,
     scale_of,
 )
 from rfgp.solvers.onepass.sums import Layout, row_blocks
@@ -80,7 +80,7 @@ class OnePassSolver(Inference):
     @cached_property
     def variance(self) -> Tensor:
         """The variance of the noise plus that missed by the designs, 0-d."""
-        return self.noise + missing_of(self.prior)
+        return self.noise + residual_variance_of(self.prior)
 
     def with_factors_of(self, other: "OnePassSolver") -> Self:
         """Return the solver with the factors of another one at the same hyperparameters and rows.
@@ -188,7 +188,7 @@ class OnePassSolver(Inference):
         """
         means, variances = [], []
         with torch.no_grad():
-            moments, missing = self.posterior().moments_at_rows, missing_of(self.prior)
+            moments, missing = self.posterior().moments_at_rows, residual_variance_of(self.prior)
             for block in row_blocks(Layout.of(designs_of(self.prior)), self.rows if some is None else some):
                 noise_diag = block.noise_diag(self.variance.detach())
                 fitted, known = moments.mean(block.inputs), moments.known_variance(block.inputs)

@@ -100,7 +100,7 @@ class Layout:
         """Whether each pair of lattices has a transform."""
         return all(
             self.lattices[a].num_columns + self.lattices[b].num_columns <= MOST_JOINT
-            and not set(self.lattices[a].places) & set(self.lattices[b].places)
+            and not set(self.lattices[a].column_indices) & set(self.lattices[b].column_indices)
             for a, b in self.pairs
         )
 

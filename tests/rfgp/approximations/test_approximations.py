@@ -70,7 +70,7 @@ def supports(case, approximation):
 
 @pytest.mark.parametrize("approximation", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
 @pytest.mark.parametrize("case", KERNELS)
-def test_terms_through_features_agree_with_dense_algebra_of_the_features(case, approximation):
+def test_terms_through_features_match_dense_algebra(case, approximation):
     if not supports(case, approximation):
         with pytest.raises(rfgp.InvalidArgumentError, match=r"cannot be used for the term .* because"):
             model(case, approximation).condition(ROWS, Y)
@@ -145,7 +145,7 @@ def test_products_of_gaussian_kernels_have_neighbors():
 
 
 @pytest.mark.parametrize("m", [16, 256])
-def test_errors_of_independent_frequencies_have_the_variance_of_theory(m):
+def test_errors_of_independent_frequencies_have_their_variance(m):
     """The variance of an entry is ((1 + k(2 r)) / 2 - k(r)^2) / m; the mean of 40 draws is within 30 %."""
     r = (ROWS["t"][:, None] - ROWS["t"]) / 1.7
     expected = np.mean((1 + np.exp(-2 * r**2)) / 2 - np.exp(-(r**2))) / m
@@ -171,7 +171,7 @@ def test_seeds_decide_the_draws():
     np.testing.assert_array_equal(*own)
 
 
-def test_one_value_serves_the_terms_that_it_can_and_others_are_planned():
+def test_one_value_serves_its_terms_and_others_are_planned():
     gp = model("every kind", rfgp.RandomFeatures(8)).condition(ROWS, Y)
     chosen = {name: type(one).__name__ for name, one in gp.spec.approximations.items()}
     assert chosen == {

@@ -119,7 +119,7 @@ def test_gradients_through_crowded_rows_match_differences(nu, read):
 
 
 @EVERY
-def test_gradients_under_a_likelihood_of_labels_match_differences(read):
+def test_gradients_under_labels_match_differences(read):
     gp = model(1.5, "a column and a slope", "bernoulli", (rows()[1] > 0.5).double())
     new = table(5, 5)
     np.testing.assert_allclose(gradient(gp, new, read), differences(gp, new, read), atol=1e-6)

@@ -436,7 +436,7 @@ def test_draws_of_functions_have_the_posterior_moments(likelihood):
 
 @pytest.mark.parametrize(("right", "wrong"), [
     ("(2 / NUM_COSINES)", "(1 / NUM_COSINES)"),
-    ("block.unit.sqrt() * design", "0 * design"),
+    ("block.prior_variance.sqrt() * design", "0 * design"),
 ])  # fmt: skip
 def test_planted_errors_in_draws_outside_are_seen(right, wrong):
     with planted(extensions, right, wrong), pytest.raises(AssertionError):

@@ -208,8 +208,8 @@ FAULTS = {
     ),
     "a gram of nodes alone": (
         khatri_rao,
-        "small[places] * (self.right @ other.right.mT)",
-        "small[places]",
+        "small[indices] * (self.right @ other.right.mT)",
+        "small[indices]",
         check_density,
     ),
     "the gradient in columns": (products, "self._phi.left @ weighted", "self._phi.left @ -weighted", check_score),

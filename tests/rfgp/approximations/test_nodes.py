@@ -40,7 +40,7 @@ def test_approximations_are_near_the_exact_kernel(name):
 
 
 @pytest.mark.parametrize("approximation", [rfgp.RandomWalks(8, exact_hops=0), rfgp.Chebyshev(4)])
-def test_sums_with_sparse_features_agree_with_dense_algebra_of_the_features(approximation):
+def test_sums_with_sparse_features_match_dense_algebra(approximation):
     gp = rfgp.GP(
         k.Nodes(GRAPH, "diffusion", name="nodes") + LINEAR + k.Matern("hour", name="trend"),
         approximation={"nodes": approximation, "trend": rfgp.RandomFeatures(16)},
@@ -64,7 +64,7 @@ def test_sums_with_sparse_features_agree_with_dense_algebra_of_the_features(appr
     assert gp.log_marginal_likelihood().item() == pytest.approx(expected, abs=1e-5)
 
 
-def test_kernels_without_a_sparse_precision_on_large_graphs_are_planned_with_walks():
+def test_large_graphs_without_a_sparse_precision_use_walks():
     graph, rng = ring(3000), np.random.default_rng(0)
     rows = {"node": [f"n{i}" for i in rng.integers(0, 3000, 200)], "p": rng.normal(size=200)}
     gp = rfgp.GP(k.Nodes(graph, "diffusion", name="nodes") + k.Linear("p"), seed=0).condition(

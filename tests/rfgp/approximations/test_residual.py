@@ -259,7 +259,7 @@ def test_points_stay_unless_lengthscales_moved(init, residual):
         assert (after.neighbors is None) is (residual is None)
 
 
-def test_columns_that_a_term_does_not_read_do_not_move_its_points():
+def test_columns_of_other_terms_do_not_move_points():
     gp = rfgp.GP(TREND + SPACE, approximation={"trend": near(5)}, start=START, seed=0).condition(ROWS, Y)
     before, after = redrawn(gp, **{"trend.lengthscale": 17.0, "space.lengthscale": (20.0, 0.1)})
     assert after is before

@@ -105,7 +105,7 @@ def test_costs_state_positions_times_values():
     assert f"{12 * vertices} latent values ({vertices} x 12)" in gp.terms["field"].cost.note
 
 
-def test_products_beyond_the_memory_are_refused_with_their_number(monkeypatch):
+def test_products_beyond_the_memory_are_refused(monkeypatch):
     monkeypatch.setattr("rfgp.approximations.sparse_precision.machine_memory", lambda: 2.0**20)
     kernel = kernels(0.5)["mesh"]
     with pytest.raises(rfgp.InvalidArgumentError, match=r"252 latent values \(42 x 6\).*Round the columns"):

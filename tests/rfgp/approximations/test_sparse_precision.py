@@ -80,7 +80,7 @@ def test_updates_are_conditions_on_all_rows(case):
     np.testing.assert_allclose(new.std, scaled.std, atol=1e-7)
 
 
-def test_groups_of_many_levels_are_planned_with_a_sparse_precision():
+def test_groups_of_many_levels_use_a_sparse_precision():
     rng = np.random.default_rng(0)
     rows = {"site": rng.integers(0, 700, 3000), "p": rng.normal(size=3000)}
     gp = rfgp.GP(k.Group("site", name="site") + k.Linear("p"), seed=0).condition(rows, rng.normal(size=3000))

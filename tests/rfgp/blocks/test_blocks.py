@@ -137,8 +137,8 @@ class TestWeights:
         same(weights.with_residuals_of(["fitc"]).residual_variance(A, phi), parts[0])
         same(weights.with_residuals_of(["vfe"]).residual_variance(A, phi), parts[1])
         assert not weights.with_residuals_of(["linear"]).residual_variance(A, phi).any()
-        shares = weights.missing(weights.features(A), A)
-        same(weights.variances @ shares, parts[0] + parts[1])
+        unscaled = weights.unscaled_residual_variances(weights.features(A), A)
+        same(weights.variances @ unscaled, parts[0] + parts[1])
         assert (weights.has_residual, weights.adds_noise) == (True, True)
         assert (weights.with_residuals_of(["vfe"]).adds_noise, Prior().dense.has_residual) == (False, False)
 

@@ -61,11 +61,11 @@ def test_the_closed_form_is_the_mean_over_normal_differences():
 def test_moves_lower_the_closed_form_unless_rows_coincide():
     x, base = rows(), couplings.Energy(weighted=True).sample(24, 3, seed=0)
     spread = 2 * torch.cov(x.mT)
-    moved = adapted.moved(base.dense(), base.weights / 24, x)
+    moved = adapted.optimized_frequencies(base.dense(), base.weights / 24, x)
     before = adapted.normal_error(base.dense(), base.weights / base.weights.sum(), spread)
     weights = adapted.fitted_weights(moved, x, spectra.Gaussian())
     assert adapted.normal_error(moved, weights, spread) < 0.8 * before
-    assert torch.equal(adapted.moved(base.dense(), base.weights / 24, x[:1].expand(5, 3)), base.dense())
+    assert torch.equal(adapted.optimized_frequencies(base.dense(), base.weights / 24, x[:1].expand(5, 3)), base.dense())
     for near in (x * 1e-4, x * 1e-9, x * 1e200):
         assert bool(couplings.DataAdapted(near).sample(8, 3, seed=0).dense().isfinite().all())
     one = couplings.DataAdapted(x[:1]).sample(8, 3, seed=0)
@@ -117,7 +117,7 @@ def test_it_is_drawn_for_models_and_refused_where_it_is_not_for(tmp_path):
     assert again.terms["rbf"].approximation.coupling.rows == coupling.rows
     assert repr(coupling) == "DataAdapted(rows=...)"
     many = couplings.DataAdapted(np.arange(2000.0)[:, None])
-    assert len(many.rows) == adapted.MOST_ROWS
+    assert len(many.rows) == adapted.MAX_ROWS
     assert many.rows[-1] == [1999.0]
     with pytest.raises(rfgp.InvalidArgumentError, match="fourier"):
         rfgp.SparseSpectrumGP(coupling=coupling, kind="laplace")

@@ -10,7 +10,7 @@ from scipy import optimize, stats
 import rfgp
 from rfgp import couplings, random, spectra, theory
 from rfgp.couplings import fast, low_discrepancy
-from rfgp.couplings.simplex import rotated, turned_blocks
+from rfgp.couplings.simplex import norm_adapted_simplices, rotated
 
 
 def norms_of(d, seed=0):
@@ -18,7 +18,7 @@ def norms_of(d, seed=0):
 
 
 def plus(norms):
-    return turned_blocks(torch.as_tensor(norms)[None], 20)[0].numpy()
+    return norm_adapted_simplices(torch.as_tensor(norms)[None], 20)[0].numpy()
 
 
 class TestConformity:

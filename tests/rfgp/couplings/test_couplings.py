@@ -391,8 +391,8 @@ def test_unknown_names_are_refused():
 
 class TestSharedNorms:
     @pytest.mark.parametrize("correlation", [0.6, 1.0])
-    def test_the_distribution_with_a_tilt_and_correlation(self, correlation):
-        coupling = couplings.SharedNorms(correlation, tilt=(1.0, 2.0, 0.5), broadening=0.9)
+    def test_the_distribution_with_histogram_and_correlation(self, correlation):
+        coupling = couplings.SharedNorms(correlation, proposal_histogram=(1.0, 2.0, 0.5), proposal_scale=0.9)
         omega, weights = draws(coupling, 6, 3)
         check_distribution(omega, spectra.Gaussian(), weights)
 
@@ -406,7 +406,9 @@ class TestSharedNorms:
         whole = np.linalg.norm(draws(couplings.SharedNorms(1.0), 5, 3)[0], axis=2)
         np.testing.assert_allclose(whole, whole[:, :1].repeat(5, 1))
 
-    @pytest.mark.parametrize("options", [{"correlation": 1.1}, {"broadening": 0.0}, {"tilt": [1.0, -1.0]}])
+    @pytest.mark.parametrize(
+        "options", [{"correlation": 1.1}, {"proposal_scale": 0.0}, {"proposal_histogram": [1.0, -1.0]}]
+    )
     def test_bad_options(self, options):
         with pytest.raises(rfgp.InvalidArgumentError):
             couplings.SharedNorms(**options)

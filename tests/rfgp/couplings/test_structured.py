@@ -193,14 +193,14 @@ class TestRivals:
 
     def test_leverage_follows_its_definition(self):
         x = torch.as_tensor(np.random.default_rng(0).standard_normal((40, 2)))
-        tilt = couplings.leverage_tilt(x, 0.1, num_bins=4, num_samples=400)
+        heights = couplings.leverage_histogram(x, 0.1, num_bins=4, num_samples=400)
         kernel = GAUSSIAN.kernel_between(x, x) + 0.1 * torch.eye(40)
         omega = couplings.IID().sample(4000, 2, generator=random.generator(0)).dense()
         phi = torch.exp(1j * (x @ omega.T))
         leverage = (phi.conj() * torch.linalg.solve(kernel.to(phi.dtype), phi)).sum(0).real
         u = 1 - torch.exp(-(omega**2).sum(1) / 2)
         means = [float(leverage[(u * 4).long() == k].mean()) for k in range(4)]
-        np.testing.assert_allclose(tilt, means, rtol=0.1)
+        np.testing.assert_allclose(heights, means, rtol=0.1)
 
     def test_leverage_weighted_frequencies_have_the_distribution(self):
         from frequency_draws import check_distribution
@@ -215,7 +215,7 @@ class TestRivals:
     )
     def test_bad_leverage(self, x, noise, words):
         with pytest.raises(rfgp.InvalidArgumentError, match=words):
-            couplings.leverage_tilt(np.asarray(x), noise)
+            couplings.leverage_histogram(np.asarray(x), noise)
 
     def test_the_node_at_the_origin_takes_the_weight_that_is_left(self):
         """The rule's own form: the mean of w_i cos(omega_i . x) over the other nodes, and 1 less the mean of w_i."""

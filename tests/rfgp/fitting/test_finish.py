@@ -21,9 +21,9 @@ def begun(**plan):
 
 def test_small_noise_repeats_sums_in_double_precision():
     fit = begun()
-    assert not fit.linear(fit.values, fit.rows).is_precise
+    assert not fit.linear(fit.values, fit.rows).needs_float64
     state, report = finish(fit, [], "", False)
-    assert fit.linear(state.hyperparameters, fit.rows).is_precise
+    assert fit.linear(state.hyperparameters, fit.rows).needs_float64
     jacobian = state.scaling.targets.log_jacobian(1000)
     anew = float(state.infer(fit.rows).log_marginal_likelihood()) + jacobian
     assert report.log_marginal_likelihood == pytest.approx(anew, rel=1e-9)

@@ -82,7 +82,7 @@ def test_fit_corrects_the_noise_of_few_modes():
     fit = lattices.TermFit.of(gp.state, lattices.Plan())
     few, many = lattices.with_lattices(fit, 3000, 31), lattices.with_lattices(fit, 3000)
     total = [
-        float(one.values.standardized("noise")) + float(lattices.missing_of(one.spec.prior(one.values)))
+        float(one.values.standardized("noise")) + float(lattices.residual_variance_of(one.spec.prior(one.values)))
         for one in (few, lattices.with_lattices(few, 3000))
     ]
     assert total[0] == pytest.approx(total[1], rel=1e-6)

@@ -119,7 +119,7 @@ class HatPart:
         }
         z, step = self.knots[:, None], self.knots[1] - self.knots[0]
         root = torch.linalg.cholesky(self.part.factor.covariance(z, z, own) + 1e-8 * torch.eye(len(z)))
-        return (1 - (x[:, self.part.places] - self.knots).abs() / step).clamp_min(0) @ root
+        return (1 - (x[:, self.part.indices] - self.knots).abs() / step).clamp_min(0) @ root
 
 
 CASES = [

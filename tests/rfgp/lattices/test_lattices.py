@@ -61,7 +61,7 @@ def check_features(name):
     """Check products of features against the periodic kernel, up to the variance of missing modes."""
     design, parameters, _ = design_of(name)
     x = points(design.lattice.num_columns)
-    phi, missing = design.features(x, *parameters), float(design.missing(*parameters))
+    phi, missing = design.features(x, *parameters), float(design.residual_variance(*parameters))
     np.testing.assert_allclose(phi @ phi.mT, periodic_kernel(design, parameters, x), atol=missing + 2e-6)
     kept = float(phi[0].square().sum())
     np.testing.assert_allclose(missing, float(periodic_kernel(design, parameters, x[:1])) - kept, atol=1e-5)
@@ -126,7 +126,7 @@ def test_plan_keeps_the_largest_modes_if_they_are_too_many():
     _, _, few = plan_of_most(101)
     _, _, all_ = plan_of_most(20_000)
     assert few.num_wanted == all_.num_wanted > 101 == few.modes.num_features
-    assert few.missing > all_.missing
+    assert few.residual_variance > all_.residual_variance
 
 
 def plan_of_most(most):

@@ -92,7 +92,7 @@ def judged(coupling, objective, m, draws=150):
 class TestCopula:
     @pytest.mark.slow
     def test_it_finds_that_norms_should_be_opposite(self):
-        """Two orthogonal frequencies: the best copula is the negatively monotone one (couplings paper, Theorem 3.2)."""
+        """For two orthogonal frequencies the best copula is negatively monotone (Reid et al., 2024, Theorem 3.2)."""
         objective = learn.kernel_error(X[:, :2])
         found = learn.learn_copula(objective, 2, 2, num_steps=150, num_draws=8, learning_rate=0.2)
         assert found.coupling.correlation[0][1] < -0.8
@@ -178,7 +178,7 @@ class TestRadialDistribution:
         class Spoiled(couplings.Energy):
             def _draw(self, *arguments):
                 drawn = super()._draw(*arguments)
-                return couplings.Frequencies(3 * drawn.dense()) if self.tilt else drawn
+                return couplings.Frequencies(3 * drawn.dense()) if self.proposal_histogram else drawn
 
         monkeypatch.setattr(norms, "Energy", Spoiled)
         found = learn.learn_radial_distribution(learn.kernel_error(X), 12, 4, num_bins=4, num_steps=1, num_draws=1)

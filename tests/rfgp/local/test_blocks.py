@@ -158,7 +158,7 @@ def test_degenerate_rows_have_finite_factors(case):
     x, noise = rows(40)
     x = {"copies": x[[0, 1] * 20], "all the same": 0 * x, "far": 1e150 * x, "alone": x[:1]}[case]
     noise = torch.full((len(x),), 1e-12 if case == "copies" else 0.1, dtype=torch.float64)
-    theta, z = theta_of(noise), factor.as_places(x, torch.ones(3))
+    theta, z = theta_of(noise), factor.scaled_positions(x, torch.ones(3))
     for most in (None, 17):
         pattern = local.block_predecessors(z, 8, 5, most)
         entries = entries_of(x, theta, "gaussian", pattern)

@@ -40,8 +40,8 @@ def test_batches_match_loops(kind, copies):
     upstream = torch.randn(len(pattern.indices), generator=torch.Generator().manual_seed(2), dtype=F64)
     for block in (loops, batches):
         entries = block.inverse_factor(x, noise, pattern, none)
-        *slopes, in_noise = torch.autograd.grad(entries @ upstream, (*parameters, noise))
-        found.append((entries, *slopes, in_noise[noise.detach() > 0]))
+        *slopes, grad_noise = torch.autograd.grad(entries @ upstream, (*parameters, noise))
+        found.append((entries, *slopes, grad_noise[noise.detach() > 0]))
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
     near = np.array([[0, 3, 40], [5, 45, -1], [7, -1, -1]])

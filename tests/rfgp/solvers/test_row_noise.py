@@ -15,7 +15,7 @@ from rfgp.approximations import equispaced_fourier
 from rfgp.regression import mean_and_noise
 from rfgp.rows import Block, JoinedRows
 from rfgp.solvers.lowrank import LinearModel, LowRankSolver
-from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior, missing_of, noises, posterior
+from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior, noises, posterior, residual_variance_of
 
 N, NEW = 300, 80
 KERNELS = {
@@ -101,7 +101,7 @@ def solvers_of(case, approximation, weight):
 def check_gradient(case="map", approximation=TIGHT, weight=WEIGHT):
     """Check value, gradient and leave-one-out moments against those of features."""
     fast, slow, leaves = solvers_of(case, approximation, weight)
-    assert (float(missing_of(fast.prior)) > 1e-4) == (approximation is COARSE)
+    assert (float(residual_variance_of(fast.prior)) > 1e-4) == (approximation is COARSE)
     found, expected = fast.log_marginal_likelihood(), slow.log_marginal_likelihood()
     np.testing.assert_allclose(found.item(), expected.item(), rtol=1e-9)
     pairs = [

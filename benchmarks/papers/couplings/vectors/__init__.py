@@ -1,4 +1,7 @@
-"""The half on vectors: Tables 1 to 4, and Figs. 5 to 7."""
+"""The half on vectors: Tables 1 to 4, and Figs. 5 to 7.
+
+PNC is pairwise norm coupling, PM are positively monotone norms.
+"""
 
 from benchmarks.papers.couplings.vectors.attention import figure_7
 from benchmarks.papers.couplings.vectors.copula import figure_5

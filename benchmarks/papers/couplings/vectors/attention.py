@@ -1,5 +1,7 @@
 """Eq. 8 and Fig. 7: what couplings of norms do to single scores of attention, and to normalized ones.
 
+PNC is pairwise norm coupling, PM are positively monotone norms.
+
 The score of tokens i and j is X_ij = mean_a c_ij exp(w_a . v_ij) with v_ij = x_i + x_j, c_ij = exp(-|x_i|^2 / 2 -
 |x_j|^2 / 2), whose mean is exp(x_i . x_j). Its moments have tails that no number of draws will tell (the variance of a
 score is exp(|v|^2) - 1 in units of its squared mean, and |v|^2 is about 8), so they are computed. For two orthogonal

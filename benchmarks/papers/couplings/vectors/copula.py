@@ -1,4 +1,4 @@
-"""Fig. 5: norms with a learned Gaussian copula, compared with independent and pairwise coupled ones."""
+"""Fig. 5: norms with a learned Gaussian copula, compared with independent ones and pairwise norm coupling (PNC)."""
 
 import numpy as np
 import torch

@@ -1,4 +1,4 @@
-"""The couplings of the paper's Tables 1, 3 and 4."""
+"""The couplings of Tables 1, 3 and 4 of Reid et al. (2024). PNC is pairwise norm coupling."""
 
 import torch
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""The authors' rows and folds of Tables 1, 3 and 4 (couplings paper; `benchmarks/papers/couplings/data/README.md`).
+"""The authors' rows and folds of Tables 1, 3 and 4 (Reid et al., 2024; `benchmarks/papers/couplings/data/README.md`).
 
 The rows of a table are its first 512, in the order of the published file. One permutation of them is cut into 20 folds
 of consecutive rows. A fold tests; the first 256 of the other rows, in the permutation's order, train. Columns and

@@ -1,4 +1,7 @@
-"""Fig. 6: what grows with the number of features on one split of power-plant."""
+"""Fig. 6: what grows with the number of features on one split of power-plant.
+
+PNC is pairwise norm coupling.
+"""
 
 import math
 

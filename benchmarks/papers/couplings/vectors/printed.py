@@ -1,6 +1,7 @@
 """Figures and standard errors that Tables 1, 3 and 4 print, by features and coupling, in the order of `splits.TABLES`.
 
-The captions of Tables 3 and 4 call their errors two standard errors. They are one (`data/README.md`).
+The captions of Tables 3 and 4 call their errors two standard errors. They are one (`data/README.md`). PNC is pairwise
+norm coupling.
 """
 
 from benchmarks.papers.couplings.vectors.ensembles import EQUAL, HALTON, OPPOSED, ORTHOGONAL, PNC, SOBOL

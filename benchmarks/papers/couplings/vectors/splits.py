@@ -1,4 +1,4 @@
-"""Splits of the six tables, with exact processes fitted to them (couplings paper, App. B.1).
+"""Splits of the six tables, with exact processes fitted to them (Reid et al., 2024, App. B.1).
 
 Columns and targets are standardized on the training rows. The exact process's likelihood is highest at a signal
 variance that is known in closed form for given lengthscale and noise, so the search is over these two alone: noises by

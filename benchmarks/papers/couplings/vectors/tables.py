@@ -1,4 +1,7 @@
-"""Tables 1, 3 and 4: kernel errors, divergences of posteriors, and predictions of six tables of data."""
+"""Tables 1, 3 and 4: kernel errors, divergences of posteriors, and predictions of six tables of data.
+
+PNC is pairwise norm coupling.
+"""
 
 import math
 from collections.abc import Iterator

@@ -38,8 +38,10 @@ def dense_moment(omega, weights, kind, d, z):
     return weights @ pairs @ weights / len(omega) ** 2
 
 
-def problem(d, weighted=False, kind="fourier", spectrum=GAUSSIAN, tilt=None, distances=None):
-    return solver.Problem(potential.make_potential(kind, spectrum, d, distances), spectrum, d, weighted, tilt)
+def problem(d, weighted=False, kind="fourier", spectrum=GAUSSIAN, proposal_histogram=None, distances=None):
+    return solver.Problem(
+        potential.make_potential(kind, spectrum, d, distances), spectrum, d, weighted, proposal_histogram
+    )
 
 
 class TestSphere:
@@ -79,9 +81,9 @@ class TestPotential:
         made = potential.make_potential("fourier", spectra.Matern(1.5), 3)
         k = spectra.Matern(1.5).kernel(torch.as_tensor(made.distances)).numpy()
         double = spectra.Matern(1.5).kernel(torch.as_tensor(2 * made.distances)).numpy()
-        relative = np.exp(made.log_strengths) * ((1 + double) / 2 - k**2)
+        relative = np.exp(made.log_distance_weights) * ((1 + double) / 2 - k**2)
         np.testing.assert_allclose(relative, relative[0], rtol=1e-10)
-        assert np.exp(made.log_strengths).sum() == pytest.approx(1)
+        assert np.exp(made.log_distance_weights).sum() == pytest.approx(1)
 
     def test_laplace_strengths_divide_by_the_iid_pair_variance(self):
         """exp(-2 |x|^2 - 2 |y|^2) is exp(-v^2) and a factor that is there with and without; v = |x + y|."""
@@ -91,10 +93,10 @@ class TestPotential:
         masses = masses / masses.sum()
         values = np.cosh(points[:, None] * v)
         variance = masses @ values**2 - (masses @ values) ** 2
-        relative = np.exp(made.log_strengths + v**2) * variance
+        relative = np.exp(made.log_distance_weights + v**2) * variance
         np.testing.assert_allclose(relative, relative[0], rtol=1e-9)
 
-    def test_places_in_a_triangle(self):
+    def test_indices_in_a_triangle(self):
         """Also where the square root of a place is rounded across the start of a row."""
         for i in (1, 2, 3, 1000, 10**7 + 1, 94_906_267, 134_219_433, 2**30 - 1):
             start = i * (i - 1) // 2
@@ -178,7 +180,7 @@ class TestRadialDistribution:
         assert moment(lambda r: torch.exp(-r)) == pytest.approx(direct, abs=1e-6)
 
     def test_a_histogram_is_followed(self):
-        radial = RadialDistribution(GAUSSIAN, 4, histogram=[3.0, 1.0])
+        radial = RadialDistribution(GAUSSIAN, 4, proposal_histogram=[3.0, 1.0])
         r, w = radial.draw((torch.arange(1000) + 0.5) / 1000)
         below = stats.chi(4).cdf(r.numpy()) < 0.5
         assert below.sum() == 750
@@ -188,10 +190,14 @@ class TestRadialDistribution:
     @pytest.mark.parametrize("heights", [[], [1.0, 0.0], [1.0, np.inf], [1.0, 1e-7], [[1.0]]])
     def test_bad_histograms(self, heights):
         with pytest.raises(rfgp.InvalidArgumentError, match="histogram"):
-            RadialDistribution(GAUSSIAN, 2, histogram=heights)
+            RadialDistribution(GAUSSIAN, 2, proposal_histogram=heights)
 
 
-OPTIONS = {"weighted": {"weighted": True}, "tilted": {"tilt": [1.0, 2.0, 0.5]}, "laplace": {"features": "laplace"}}
+OPTIONS = {
+    "weighted": {"weighted": True},
+    "histogram": {"proposal_histogram": [1.0, 2.0, 0.5]},
+    "laplace": {"features": "laplace"},
+}
 
 
 class TestDistribution:
@@ -209,7 +215,7 @@ class TestDistribution:
         check_distribution(omega, spectrum, weights)
 
     def test_planted_weights_left_out(self):
-        omega, _ = draws(Energy(tilt=[1.0, 2.0, 0.5]), 7, 3)
+        omega, _ = draws(Energy(proposal_histogram=[1.0, 2.0, 0.5]), 7, 3)
         assert fails(check_distribution, omega, GAUSSIAN)
 
     def test_planted_no_rotation(self, monkeypatch):
@@ -222,13 +228,13 @@ class TestDistribution:
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
         assert fails(check_distribution, draws("energy", 7, 3)[0], GAUSSIAN)
 
-    def test_norms_have_mirrored_places_in_neighbouring_strata(self, monkeypatch):
+    def test_norms_have_mirrored_positions_in_their_strata(self, monkeypatch):
         monkeypatch.setattr(torch, "randperm", lambda n, generator: torch.arange(n))
         for m in (6, 7):
             norms = Energy().sample(m, 3, generator=random.generator(0)).dense().norm(dim=1).numpy()
-            places = stats.chi(3).cdf(norms) * m - np.arange(m)
-            np.testing.assert_allclose(places[0:6:2] + places[1:6:2], 1, atol=1e-9)
-            assert ((places > 0) & (places < 1)).all()
+            positions = stats.chi(3).cdf(norms) * m - np.arange(m)
+            np.testing.assert_allclose(positions[0:6:2] + positions[1:6:2], 1, atol=1e-9)
+            assert ((positions > 0) & (positions < 1)).all()
 
     def test_pairs_for_positive_features(self):
         omega = couplings.by_name("energy-antithetic").sample(6, 3, generator=random.generator(0))
@@ -245,7 +251,7 @@ class TestDistribution:
 def moment(solution, d, z):
     """The mean squared error at z over rotations, relative to independent frequencies."""
     n = len(solution.directions)
-    norms, weights = RadialDistribution(GAUSSIAN, d, solution.broadening).draw(
+    norms, weights = RadialDistribution(GAUSSIAN, d, solution.proposal_scale).draw(
         (torch.arange(n, dtype=torch.float64) + 0.5) / n
     )
     omega = solution.unit() * norms[:, None]
@@ -262,7 +268,7 @@ class TestSolver:
         weighted = solver.solve(problem(d, weighted=True), n, full=False)
         assert moment(equal, d, z) < bound
         assert moment(weighted, d, z) < 0.6 * moment(equal, d, z)
-        assert 1.02 < weighted.broadening < 1.6
+        assert 1.02 < weighted.proposal_scale < 1.6
 
     def test_up_to_d_directions_are_orthogonal(self):
         omega = Energy().sample(6, 8, generator=random.generator(0)).dense()
@@ -284,7 +290,7 @@ class TestSolver:
         assert found.directions.shape == (130, 3)
         assert found.num_blocks == solver.plan(130, 3, full=False)[0]
         assert moment(found, 3, 1.0) < 0.05
-        with pytest.warns(rfgp.BatchesWarning, match="copies of one block"):
+        with pytest.warns(rfgp.CouplingWarning, match="copies of one block"):
             Energy().sample(130, 3, generator=random.generator(0))
         Energy().sample(130, 3, generator=random.generator(1))  # and says so once
         assert Energy().solve(130, 3).effort == "full"
@@ -365,7 +371,7 @@ class TestStore:
         assert store.read(path.stem, 20, 3) is not None
 
     def test_memory_is_bounded(self, monkeypatch):
-        monkeypatch.setattr(store, "MOST_IN_MEMORY", 20 * 3 * 2 - 1)
+        monkeypatch.setattr(store, "MAX_BYTES_IN_MEMORY", 20 * 3 * 2 - 1)
         for n in (20, 21, 22):
             store.solution(problem(3), n, full=False)
         assert list(store.memory) == [store.key_of(problem(3), 22, full=False)]
@@ -383,11 +389,11 @@ class TestStore:
             store.key_of(base, 21, full=False),
             store.key_of(problem(4), 20, full=False),
             store.key_of(problem(3, weighted=True), 20, full=False),
-            store.key_of(Energy(broadening=1.2).problem(3, GAUSSIAN), 20, full=False),
+            store.key_of(Energy(proposal_scale=1.2).problem(3, GAUSSIAN), 20, full=False),
             store.key_of(problem(3, kind="laplace"), 20, full=False),
             store.key_of(problem(3, spectrum=spectra.Matern(1.5)), 20, full=False),
             store.key_of(problem(3, spectrum=spectra.Matern(2.5)), 20, full=False),
-            store.key_of(problem(3, tilt=(1.0, 2.0)), 20, full=False),
+            store.key_of(problem(3, proposal_histogram=(1.0, 2.0)), 20, full=False),
             store.key_of(problem(3, distances=[[1.0, 1.0]]), 20, full=False),
             store.key_of(problem(3, distances=[[1.0, 1.0], [2.0, 1.0]]), 20, full=False),
             store.key_of(base, 5000, full=False),
@@ -397,8 +403,8 @@ class TestStore:
         assert len({*keys, store.key_of(problem(3), 20, full=False)}) == 14
 
     def test_common_sizes_come_with_the_package(self, folder, monkeypatch):
-        assert len(store.shipped()) == 76
-        monkeypatch.setattr(solver, "solve", lambda *a, **k: pytest.fail("solved, though it is shipped"))
+        assert len(store.bundled()) == 76
+        monkeypatch.setattr(solver, "solve", lambda *a, **k: pytest.fail("solved, though it is bundled"))
         for m in (256, 512):
             for d in range(2, 21):
                 shape = Energy().solution(m, d).directions.shape
@@ -434,7 +440,7 @@ class TestOptions:
             ({"effort": "some"}, "quick"),
             ({"distances": [1.0, 2.0]}, "distances"),
             ({"distances": [[1.0, -2.0]]}, "distances"),
-            ({"tilt": [0.0]}, "histogram"),
+            ({"proposal_histogram": [0.0]}, "histogram"),
         ],
     )
     def test_bad_options(self, options, words):
@@ -502,7 +508,7 @@ def test_the_heaviest_tails(spectrum):
 
 
 def test_rational_quadratic_weights_in_many_dimensions():
-    omega = Energy(broadening=1.1).sample(
+    omega = Energy(proposal_scale=1.1).sample(
         32, 400, spectrum=spectra.RationalQuadratic(1.0), generator=random.generator(0)
     )
     assert torch.isfinite(omega.weights).all()

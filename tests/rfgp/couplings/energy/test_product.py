@@ -141,13 +141,13 @@ def moment(blocks, weights, spectra_, dims):
     """The second moment over rotations, pair by pair."""
     distances = product.distance_tuples(len(dims))
     total = 0.0
-    for strength, z in zip(product.strengths(spectra_, distances), distances, strict=True):
+    for weight, z in zip(product.distance_weights(spectra_, distances), distances, strict=True):
         for sign in (1, -1):
             pairs = [
                 sphere_cosine(np.linalg.norm(b[:, None] + sign * b[None], axis=2) * one, d)
                 for b, d, one in zip(blocks, dims, z, strict=True)
             ]
-            total += strength * weights @ np.prod(pairs, axis=0) @ weights / 2
+            total += weight * weights @ np.prod(pairs, axis=0) @ weights / 2
     return total
 
 
@@ -191,7 +191,7 @@ class TestPotential:
     def test_large_ensembles_are_solved_in_blocks(self):
         assert product.plan(1, 2, full=False)[1] == 0
         assert product.plan(512, 2, full=False) == (512, product.STEPS)
-        assert product.plan(4096, 2, full=False) == (product.BLOCK, product.STEPS)
+        assert product.plan(4096, 2, full=False) == (product.BLOCK_SIZE, product.STEPS)
         assert product.plan(10**6, 2, full=False)[1] == 0
         assert product.plan(4096, 2, full=True) == (4096, product.FULL_STEPS)
 

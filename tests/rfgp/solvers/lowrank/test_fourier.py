@@ -88,7 +88,7 @@ def test_single_precision_is_close_unless_noise_is_small():
     assert 0 < abs(found.item() - expected.item()) < 1e-4
     leaves["noise"].data.fill_(1e-8)
     small = LinearModel(model.weights, model.rows, model.mean, leaves["noise"])
-    assert small.is_precise
+    assert small.needs_float64
     assert fourier_log_likelihood(small, slice(0, 24)).item() == pytest.approx(dense_density(small).item(), rel=1e-8)
 
 

@@ -21,7 +21,7 @@ NEW = table(5, seed=9)
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Use blocks of few rows, not a divisor of 24, and tiles of fewer columns than features."""
-    monkeypatch.setattr("rfgp.solvers.lowrank.model.LEAST_ROWS", 1)
+    monkeypatch.setattr("rfgp.solvers.lowrank.model.MIN_ROWS", 1)
     monkeypatch.setattr("rfgp.solvers.lowrank.model.ENTRIES", 110)
     monkeypatch.setattr("rfgp.solvers.lowrank.statistics.TILE", 4)
 

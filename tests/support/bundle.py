@@ -4,7 +4,7 @@ m = 256 and 512, the defaults of the models, in 2 to 20 dimensions, Gaussian spe
 not. Run it after
 `rfgp.couplings.energy.solver.VERSION` was raised.
 
-    python tests/support/ship.py
+    python tests/support/bundle.py
 """
 
 from rfgp.couplings import Energy
@@ -19,8 +19,8 @@ def main() -> None:
             problem = Energy(weighted=weighted).problem(d, Gaussian())
             for m in (256, 512):
                 solutions[store.key_of(problem, m, full=False)] = solver.solve(problem, m, full=False)
-    store.ship(solutions)
-    print(f"{len(solutions)} solutions, {store.SHIPPED.stat().st_size / 1e3:.0f} kB")
+    store.bundle(solutions)
+    print(f"{len(solutions)} solutions, {store.BUNDLED.stat().st_size / 1e3:.0f} kB")
 
 
 if __name__ == "__main__":
