@@ -322,4 +322,4 @@ LENGTHS: dict[str, Callable[..., LengthCoupling]] = {
     "systematic": Systematic,
     "learned": Tuples,
 }
-DIRECTIONS = ("independent", "stratified", "repelling")
+STEP_COUPLINGS = ("independent", "stratified", "repelling")

@@ -19,8 +19,8 @@ SIDE, DRAWS = 15, 4
 grid = graphs.Graph.from_grid((SIDE, SIDE))
 kernel = kernels.Diffusion(2.0)
 options = {
-    "independent": {"lengths": "iid", "directions": "independent"},
-    "stratified": {"lengths": "systematic", "directions": "stratified"},
+    "independent": {"lengths": "iid", "step_coupling": "independent"},
+    "stratified": {"lengths": "systematic", "step_coupling": "stratified"},
 }
 middle = SIDE * SIDE // 2
 exact = kernel.exact(grid)

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 from graphs.errors import GraphError
 from graphs.features.neighborhoods import max_series_degree
 from graphs.graph import Graph
-from graphs.walks.moves import Moves
+from graphs.walks.transitions import TransitionModel
 
 Floats = NDArray[np.float64]
 
@@ -44,12 +44,12 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         (1.0, (100, 3))
     """
     count, part = connected_components(graph.adjacency, directed=False)
-    roots = Moves(graph, "weights").roots
+    sqrt_degrees = TransitionModel(graph, "weights").sqrt_degrees
     largest = np.zeros(count)
-    np.maximum.at(largest, part, roots)
-    roots = roots / largest[part]  # squares of very small ones would lose digits
-    roots = roots / np.sqrt(np.bincount(part, roots**2))[part]
-    parts = sp.csr_array((roots, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
+    np.maximum.at(largest, part, sqrt_degrees)
+    sqrt_degrees = sqrt_degrees / largest[part]  # squares of very small ones would lose digits
+    sqrt_degrees = sqrt_degrees / np.sqrt(np.bincount(part, sqrt_degrees**2))[part]
+    parts = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
     if rank <= count:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
     values, vectors = np.ones(count), parts.toarray()

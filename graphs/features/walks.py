@@ -24,7 +24,7 @@ from graphs.kernels import GraphKernel
 from graphs.walks import HopRule, VisitArrays, WalkSettings, choose_settings, draw
 from graphs.walks.hops import exact_hops_of
 from graphs.walks.moments import check_second_moment
-from graphs.walks.moves import Moves
+from graphs.walks.transitions import TransitionModel
 from graphs.walks.visits import Visits
 
 
@@ -69,14 +69,14 @@ class Walks(NodeFeatures):
             columns: The result of `graphs.walks.draw` for these three, or of `graphs.walks.concatenate_visits` for its
                 parts.
         """
-        visits = Visits.of(nodes, settings, columns, Moves(graph, settings.transitions).roots)
+        visits = Visits.of(nodes, settings, columns, TransitionModel(graph, settings.transitions).sqrt_degrees)
         pattern = Pattern(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
         return cls(graph, nodes, settings, pattern, visits)
 
     @cached_property
     def loads(self) -> sp.csr_array:
         """The loads of each hop, `csr_array` (nnz, L + 1), computed on demand; `values(f)` is loads @ f."""
-        return self.visits.table()
+        return self.visits.to_csr()
 
     @property
     def seed(self) -> int:
@@ -174,7 +174,7 @@ def sample_walks(
     num_walkers: int = 16,
     p_halt: float | str | ArrayLike = 0.1,
     lengths: str = "systematic",
-    directions: str = "stratified",
+    step_coupling: str = "stratified",
     exact_hops: int | str | HopRule = "auto",
     max_nonzeros: int = 64,
     kernel: GraphKernel | None = None,
@@ -202,7 +202,7 @@ def sample_walks(
             `kernel`.
         lengths: The coupling of the lengths of a node: "iid", "antithetic" (pairs), "sigma" (pairs matched by a
             permutation), "systematic" (all m from one uniform) or "learned" (all m from a learned joint distribution).
-        directions: "independent", "stratified" or "repelling". Stratified walkers of one start node that meet spread
+        step_coupling: "independent", "stratified" or "repelling". Stratified walkers of one start node that meet spread
             over the neighbors. Repelling ones take neighbors without replacement, in blocks (uniform moves only).
         exact_hops: The number h of first steps that are computed exactly. Walkers begin at nodes that h steps reach,
             and halt only from there on. "auto" chooses h for each node, as many as `max_nonzeros` allows and a pilot of
@@ -250,7 +250,7 @@ def sample_walks(
         num_walkers=num_walkers,
         p_halt=p_halt,
         lengths=lengths,
-        directions=directions,
+        step_coupling=step_coupling,
         exact_hops=exact_hops,
         max_nonzeros=max_nonzeros,
         seed=seed,

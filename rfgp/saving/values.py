@@ -86,7 +86,9 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
 )
 ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
 """Arguments that are always written, because older files without them have other values than the defaults."""
-NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {approximations.RandomWalks: {"p_halt": "halt"}}
+NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {
+    approximations.RandomWalks: {"p_halt": "halt", "step_coupling": "directions"}
+}
 """Arguments with another name in files, from earlier versions."""
 
 

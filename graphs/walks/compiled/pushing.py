@@ -25,7 +25,7 @@ def push(
     indptr,
     indices,
     probabilities,  # (nnz,) of moves in proportion to weight, or (0,) if they are uniform
-    roots,  # (N,) sqrt of the stationary mass
+    sqrt_degrees,  # (N,) sqrt of the stationary mass
     starts,  # (n,) int64
     num_hops,  # (n,) int64
 ):
@@ -33,17 +33,17 @@ def push(
 
     Returns: ends (n, H + 1), the ends of the entries of each hop of each start, with H the largest number of hops.
         Then, in this order, the nodes, ascending within a hop, their probabilities, and the loads U^hop, which are
-        probabilities times a ratio of roots.
+        probabilities times a ratio of sqrt_degrees.
     """
-    most = num_hops.max() if num_hops.size else 0
-    ends = np.empty((starts.size, most + 1), np.int64)
+    max_hops = num_hops.max() if num_hops.size else 0
+    ends = np.empty((starts.size, max_hops + 1), np.int64)
     nodes, mass, loads = np.empty(1024, np.int32), np.empty(1024), np.empty(1024)
-    held, seen, touched = np.zeros(roots.size), np.zeros(roots.size, np.int64), np.empty(1024, np.int32)
+    held, seen, touched = np.zeros(sqrt_degrees.size), np.zeros(sqrt_degrees.size, np.int64), np.empty(1024, np.int32)
     used = 0
     for row in range(starts.size):
         begin = used
         for hop in range(num_hops[row] + 1):
-            reached, mark = 0, row * (most + 1) + hop + 1
+            reached, mark = 0, row * (max_hops + 1) + hop + 1
             if hop == 0:
                 held[starts[row]] = 1.0
                 touched[0], reached = starts[row], 1
@@ -66,7 +66,7 @@ def push(
             begin = used
             for other in here:
                 nodes[used], mass[used] = other, held[other]
-                loads[used] = held[other] * (roots[starts[row]] / roots[other])
+                loads[used] = held[other] * (sqrt_degrees[starts[row]] / sqrt_degrees[other])
                 held[other] = 0.0
                 used += 1
             ends[row, hop] = used
@@ -79,20 +79,20 @@ def reach(
     indptr,
     indices,
     starts,  # (n,) int64
-    most,
+    max_hops,
     limit,
 ):
-    """Count the nodes within 0, 1, ..., `most` hops of each start, (n, most + 1).
+    """Count the nodes within 0, 1, ..., `max_hops` hops of each start, (n, max_hops + 1).
 
     The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
     """
-    balls = np.empty((starts.size, most + 1), np.int64)
+    neighborhood_sizes = np.empty((starts.size, max_hops + 1), np.int64)
     seen, touched = np.zeros(indptr.size - 1, np.int64), np.empty(max(limit, 0) + 2, np.int32)
     for row in range(starts.size):
         mark = row + 1
         seen[starts[row]], touched[0] = mark, starts[row]
-        balls[row, 0], found, begin = 1, 1, 0
-        for hop in range(1, most + 1):
+        neighborhood_sizes[row, 0], found, begin = 1, 1, 0
+        for hop in range(1, max_hops + 1):
             last, place = found, begin
             while place < last and found <= limit:
                 for edge in range(indptr[touched[place]], indptr[touched[place] + 1]):
@@ -104,8 +104,8 @@ def reach(
                         if found > limit:
                             break
                 place += 1
-            begin, balls[row, hop] = last, found
-    return balls
+            begin, neighborhood_sizes[row, hop] = last, found
+    return neighborhood_sizes
 
 
 @jit

@@ -73,7 +73,7 @@ def _choose(streams, step, firsts, degrees, cumulative, count, edges):
 
 
 @jit
-def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
+def _choose_in_groups(step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
     """Choose the next edges of walkers 0..count-1, in groups of one start node and one position."""
     begin = 0
     while begin < count:
@@ -95,7 +95,7 @@ def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumu
             while last < end and nodes[order[last]] == node:
                 last += 1
             key, group, leader = derive(step_key, node), order[begin:last], order[begin]
-            if directions == STRATIFIED:
+            if step_coupling == STRATIFIED:
                 _spread(key, firsts[leader], degrees[leader], cumulative, group, edges)
             else:
                 _repel(key, firsts[leader], degrees[leader], group, edges, taken)
@@ -104,17 +104,19 @@ def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumu
 
 @jit
 def _choose_edges(
-    indptr, cumulative, directions, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
+    indptr, cumulative, step_coupling, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
 ):
     """Choose the next edges of walkers 0..count-1; the last five arrays are outputs."""
     for a in range(count):
         node = np.uint64(nodes[a])
         firsts[a] = indptr[node]
         degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
-    if directions == INDEPENDENT:
+    if step_coupling == INDEPENDENT:
         _choose(streams, step, firsts, degrees, cumulative, count, edges)
     else:
-        _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken)
+        _choose_in_groups(
+            step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
+        )
 
 
 @jit
@@ -154,7 +156,7 @@ def walk(
     keys,  # (n,) uint64, one per start
     lengths,  # (n, m) int64
     survival,  # (longest + 1,)
-    directions,
+    step_coupling,
     cursors,  # (n,) index of the next visit of each start
     visits,  # uint64
     carried,  # like `visits`, or (0,)
@@ -164,7 +166,7 @@ def walk(
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
     streams, loads = np.empty(room, np.uint64), np.empty(room if carried.size else 0)
-    grouped = 0 if directions == INDEPENDENT else room
+    grouped = 0 if step_coupling == INDEPENDENT else room
     order, taken = np.empty(grouped, np.int32), np.empty(grouped, np.int32)
     count = np.int64(0)
     for row in range(lengths.shape[0]):
@@ -180,7 +182,7 @@ def walk(
         _choose_edges(
             indptr,
             cumulative,
-            directions,
+            step_coupling,
             keys,
             streams,
             step,
@@ -208,7 +210,7 @@ def walk_to_the_end(
     starts,  # (n,) int64
     keys,  # (n,) uint64
     lengths,  # (n, m) int64
-    directions,
+    step_coupling,
 ):
     """Return the last nodes (n m,) of the m walkers of n start nodes, in some order, as in `walk`."""
     room = lengths.size
@@ -231,7 +233,7 @@ def walk_to_the_end(
         _choose_edges(
             indptr,
             cumulative,
-            directions,
+            step_coupling,
             keys,
             streams,
             step,

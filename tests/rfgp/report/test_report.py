@@ -282,7 +282,7 @@ def test_the_card_of_the_distance_is_the_models_own():
     for options, own in (
         ({"features": "walks", "num_walkers": 4}, ("exact-hops", 4)),
         ({"features": "walks", "num_walkers": 8, "exact_hops": 0}, ("stratified", 8)),
-        ({"features": "walks", "num_walkers": 6, "directions": "independent", "exact_hops": 0}, ("systematic", 6)),
+        ({"features": "walks", "num_walkers": 6, "step_coupling": "independent", "exact_hops": 0}, ("systematic", 6)),
         ({"features": "walks", "num_walkers": 6, "walk_options": {"max_nonzeros": 9}}, ("walks", 6)),
         ({"features": "chebyshev", "num_walkers": 6}, ("chebyshev", 5)),
         ({"features": "exact"}, None),
