@@ -88,9 +88,9 @@ def is_identifier(name: str, values: Any) -> bool:  # (n,)
     """
     if _IDENTIFIER.fullmatch(name.strip()):
         return True
-    found = np.unique(np.asarray(values, dtype=np.float64))
-    is_whole = bool((found == np.floor(found)).all())
-    return 4 < len(found) == np.size(values) and is_whole and found[-1] - found[0] == len(found) - 1
+    distinct = np.unique(np.asarray(values, dtype=np.float64))
+    is_whole = bool((distinct == np.floor(distinct)).all())
+    return 4 < len(distinct) == np.size(values) and is_whole and distinct[-1] - distinct[0] == len(distinct) - 1
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:

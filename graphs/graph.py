@@ -227,8 +227,8 @@ class Graph(Sources):
             raise InvalidArgumentError("positions must be distinct, got one twice. Pass np.unique(positions).")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
         adjacency.sort_indices()
-        found = self.labels_at(chosen)
-        labels = tuple(found.tolist() if isinstance(found, np.ndarray) else found)
+        chosen_labels = self.labels_at(chosen)
+        labels = tuple(chosen_labels.tolist() if isinstance(chosen_labels, np.ndarray) else chosen_labels)
         coordinates = None if self.coordinates is None else self.coordinates[chosen]
         return Graph(freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
 
@@ -260,8 +260,12 @@ def not_a_graph_message(value: Any) -> str | None:
     kind = type(value)
     source = kind.__module__.split(".")[0]
     named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
-    way = next((way for attribute, way in _WAYS_IN.items() if hasattr(value, attribute)), None)
-    remedy = f"Convert it with graphs.Graph.{way}" if way else "Build one, for example with graphs.Graph.from_edges"
+    constructor = next((constructor for attribute, constructor in _WAYS_IN.items() if hasattr(value, attribute)), None)
+    remedy = (
+        f"Convert it with graphs.Graph.{constructor}"
+        if constructor
+        else "Build one, for example with graphs.Graph.from_edges"
+    )
     return f"graph must be a graphs.Graph, got {named}. {remedy}."
 
 

@@ -128,8 +128,8 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
     if "crs" not in content:
         return CoordinateSystem(metric or "haversine", "" if metric == "euclidean" else "m")
     name = _name_of(content["crs"])
-    found = None if name is None else _known(name)
-    if found is None and metric is None:
+    crs = None if name is None else _known(name)
+    if crs is None and metric is None:
         more = (
             ""
             if name is None or find_spec("pyproj")
@@ -139,16 +139,16 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
             f"{file}: its coordinate reference system must be a known one, got crs {shown(content['crs'])}. Pass "
             f'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane.{more}'
         )
-    if found is None:
+    if crs is None:
         assert metric is not None
         return CoordinateSystem(metric, "m" if metric == "haversine" else "")
-    if metric is not None and metric != found.metric:
-        kind = "geographic" if found.metric == "haversine" else "projected"
+    if metric is not None and metric != crs.metric:
+        kind = "geographic" if crs.metric == "haversine" else "projected"
         raise FileFormatError(
-            f"{file}: metric must be {found.metric!r} for its crs {name}, which is {kind}, got {metric!r}. Leave "
+            f"{file}: metric must be {crs.metric!r} for its crs {name}, which is {kind}, got {metric!r}. Leave "
             "metric out, or correct the file."
         )
-    return found
+    return crs
 
 
 def _name_of(member: Any) -> str | None:
@@ -184,15 +184,15 @@ def _looked_up(name: str) -> CoordinateSystem | None:
     except ImportError:
         return None
     try:
-        found = CRS.from_user_input(name)
+        crs = CRS.from_user_input(name)
     except CRSError:
         return None
-    units = {axis.unit_name for axis in found.axis_info[:2]}
-    if found.is_geographic and units == {"degree"}:
+    units = {axis.unit_name for axis in crs.axis_info[:2]}
+    if crs.is_geographic and units == {"degree"}:
         return CoordinateSystem("haversine", "m")
-    if not found.is_projected or len(units) != 1:
+    if not crs.is_projected or len(units) != 1:
         return None
-    unit, method = units.pop(), found.coordinate_operation.method_name if found.coordinate_operation else ""
+    unit, method = units.pop(), crs.coordinate_operation.method_name if crs.coordinate_operation else ""
     if "Mercator" in method and "Transverse" not in method:
         unit = ""  # stretched by 1 / cos(latitude)
     return CoordinateSystem("euclidean", "m" if unit in ("metre", "meter") else unit)

@@ -36,13 +36,13 @@ class GridLabels(Sequence[tuple[int, ...]]):
         return math.prod(self.shape)
 
     @overload
-    def __getitem__(self, place: int) -> tuple[int, ...]: ...
+    def __getitem__(self, index: int) -> tuple[int, ...]: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[tuple[int, ...]]: ...
+    def __getitem__(self, index: slice) -> list[tuple[int, ...]]: ...
 
-    def __getitem__(self, place: int | slice) -> tuple[int, ...] | list[tuple[int, ...]]:
-        chosen = range(len(self))[place]
+    def __getitem__(self, index: int | slice) -> tuple[int, ...] | list[tuple[int, ...]]:
+        chosen = range(len(self))[index]
         if isinstance(chosen, range):
             return self.at(np.arange(chosen.start, chosen.stop, chosen.step, dtype=np.int64))
         return self.at(np.array([chosen]))[0]

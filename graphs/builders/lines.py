@@ -89,12 +89,12 @@ def interpolated(
         return starts + share[:, None] * step
     turns = 360 * np.round(step[:, 0] / 360)
     step[:, 0] -= turns
-    found = starts + share[:, None] * step
-    longitude, crosses = found[:, 0], turns != 0
+    points = starts + share[:, None] * step
+    longitude, crosses = points[:, 0], turns != 0
     seam = np.where(np.maximum(starts[:, 0], ends[:, 0]) > 180, 360.0 * (turns < 0), np.where(turns < 0, 180.0, -180.0))
     beyond = crosses & np.where(turns < 0, longitude > seam, longitude < seam)
     longitude[beyond] += turns[beyond]
-    return found
+    return points
 
 
 def last_before(
@@ -157,7 +157,7 @@ class LinePoints(NamedTuple):
 
     point: Integers  # (K,) index among the M points
     line: Integers  # (K,)
-    place: Integers  # (K,) number of the coordinates among the P distinct ones, sorted by them
+    site: Integers  # (K,) number of the coordinates among the P distinct ones, sorted by them
     is_end: NDArray[np.bool_]  # (K,) whether it is the first or last point of its line
 
 
@@ -172,12 +172,12 @@ def line_points(lines: Lines) -> LinePoints:
         [0, 2]
     """
     pairs = np.ascontiguousarray(_canonical(lines)).view(np.complex128).reshape(-1)
-    place = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+    site = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
-    kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(place, prepend=-1) != 0))
-    line, place = line[kept], place[kept]
+    kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(site, prepend=-1) != 0))
+    line, site = line[kept], site[kept]
     is_end = (np.diff(line, prepend=-1) != 0) | (np.diff(line, append=-1) != 0)
-    return LinePoints(kept, line, place, is_end)
+    return LinePoints(kept, line, site, is_end)
 
 
 def _canonical(lines: Lines) -> Floats:  # (M, 2)

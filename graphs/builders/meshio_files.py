@@ -52,8 +52,8 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
         raise InvalidGraphError(f"{file} must hold triangles or quadrilaterals, got {kinds}. Extract its surface.")
     faces = np.concatenate([_triangles(np.asarray(content.cells[i].data)) for i in chosen])
     points = np.asarray(content.points, dtype=np.float64)
-    places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
-    mesh = trimesh.Trimesh(places, faces, process=False)
+    vertices = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+    mesh = trimesh.Trimesh(vertices, faces, process=False)
     mesh.metadata["polygons"] = any(content.cells[i].type == "quad" for i in chosen)
     of_faces = {
         name: np.concatenate([np.asarray(blocks[i]) for i in chosen]) for name, blocks in content.cell_data.items()

@@ -32,9 +32,9 @@ def read_integers(
     given = np.asarray(values) if hasattr(values, "__array__") else _as_objects(values)
     wrong = ~_are_whole(given)
     if wrong.any():
-        place = np.unravel_index(int(wrong.argmax()), given.shape)
-        where = f"; entry [{', '.join(str(int(i)) for i in place)}] is" if place else ", got"
-        raise InvalidGraphError(f"{what} must be integers below 2^53{where} {str(given[place])[:40]}.")
+        entry = np.unravel_index(int(wrong.argmax()), given.shape)
+        where = f"; entry [{', '.join(str(int(i)) for i in entry)}] is" if entry else ", got"
+        raise InvalidGraphError(f"{what} must be integers below 2^53{where} {str(given[entry])[:40]}.")
     return given.astype(np.int64)
 
 

@@ -49,9 +49,9 @@ class Roads(NamedTuple):
     road_ids: tuple[Any, ...] = ()  # R ids of lines in the file, None for a line without one; or empty
     sensor_ids: tuple[Any, ...] = ()  # S ids of sensors, or empty
     unit: str = ""  # of lengths: "m", another unit of a plane, or "" if unknown
-    members: Mapping[str, Any] = {}  # `name` and `crs` of the file
+    metadata: Mapping[str, Any] = {}  # `name` and `crs` of the file
 
-    def places(self) -> tuple[Integers, Floats, Integers]:
+    def sensor_positions(self) -> tuple[Integers, Floats, Integers]:
         """Return the distinct positions of sensors, roads (U,) and fractions (U,), and the one of each (S,).
 
         Sensors at one crossing share a position, whatever roads they are on.
@@ -62,8 +62,8 @@ class Roads(NamedTuple):
         _check_sensors(self.sensor_edges, self.sensor_fractions, len(self.lines))
         joined = join_lines(as_lines(self.lines, self.metric), self.snap, self.duplicates)
         located = joined.stretches.locate(self.sensor_edges, self.sensor_fractions, joined.lengths)
-        distinct, place = first_of_each(_place_numbers(located))
-        return self.sensor_edges[distinct], self.sensor_fractions[distinct], place
+        distinct, position_of_sensor = first_of_each(_position_numbers(located))
+        return self.sensor_edges[distinct], self.sensor_fractions[distinct], position_of_sensor
 
 
 class Piece(NamedTuple):
@@ -123,14 +123,14 @@ def from_roads(
     """
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
-    joined, found = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
+    joined, cut = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
     warn_of_duplicates(joined)
-    pieces = [piece for piece in found.pieces if piece.source != piece.target]
+    pieces = [piece for piece in cut.pieces if piece.source != piece.target]
     distance = np.array([piece.length for piece in pieces])
     weights = _weights(distance, min_length * distance.mean()) if len(pieces) else distance
     ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
-    _warn_of_parts(ends, len(found.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
-    return EdgeArrays(len(found.labels), ends[:, 0], ends[:, 1], weights, found.labels, found.coordinates)
+    _warn_of_parts(ends, len(cut.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
+    return EdgeArrays(len(cut.labels), ends[:, 0], ends[:, 1], weights, cut.labels, cut.coordinates)
 
 
 def _weights(distance: Floats, least: float) -> Floats:  # (E,)
@@ -232,10 +232,10 @@ def _cut(
 
 def _positions(joined: Junctions) -> Floats:  # (V, 2)
     """Return the first position (road, fraction) of each vertex, road after road."""
-    found = joined.stretches
-    roads = np.repeat(found.road, 2).astype(np.float64)
-    fractions = np.stack([found.begin, found.end], axis=1).reshape(-1)
-    first = np.unique(np.stack([found.source, found.target], axis=1).reshape(-1), return_index=True)[1]
+    stretches = joined.stretches
+    roads = np.repeat(stretches.road, 2).astype(np.float64)
+    fractions = np.stack([stretches.begin, stretches.end], axis=1).reshape(-1)
+    first = np.unique(np.stack([stretches.source, stretches.target], axis=1).reshape(-1), return_index=True)[1]
     return np.stack([roads, fractions], axis=1)[first]
 
 
@@ -259,13 +259,13 @@ def _pieces(
     begin, end = fraction[first], fraction[first + 1]
     length = joined.lengths[road]
     inside = _points_between(flat, road, begin * length, end * length)
-    places = coordinates[nodes]
+    ends = coordinates[nodes]
     return [
         Piece(
             int(nodes[k]),
             int(nodes[k + 1]),
             float((end[i] - begin[i]) * length[i]),
-            np.concatenate([places[k : k + 1], flat.points[inside[i]], places[k + 1 : k + 2]]),
+            np.concatenate([ends[k : k + 1], flat.points[inside[i]], ends[k + 1 : k + 2]]),
             int(road[i]),
             float(begin[i]),
             float(end[i]),
@@ -377,7 +377,7 @@ def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
         )
 
 
-def _place_numbers(located: Located) -> Integers:  # (S,)
+def _position_numbers(located: Located) -> Integers:  # (S,)
     """Return a number for each sensor, equal for sensors at the same position."""
     inner = located.vertex < 0
     group = np.where(inner, located.stretch, -1)
@@ -391,7 +391,7 @@ def _place_numbers(located: Located) -> Integers:  # (S,)
 
 def _check_distinct(located: Located) -> None:
     """Check that no two sensors share a position."""
-    _, first, counts = np.unique(_place_numbers(located), return_index=True, return_counts=True)
+    _, first, counts = np.unique(_position_numbers(located), return_index=True, return_counts=True)
     if (counts > 1).any():
         raise InvalidGraphError(
             f"Sensors must have distinct positions, got sensor {int(first[counts.argmax()])} at that of another. "

@@ -114,8 +114,8 @@ class Analysis:
         tops = _cumulated(heights)
         rows, there = compiled.panel_rows(*permuted, starts, above, tops)
         panels = _cumulated(np.diff(starts) * heights)
-        found = Supernodes(starts, tops, rows, there, above, children, panels)
-        return cls(indptr, indices, order, found, int(counts.sum()))
+        fronts = Supernodes(starts, tops, rows, there, above, children, panels)
+        return cls(indptr, indices, order, fronts, int(counts.sum()))
 
     @property
     def size(self) -> int:

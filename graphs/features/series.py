@@ -101,9 +101,9 @@ class SeriesFeatures(NodeFeatures):
         weights, U = self.weights(kernel), self.graph.shift_operator
         before = np.asarray(right, dtype=np.float64)
         total, now = weights[0] * before, U @ before if len(weights) > 1 else before
-        for place, weight in enumerate(weights[1:], 1):
+        for power, weight in enumerate(weights[1:], 1):
             total = total + weight * now
-            if place + 1 < len(weights):
+            if power + 1 < len(weights):
                 following = U @ now
                 before, now = now, following if self.basis == "taylor" else 2 * following - before
         return np.asarray(total)
@@ -251,6 +251,6 @@ def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: 
     rows, columns, hops, loads = rows[order], columns[order], hops[order], loads[order]
     new = np.ones(len(rows), bool)
     new[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-    places = np.flatnonzero(new)
-    hop_counts = np.diff(np.append(places, len(rows)))
-    return np.bincount(rows[places], minlength=n), columns[places].astype(np.int32), hop_counts, hops, loads
+    first_visits = np.flatnonzero(new)
+    hop_counts = np.diff(np.append(first_visits, len(rows)))
+    return np.bincount(rows[first_visits], minlength=n), columns[first_visits].astype(np.int32), hop_counts, hops, loads

@@ -68,8 +68,8 @@ class FreeModulation(GraphKernel):
             raise InvalidArgumentError(
                 f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
             )
-        own = len(self.base.parameters)
-        return replace(self, base=self.base.with_values(numbers[:own]), factors=tuple(numbers[own:].tolist()))
+        num_base = len(self.base.parameters)
+        return replace(self, base=self.base.with_values(numbers[:num_base]), factors=tuple(numbers[num_base:].tolist()))
 
     @property
     def radius(self) -> float:
@@ -107,10 +107,10 @@ class FreeModulation(GraphKernel):
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
         """Return df / d parameters, (length + 1, p + m); that in factor l is f_l^base in row l."""
-        own = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)
+        of_base = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)
         free = np.zeros((length + 1, len(self.factors)))
         np.fill_diagonal(free, self.base.modulation(length))
-        return np.hstack([own, free])
+        return np.hstack([of_base, free])
 
     @property
     def _first(self) -> Vector:

@@ -148,10 +148,10 @@ class GraphKernel(ABC):
             InvalidArgumentError: If the kernel has no sparse precision.
         """
         check_graph(graph)
-        found, order = self.resolvent(), precision_order(self)
+        resolvent, order = self.resolvent(), precision_order(self)
         field = resolvent_field(graph, order)
         indptr, indices = field.pattern
-        data = field.entries(np.array([found.shift])) / found.amplitude
+        data = field.entries(np.array([resolvent.shift])) / resolvent.amplitude
         return Precision(sp.csr_array((data, indices, indptr), shape=(graph.num_nodes,) * 2), field.analysis)
 
     @property

@@ -92,11 +92,11 @@ def averaged_features(
     """
     f = complete_modulation(kernel)
     check_fits(f"{num_quantiles} quantiles", 8.0 * num_quantiles * (3 * len(f) + len(u)), "Use fewer of them.")
-    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
+    modulations = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(u)))
     for first in range(0, len(f), _BLOCK):
-        part = each[:, first : first + _BLOCK]
-        out += part @ (u[None, :] ** np.arange(first, first + part.shape[1])[:, None])
+        block = modulations[:, first : first + _BLOCK]
+        out += block @ (u[None, :] ** np.arange(first, first + block.shape[1])[:, None])
     return out
 
 

@@ -69,9 +69,9 @@ def reduced_vectors(
             f'objective="diagonal" must need at most {_MAX_POWERS} powers of U on {size} nodes, got more for '
             f'{kernel}. Use objective="linear", or a graph of at most {DENSE} nodes like it.'
         )
-    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
+    modulations = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
-    for column in each.T:
+    for column in modulations.T:
         out += column[:, None, None] * now[nodes]
         now = U @ now
     return out

@@ -203,11 +203,11 @@ class MeshField(MarkovField):
         """
         if within is not None:
             check_limit(within)
-        found = self._locator.nearest(in_space(self.read_points(points)))
-        if within is not None and (found.distances > within).any():
-            row = int(found.distances.argmax())
-            raise InvalidArgumentError(too_far_message(row, float(found.distances[row]), within))
-        return found._replace(faces=self._whole[found.faces])
+        location = self._locator.nearest(in_space(self.read_points(points)))
+        if within is not None and (location.distances > within).any():
+            row = int(location.distances.argmax())
+            raise InvalidArgumentError(too_far_message(row, float(location.distances[row]), within))
+        return location._replace(faces=self._whole[location.faces])
 
     def read_points(
         self,
@@ -218,18 +218,18 @@ class MeshField(MarkovField):
         Raises:
             InvalidArgumentError: If points have another dimension or are not finite.
         """
-        places, dimension = as_numbers(points), self.vertices.shape[1]
+        coordinates, dimension = as_numbers(points), self.vertices.shape[1]
         if isinstance(points, list | tuple) and not points:
-            places = places.reshape(0, dimension)
-        if places.ndim != 2 or places.shape[1] != dimension:
+            coordinates = coordinates.reshape(0, dimension)
+        if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
             raise InvalidArgumentError(
                 f"Points must be real numbers (n, {dimension}) like the vertices, got {shown(points)}."
             )
-        wrong = ~(np.abs(places) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
+        wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
-            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {places[row].tolist()}.")
-        return places
+            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {coordinates[row].tolist()}.")
+        return coordinates
 
     def projector(
         self,
@@ -300,8 +300,8 @@ class MeshField(MarkovField):
 
     def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
         """Return corners and shares (m, 3) of the nearest points of the surface to sums of vertices."""
-        found = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
-        far = found.distances > self.max_distance
+        location = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
+        far = location.distances > self.max_distance
         if far.any():
             named = np.unique(corners[far][shares[far] > 0])
             named = named[self._columns[named] < 0]
@@ -310,7 +310,7 @@ class MeshField(MarkovField):
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
                 f"surface than {self.max_distance:.3g}: {listed}. Pass other vertices."
             )
-        return self.faces[found.faces], found.barycentric
+        return self.faces[location.faces], location.barycentric
 
     @cached_property
     def _determinants(self) -> LogDeterminant:
@@ -323,7 +323,7 @@ class MeshField(MarkovField):
 
     @cached_property
     def _locator(self) -> Locator:
-        return Locator(self._mesh.places, self.faces[self._whole])
+        return Locator(self._mesh.points, self.faces[self._whole])
 
 
 def too_far_message(row: int, distance: float, within: float) -> str:

@@ -38,8 +38,8 @@ class ReplicatedField(MarkovField):
         size, count = len(starts) - 1, len(indices)
         shift = np.arange(self.copies)[:, None]
         heads = (starts[:-1] + shift * count).reshape(-1)
-        places = (indices.astype(np.int64) + shift * size).reshape(-1)
-        return Pattern(np.append(heads, self.copies * count).astype(np.int64), places.astype(np.int32))
+        columns = (indices.astype(np.int64) + shift * size).reshape(-1)
+        return Pattern(np.append(heads, self.copies * count).astype(np.int64), columns.astype(np.int32))
 
     def entries(
         self,

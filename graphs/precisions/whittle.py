@@ -34,7 +34,7 @@ _WIDEST = 500.0
 
 
 class Term(NamedTuple):
-    """A matrix G_j: its entries and their places on a pattern.
+    """A matrix G_j: its entries and their indices on a pattern.
 
     Examples:
         >>> import numpy as np
@@ -43,7 +43,7 @@ class Term(NamedTuple):
         3.0
     """
 
-    places: NDArray[np.int64]  # (m,)
+    entry_indices: NDArray[np.int64]  # (m,)
     entries: Floats  # (m,)
 
 
@@ -88,8 +88,8 @@ class WhittleField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries of Q on the pattern."""
         out = np.zeros(len(self._pattern.indices))
-        for (places, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
-            out[places] += coefficient * entries
+        for (entry_indices, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
+            out[entry_indices] += coefficient * entries
         return out
 
     @np.errstate(under="ignore")
@@ -100,7 +100,7 @@ class WhittleField(MarkovField):
     ) -> Floats:  # (1,)
         """Return sum_e weights_e dQ_e / d lengthscale; l d x^(1 - j) / dl = -2 (1 - j) x^(1 - j)."""
         slopes = 2 * (np.arange(self.order + 1) - 1) * self._coefficients(values) / float(values[0])
-        inner = [float(weights[places] @ entries) for places, entries in self._terms]
+        inner = [float(weights[entry_indices] @ entries) for entry_indices, entries in self._terms]
         return np.array([slopes @ inner])
 
     def log_determinant_from(
@@ -194,7 +194,7 @@ def _powers(elements: Elements, order: int, pattern: Pattern) -> list[Term]:
 
 
 def _on(matrix: sp.csr_array, pattern: Pattern) -> Term:
-    """Return the entries of a matrix (N, N) and their places on a pattern that contains them."""
+    """Return the entries of a matrix (N, N) and their indices on a pattern that contains them."""
     starts = np.arange(matrix.shape[0], dtype=np.int64) * matrix.shape[0]
     all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
     keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices

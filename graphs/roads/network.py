@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphs.builders.junctions import Junctions, Stretches, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.nearest import MAX_COORDINATE, distance_limit, nearest_places
+from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, counted, shown
@@ -306,14 +306,14 @@ class RoadNetwork:
             raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:
             return NearestPositions(np.zeros((0, 2)), np.zeros(0))
-        found = nearest_places(self.lines, points)
-        if (found.distance > limit).any():
-            i, unit = int((found.distance > limit).argmax()), " m" * is_globe
+        nearest = project_on_lines(self.lines, points)
+        if (nearest.distance > limit).any():
+            i, unit = int((nearest.distance > limit).argmax()), " m" * is_globe
             raise InvalidArgumentError(
-                f"Point {i} must lie within {limit:,.6g}{unit} of a road, got {found.distance[i]:,.6g}{unit}. Are both "
-                f"in the same coordinates{', longitude before latitude' * is_globe}? Pass within= to allow more."
+                f"Point {i} must lie within {limit:,.6g}{unit} of a road, got {nearest.distance[i]:,.6g}{unit}. Are "
+                f"both in the same coordinates{', longitude before latitude' * is_globe}? Pass within= to allow more."
             )
-        return NearestPositions(np.stack([found.line.astype(np.float64), found.fraction], axis=1), found.distance)
+        return NearestPositions(np.stack([nearest.line.astype(np.float64), nearest.fraction], axis=1), nearest.distance)
 
     def distance(
         self,
@@ -326,14 +326,14 @@ class RoadNetwork:
             InvalidArgumentError: As for `read_positions`.
             MemoryBudgetError: If paths from the first positions to all vertices do not fit into memory.
         """
-        found = self.stretches
+        stretches = self.stretches
         (road, fraction), (other, share) = self._along_stretches(first), self._along_stretches(second)
         lengths = self.stretch_lengths
-        sides = [(found.source, fraction, share), (found.target, 1 - fraction, 1 - share)]
+        sides = [(stretches.source, fraction, share), (stretches.target, 1 - fraction, 1 - share)]
         size = (self.num_vertices, self.num_vertices)
-        low, high = np.minimum(found.source, found.target), np.maximum(found.source, found.target)
+        low, high = np.minimum(stretches.source, stretches.target), np.maximum(stretches.source, stretches.target)
         order = np.lexsort((lengths, high, low))
-        order = order[(low != high)[order] & found.is_distinct[order]]
+        order = order[(low != high)[order] & stretches.is_distinct[order]]
         chosen = order[first_of_each(low[order] * self.num_vertices + high[order])[0]]
         links = sp.csr_array((lengths[chosen], (low[chosen], high[chosen])), shape=size)
         direct = np.abs(fraction[:, None] - share[None]) * lengths[road][:, None]
@@ -341,11 +341,13 @@ class RoadNetwork:
         for vertex, before, _ in sides:
             at, row = np.unique(vertex[road], return_inverse=True)
             check_fits("The shortest paths", 8.0 * len(at) * self.num_vertices, "Ask for fewer positions at a time.")
-            ways = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
+            vertex_distances = (
+                dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
+            )
             start = (before * lengths[road])[:, None]
             for target, _, after in sides:
                 end = (after * lengths[other])[None]
-                out = np.minimum(out, start + ways[row.reshape(-1)][:, target[other]] + end)
+                out = np.minimum(out, start + vertex_distances[row.reshape(-1)][:, target[other]] + end)
         return out
 
     def _along_stretches(self, positions: ArrayLike) -> tuple[Integers, Floats]:

@@ -193,12 +193,12 @@ def walk_chunk(
     offsets = np.cumsum(totals) - totals
     visits = np.empty(int(totals.sum()), np.uint64)
     carried = np.empty(len(visits) if carries else 0)
-    places = np.arange(len(prepared.visits)) + np.repeat(
+    exact_slots = np.arange(len(prepared.visits)) + np.repeat(
         offsets - np.cumsum(prepared.counts) + prepared.counts, prepared.counts
     )
-    visits[places] = prepared.visits
+    visits[exact_slots] = prepared.visits
     if carries:
-        carried[places] = prepared.loads
+        carried[exact_slots] = prepared.loads
     cursors = offsets + prepared.counts
     walk(
         matrix.indptr,

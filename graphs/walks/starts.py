@@ -60,8 +60,8 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     hops = np.repeat(np.tile(np.arange(ends.shape[1], dtype=np.uint64), n), per_hop.ravel())
     visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
     keys = random.derive(random.stream(settings.seed, random.Role.STARTS), starts)
-    places = draw_starts(ends, num_hops, mass, keys, m, settings.step_coupling != "independent")
-    begins = nodes[places]
+    drawn = draw_starts(ends, num_hops, mass, keys, m, settings.step_coupling != "independent")
+    begins = nodes[drawn]
     first_loads = model.sqrt_degrees[starts][:, None] / model.sqrt_degrees[begins] / m
     return WalkStarts(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
 

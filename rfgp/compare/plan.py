@@ -62,10 +62,10 @@ class Plan:
         Raises:
             DataError: no group is left to test on.
         """
-        found, member = np.unique(groups, return_inverse=True)
+        distinct, member = np.unique(groups, return_inverse=True)
         order = self.order(split, len(groups))
-        if len(found) < len(groups):
-            order = np.argsort(self.order(split, len(found))[member.reshape(-1)], kind="stable")
+        if len(distinct) < len(groups):
+            order = np.argsort(self.order(split, len(distinct))[member.reshape(-1)], kind="stable")
         train, test = order[:num_train], order[num_train : num_train + num_test]
         test = test[~np.isin(groups[test], groups[train])]
         if len(test) == 0:

@@ -223,11 +223,11 @@ def row_case(
         if named is not None and method in named:
             gp = named[method](size, seed)
         elif method in POINTS:
-            own: Approximation = InducingPoints(2 * size, method=POINTS[method], seed=seed)
-            gp = exact.with_approximation({first: own, **(others or {})})
+            approximation: Approximation = InducingPoints(2 * size, method=POINTS[method], seed=seed)
+            gp = exact.with_approximation({first: approximation, **(others or {})})
         else:
-            own = RandomFeatures(size, kind=features, coupling=method, seed=seed)
-            gp = exact.with_approximation({first: own, **(others or {})})
+            approximation = RandomFeatures(size, kind=features, coupling=method, seed=seed)
+            gp = exact.with_approximation({first: approximation, **(others or {})})
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
@@ -265,9 +265,9 @@ def node_case(
         elif method == "chebyshev":
             gp = exact.with_approximation(Chebyshev(graphs.max_series_degree(graph, NONZEROS_PER_WALKER * size)))
         else:
-            own: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
+            options: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
             budget = NONZEROS_PER_WALKER * size
-            walks = RandomWalks(size, p_halt=p_halt, seed=seed, max_nonzeros=budget, **WALKS[method], **own)
+            walks = RandomWalks(size, p_halt=p_halt, seed=seed, max_nonzeros=budget, **WALKS[method], **options)
             gp = exact.with_approximation(walks)
         return gp.predict(hidden), lambda: unit_kernel(gp, every)
 

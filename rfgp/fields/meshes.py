@@ -53,10 +53,10 @@ def read_mesh_field(
     """
     targets = None if target is None else [target]
     options: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": table_options}
-    found = read_mesh_fields(path, values, targets=targets, **options)
-    if len(found) > 1:
-        raise InvalidArgumentError(f"target must be one of {', '.join(found)}, got None.")
-    return next(iter(found.values()))
+    fields = read_mesh_fields(path, values, targets=targets, **options)
+    if len(fields) > 1:
+        raise InvalidArgumentError(f"target must be one of {', '.join(fields)}, got None.")
+    return next(iter(fields.values()))
 
 
 def read_mesh_fields(
@@ -120,17 +120,17 @@ def read_mesh_fields(
     if values is not None:
         source = _columns(Path(values), targets, table_options or {}, nodes, group)
         surface = Surface(file, Path(path), weights, source.nodes, within)
-        found = {target: field for target in source.targets if (field := source.field(target, surface)) is not None}
-        if not found:
+        fields = {target: field for target in source.targets if (field := source.field(target, surface)) is not None}
+        if not fields:
             raise DataError(f"{values} must have a column of numbers that do not identify rows. Name one as target.")
     elif targets is not None:
-        found = {target: _property(file, Path(path), target, (weights, nodes, within)) for target in targets}
+        fields = {target: _property(file, Path(path), target, (weights, nodes, within)) for target in targets}
     else:
         surface = Surface(file, Path(path), weights, nodes or "faces", within)
         field = surface.field(np.arange(surface.graph.num_nodes), surface.normals, surface.quantity)
-        found = {field.quantity: field}
-    warn_of_parts(next(iter(found.values())))
-    return found
+        fields = {field.quantity: field}
+    warn_of_parts(next(iter(fields.values())))
+    return fields
 
 
 @contextmanager
@@ -178,13 +178,13 @@ class _Columns:
         table.check_numeric_target()
         groups: dict[str, Any] = {}
         if self.group is not None:
-            found = read_groups(self.file, self.group, rows=table.rows, **self.options)
-            groups = {"groups": found, "group_name": self.group}
+            group_of_row = read_groups(self.file, self.group, rows=table.rows, **self.options)
+            groups = {"groups": group_of_row, "group_name": self.group}
         if len(self.where) == 1:
             return surface.field(surface.numbered(table, self.file), table.y, target, **groups)
         axes = [name.lower() for name in table.columns]
-        places = table.X[:, [axes.index(axis) for axis in "xyz"]]
-        return surface.field(surface.nearest(places, table.rows, self.file), table.y, target, places, **groups)
+        points = table.X[:, [axes.index(axis) for axis in "xyz"]]
+        return surface.field(surface.nearest(points, table.rows, self.file), table.y, target, points, **groups)
 
 
 def _columns(
@@ -238,11 +238,11 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
             else f'{path} has {target} of faces and of vertices. Give nodes="faces" or nodes="vertices".'
         )
     surface = Surface(file, path, weights, holders[0], within)
-    if surface.numbers is None:
+    if surface.node_of_element is None:
         raise DataError(f"{path} must have triangles, got polygons, so that {target} is ambiguous. Cut them.")
     values = sources[holders[0]][target]
-    known = np.isfinite(values) & (surface.numbers >= 0)
+    known = np.isfinite(values) & (surface.node_of_element >= 0)
     if not known.any():
         raise DataError(f"{target} must be a number somewhere on the surface of {path}, got none.")
-    pairs = np.unique(np.stack([surface.numbers[known].astype(np.float64), values[known]], axis=1), axis=0)
+    pairs = np.unique(np.stack([surface.node_of_element[known].astype(np.float64), values[known]], axis=1), axis=0)
     return surface.field(pairs[:, 0].astype(np.int64), pairs[:, 1], target)

@@ -66,12 +66,12 @@ def whittle_matern(
 
 def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
     """Return the inputs of observations: labels (n,), or places (n, d) for a process between nodes."""
-    return field.places if _is_between(model) else field.nodes
+    return field.observed_positions if _is_between(model) else field.nodes
 
 
 def node_inputs(model: Process[Any], field: Field) -> Any:
     """Return the inputs of all nodes: labels (N,), or places (N, d) for a process between nodes."""
-    return field.node_places if _is_between(model) else field.labels
+    return field.node_positions if _is_between(model) else field.labels
 
 
 def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:

@@ -79,7 +79,7 @@ class Surface:
         return self.file.mesh if self.on_faces else self._kept[0]
 
     @property
-    def numbers(self) -> Integers | None:
+    def node_of_element(self) -> Integers | None:
         """The node of each face or vertex of the file, or -1. None if the file has polygons."""
         return self.file.faces if self.on_faces else self._kept[1]
 
@@ -93,18 +93,18 @@ class Surface:
 
     def located(
         self,
-        places: NDArray[np.float64],  # (n, 3)
+        points: NDArray[np.float64],  # (n, 3)
     ) -> Location:
         """Return the nearest points of the surface to places (n, 3)."""
         vertices = np.array(self.file.mesh.vertices, dtype=np.float64)
         faces = np.array(self.file.mesh.faces, dtype=np.int64)
         whole = np.flatnonzero(~angles(vertices, faces).flat)
-        found = Locator(vertices, faces[whole]).nearest(np.asarray(places, dtype=np.float64))
-        return found._replace(faces=whole[found.faces])
+        location = Locator(vertices, faces[whole]).nearest(np.asarray(points, dtype=np.float64))
+        return location._replace(faces=whole[location.faces])
 
     def nearest(
         self,
-        places: NDArray[np.float64],  # (n, 3)
+        points: NDArray[np.float64],  # (n, 3)
         rows: Integers,  # (n,)
         table: Path,
     ) -> Integers:  # (n,)
@@ -113,11 +113,12 @@ class Surface:
         Raises:
             DataError: A place lies far from the surface.
         """
-        found = self.located(places)
-        worst = int(found.distances.argmax())
-        if found.distances[worst] > self.limit:
-            raise DataError(f"{table}: {too_far_message(int(rows[worst]), float(found.distances[worst]), self.limit)}")
-        nearest = found.faces if self.on_faces else KDTree(self.mesh.vertices).query(places)[1]
+        location = self.located(points)
+        worst = int(location.distances.argmax())
+        if location.distances[worst] > self.limit:
+            message = too_far_message(int(rows[worst]), float(location.distances[worst]), self.limit)
+            raise DataError(f"{table}: {message}")
+        nearest = location.faces if self.on_faces else KDTree(self.mesh.vertices).query(points)[1]
         return np.asarray(nearest, dtype=np.int64)
 
     @property
@@ -135,14 +136,14 @@ class Surface:
         nodes: Integers,  # (n,)
         values: NDArray[np.float64],  # (n,)
         quantity: str,
-        places: NDArray[np.float64] | None = None,  # (n, 3)
+        points: NDArray[np.float64] | None = None,  # (n, 3)
         **groups: Any,
     ) -> Field:
         """Return the field of values at nodes, with groups and their name if given."""
-        numbers = self.numbers
+        numbers = self.node_of_element
         trivial = numbers is None or np.array_equal(numbers, np.arange(self.graph.num_nodes))
-        own: dict[str, Any] = {"exact_places": places, "numbers": None if trivial else numbers, **groups}
-        return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **own)
+        options: dict[str, Any] = {"exact_positions": points, "node_of_element": None if trivial else numbers, **groups}
+        return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **options)
 
     def numbered(self, table: Table, file: Path) -> Integers:
         """Return the nodes (n,) for numbers of the mesh's file in the rows of a table.
@@ -151,24 +152,24 @@ class Surface:
             DataError: A number is not in the file, or its face or vertex has no value.
         """
         kind, given = ("face", "faces") if self.on_faces else ("vertex", "vertices")
-        if self.numbers is None:
+        if self.node_of_element is None:
             raise DataError(
                 f"{self.path} must have triangles for face numbers, got polygons, which are "
                 f"{len(self.file.mesh.faces)} triangles. Give x, y and z."
             )
-        named, count = table.X[:, 0], len(self.numbers)
+        named, count = table.X[:, 0], len(self.node_of_element)
         wrong = np.array((named != np.floor(named)) | (named < 0) | (named >= count))
         if wrong.any():
             row = int(wrong.argmax())
             fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {named[row]:g}"
             raise DataError(f"{file}: {fault}. {_COUNTED}")
-        found = self.numbers[named.astype(np.int64)]
-        if found.min(initial=0) < 0:
-            lost = np.unique(named[found < 0]).astype(np.int64)
+        nodes = self.node_of_element[named.astype(np.int64)]
+        if nodes.min(initial=0) < 0:
+            lost = np.unique(named[nodes < 0]).astype(np.int64)
             listed = ", ".join(map(str, lost[:_LISTED])) + (", ..." if len(lost) > _LISTED else "")
             without = "without area" if self.on_faces else "on no face"
             raise DataError(
                 f"{file}: values must be at {given} of the surface, got {len(lost)} {without}: {listed}. Leave their "
                 "rows out."
             )
-        return found
+        return nodes

@@ -125,7 +125,7 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
 
 
 def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
-    parts = int(field.part.max()) + 1
+    parts = int(field.component.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
         f"{counted(field.graph.num_nodes, 'node')}, {counted(field.graph.num_edges, 'edge')}, {parts} connected "

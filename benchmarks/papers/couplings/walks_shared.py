@@ -59,7 +59,7 @@ def load(name: str) -> graphs.Graph:
     """Return the largest connected part of a graph, of the faces of a mesh, or of roads."""
     found = datasets.load(name)
     if isinstance(found, graphs.Roads):
-        edges, fractions, _ = found.places()
+        edges, fractions, _ = found.sensor_positions()
         return graphs.Graph.from_roads(found.lines, edges, fractions).largest_component()
     graph = found if isinstance(found, graphs.Graph) else graphs.Graph.from_mesh(found)
     return graph.largest_component()

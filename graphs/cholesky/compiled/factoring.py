@@ -90,9 +90,9 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
         for _ in range(children[s]):
             depth -= 1
             c, top = waiting[0, depth], waiting[1, depth]
-            own = np.int64(starts[c + 1] - starts[c])
-            width = tops[c + 1] - tops[c] - own
-            _assemble(panel, update, stack[top:], there[tops[c] + own :], columns, rows, width)
+            num_columns = np.int64(starts[c + 1] - starts[c])
+            width = tops[c + 1] - tops[c] - num_columns
+            _assemble(panel, update, stack[top:], there[tops[c] + num_columns :], columns, rows, width)
         if columns == 1:
             wrong = 0 if _eliminate_one(panel, update, rows) else 1
         else:

@@ -121,9 +121,10 @@ class ChainField(MarkovField):
         every = np.zeros(self._there.shape)
         every[self._there] = weights
         every *= self._scales(kappa)
-        own, cross = every[:, :, 1], every[:-1, :, 2] + np.swapaxes(every[1:, :, 0], 1, 2)
+        diagonal, cross = every[:, :, 1], every[:-1, :, 2] + np.swapaxes(every[1:, :, 0], 1, 2)
         pulled = sum(
-            (a * b).sum((1, 2)) for a, b in ((slope.left, own[:-1]), (slope.right, own[1:]), (slope.cross, cross))
+            (a * b).sum((1, 2))
+            for a, b in ((slope.left, diagonal[:-1]), (slope.right, diagonal[1:]), (slope.cross, cross))
         )
         entries = np.zeros(self._there.shape)
         entries[self._there] = self._laid_out(step, kappa)
@@ -201,9 +202,9 @@ class ChainField(MarkovField):
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         reads, slopes = sp.csr_array((len(given), self.alpha * len(knots))), np.zeros(len(given))
         for after in (np.searchsorted(knots, given, side="left"), np.searchsorted(knots, given, side="right")):
-            weights, own = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
+            weights, slope_of_knot = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
             reads = reads + self._matrix(after, kappa / 2 * weights * self._scales(kappa)[0, 0])
-            slopes += kappa / 2 * own
+            slopes += kappa / 2 * slope_of_knot
         return reads, slopes
 
     def _placed(
@@ -229,9 +230,9 @@ class ChainField(MarkovField):
         (within, outside), knots = formulas, np.asarray(self.knots)
         weights, numbers = np.zeros((len(points), 2, self.alpha)), np.zeros(len(points))
         first, last = np.flatnonzero(after == 0), np.flatnonzero(after == len(knots))
-        found, own = outside(self.alpha, kappa * (knots[0] - points[first]))
-        weights[first, 1] = sign * found * (-1.0) ** np.arange(self.alpha)  # derivatives in reversed direction
-        numbers[first] = sign * own
+        weight, number = outside(self.alpha, kappa * (knots[0] - points[first]))
+        weights[first, 1] = sign * weight * (-1.0) ** np.arange(self.alpha)  # derivatives in reversed direction
+        numbers[first] = sign * number
         weights[last, 0], numbers[last] = outside(self.alpha, kappa * (points[last] - knots[-1]))
         inside = np.flatnonzero((after > 0) & (after < len(knots)))
         x, y = points[inside] - knots[after[inside] - 1], knots[after[inside]] - points[inside]

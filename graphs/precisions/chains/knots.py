@@ -101,11 +101,11 @@ def hermite_projector(
     columns[starts[:-1][at_knot]] = alpha * nearest[at_knot]
     inside = np.flatnonzero(~at_knot)
     if above is not None and len(inside):
-        places = starts[inside][:, None] + np.arange(2 * alpha)
+        entry_indices = starts[inside][:, None] + np.arange(2 * alpha)
         first = above[inside] - 1
         gap = knots[first + 1] - knots[first]
-        columns[places] = alpha * first[:, None] + np.arange(2 * alpha)
-        entries[places] = _basis((points[inside] - knots[first]) / gap, gap / unit, alpha)
+        columns[entry_indices] = alpha * first[:, None] + np.arange(2 * alpha)
+        entries[entry_indices] = _basis((points[inside] - knots[first]) / gap, gap / unit, alpha)
     return sp.csr_array((entries, columns, starts), shape=(len(points), alpha * len(knots)))
 
 

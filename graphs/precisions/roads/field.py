@@ -106,8 +106,8 @@ class RoadField(MarkovField):
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
-        found = blocks(self.alpha, self._scaled(values)[0])
-        return np.asarray(self.layout.spread @ found.ravel()) + self.layout.fixed
+        piece_blocks = blocks(self.alpha, self._scaled(values)[0])
+        return np.asarray(self.layout.spread @ piece_blocks.ravel()) + self.layout.fixed
 
     def pull_back(
         self,
@@ -172,10 +172,12 @@ class RoadField(MarkovField):
         """
         spots = locate(self.roads, self.pieces, self._begins, *self.roads.read_positions(positions))
         x = np.maximum(self._free(values, self.pieces.length[spots.piece]), SHORTEST[self.alpha])
-        found = bridge(self.alpha, x * spots.share, x * (1 - spots.share))
+        interpolation = bridge(self.alpha, x * spots.share, x * (1 - spots.share))
         inside = spots.vertex < 0
         kinds, signs = np.array(KINDS[self.alpha]), np.array(SIGNS[self.alpha])[:, None]
-        weights = np.concatenate([signs * found.start[kinds], signs * found.end[kinds], np.ones((1, len(inside)))])
+        weights = np.concatenate(
+            [signs * interpolation.start[kinds], signs * interpolation.end[kinds], np.ones((1, len(inside)))]
+        )
         slots = np.concatenate(self.layout.slots[:, :, spots.piece])
         columns = np.concatenate([np.where(inside, slots, -1), spots.vertex[None]])
         row = np.broadcast_to(np.arange(len(inside)), columns.shape)
@@ -183,7 +185,7 @@ class RoadField(MarkovField):
         shape = (len(inside), len(self.layout.owner))
         matrix = sp.csr_array((weights[there], (row[there], columns[there])), shape=shape)
         matrix.sort_indices()
-        return matrix, np.where(inside, found.variance, 0.0)
+        return matrix, np.where(inside, interpolation.variance, 0.0)
 
     def __repr__(self) -> str:
         return (

@@ -94,13 +94,13 @@ def blocks(
             return np.stack([c / (2 * s), -e / s])[:, None]
         y, gap = 2 * e * x, cosine_gap(x)
         double = 2 * (s + y) * sine_gap(x)  # 8 e^2 D
-        own = np.stack([s * c + 2 * e * y, y * y, sine_gap(2 * x)])
+        diagonal = np.stack([s * c + 2 * e * y, y * y, sine_gap(2 * x)])
         cross = -np.stack([2 * e * (s + x * c), y * s, 2 * e * gap])
-        return np.stack([own, cross]) / double
+        return np.stack([diagonal, cross]) / double
 
 
 def slopes(
-    found: Floats,  # (2, k, n)
+    piece_blocks: Floats,  # (2, k, n)
 ) -> Floats:  # (2, k, n)
     """Return the derivatives in x of the results of `blocks`.
 
@@ -111,13 +111,13 @@ def slopes(
         [-0.362, 0.5586]
     """
     with np.errstate(under="ignore"):
-        if found.shape[1] == 1:
-            own, cross = found[:, 0]
-            return np.stack([-2 * cross**2, -2 * own * cross])[:, None]
-        (_, own_uw, own_ww), (_, uw, ww) = found
+        if piece_blocks.shape[1] == 1:
+            diagonal, cross = piece_blocks[:, 0]
+            return np.stack([-2 * cross**2, -2 * diagonal * cross])[:, None]
+        (_, own_uw, own_ww), (_, uw, ww) = piece_blocks
         k = 1 + 4 * own_uw
-        own = -4 * np.stack([uw**2, uw * ww, ww**2])
-        return np.stack([own, np.stack([-k * uw, -k * ww, uw - 4 * own_ww * ww])])
+        diagonal = -4 * np.stack([uw**2, uw * ww, ww**2])
+        return np.stack([diagonal, np.stack([-k * uw, -k * ww, uw - 4 * own_ww * ww])])
 
 
 def bridge(
@@ -137,15 +137,15 @@ def bridge(
         >>> bridge(2, np.array([0.5]), np.array([0.5])).start.shape
         (2, 1)
     """
-    (own, cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
+    (before_own, before_cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
     with np.errstate(under="ignore"):
         if alpha == 1:
-            total = own[0] + after_own[0]
-            return Bridge(-cross / total, -after_cross / total, 1 / total)
-        uu, uw, ww = own[0] + after_own[0], after_own[1] - own[1], own[2] + after_own[2]
+            total = before_own[0] + after_own[0]
+            return Bridge(-before_cross / total, -after_cross / total, 1 / total)
+        uu, uw, ww = before_own[0] + after_own[0], after_own[1] - before_own[1], before_own[2] + after_own[2]
         determinant = uu * ww - uw * uw
         a, b = ww / determinant, -uw / determinant  # the first row of the inverse of K
-        start = np.stack([b * cross[1] - a * cross[0], b * cross[2] - a * cross[1]])
+        start = np.stack([b * before_cross[1] - a * before_cross[0], b * before_cross[2] - a * before_cross[1]])
         end = -np.stack([a * after_cross[0] + b * after_cross[1], a * after_cross[1] + b * after_cross[2]])
         return Bridge(start, end, a)
 

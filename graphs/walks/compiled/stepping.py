@@ -26,16 +26,16 @@ def _spread(key, first, degree, cumulative, group, edges):
     number of neighbors, so for c <= k no two walkers share one.
     """
     count = group.size
-    shift, turn = uniform(key, 0), uniform(key, 1)
+    shift, rotation = uniform(key, 0), uniform(key, 1)
     shuffle(key, 2, group)
-    whole = np.int64(turn * degree)
+    offset = np.int64(rotation * degree)
     for q in range(count):
         x = (q + shift) / count
         if cumulative.size == 0:
-            place = min(np.int64(x * degree), degree - 1) + whole
-            edges[group[q]] = first + (place if place < degree else place - degree)
+            neighbor = min(np.int64(x * degree), degree - 1) + offset
+            edges[group[q]] = first + (neighbor if neighbor < degree else neighbor - degree)
         else:
-            edges[group[q]] = search(cumulative, first, degree, (x + turn) % 1.0)
+            edges[group[q]] = search(cumulative, first, degree, (x + rotation) % 1.0)
 
 
 @jit
@@ -49,15 +49,15 @@ def _repel(key, first, degree, group, edges, taken):
     for block in range(0, count, degree):
         size = min(degree, count - block)
         for j in range(degree - size, degree):
-            place = np.int64(uniform(key, drawn) * (j + 1))
+            neighbor = np.int64(uniform(key, drawn) * (j + 1))
             drawn += 1
             for earlier in range(block, block + size - (degree - j)):
-                if taken[earlier] == place:
-                    place = np.int64(j)
+                if taken[earlier] == neighbor:
+                    neighbor = np.int64(j)
                     break
             q = block + size - (degree - j)
-            taken[q] = place
-            edges[group[q]] = first + place
+            taken[q] = neighbor
+            edges[group[q]] = first + neighbor
 
 
 @jit
@@ -120,16 +120,16 @@ def _choose_edges(
 
 
 @jit
-def _record(nodes, rows, edges, count, first_hops, step, reached, cursors, visits, factors, loads, carried):
+def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visits, factors, loads, carried):
     """Record the visits of walkers 0..count-1."""
     for a in range(count):
         start = np.uint64(rows[a])
-        place = np.uint64(cursors[start])
-        visits[place] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
-        cursors[start] = place + np.uint64(1)
+        slot = np.uint64(cursors[start])
+        visits[slot] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
+        cursors[start] = slot + np.uint64(1)
         if carried.size:
             loads[a] *= factors[np.uint64(edges[a])]
-            carried[place] = loads[a] / reached
+            carried[slot] = loads[a] / survival
 
 
 @jit
