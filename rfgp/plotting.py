@@ -62,15 +62,15 @@ def plot_prediction_band(
         >>> axes = plot_prediction_band(x, gp.predict(x[:, None]), data=(x, np.sin(x)))
     """
     axes = axes or new_axes()
-    place, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
-    if place.shape != mean.shape:
-        raise InvalidArgumentError(f"x must have the prediction's shape {mean.shape}, got {place.shape}.")
-    order = np.argsort(place, kind="stable")
+    positions, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
+    if positions.shape != mean.shape:
+        raise InvalidArgumentError(f"x must have the prediction's shape {mean.shape}, got {positions.shape}.")
+    order = np.argsort(positions, kind="stable")
     for part, alpha, label in ((prediction.observed(), 0.15, "95 % of observations"), (prediction, 0.35, "95 % of f")):
         half = 1.96 * np.sqrt(_numbers(part.variance_tensor()))
         low, high = (mean - half)[order], (mean + half)[order]
-        axes.fill_between(place[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
-    axes.plot(place[order], mean[order], color=COLORS[0], label="mean")
+        axes.fill_between(positions[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
+    axes.plot(positions[order], mean[order], color=COLORS[0], label="mean")
     if data is not None:
         axes.plot(*map(np.asarray, data), ".", color="black", markersize=4, label="data")
     axes.legend(frameon=False)
@@ -124,9 +124,9 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
     groups = comparison.groups()
     looks = styles(method for method, _ in groups)
     sizes, heights = sorted({size for _, size in groups}), []
-    for place, (method, i) in enumerate(looks.items()):
+    for number, (method, i) in enumerate(looks.items()):
         estimates = [comparison.estimate(figure, method, size) for size in sizes]
-        shifted = np.array(sizes) * 1.04 ** (place - (len(looks) - 1) / 2)  # error bars side by side
+        shifted = np.array(sizes) * 1.04 ** (number - (len(looks) - 1) / 2)  # error bars side by side
         heights += [e.mean for e in estimates if e.mean > 0]
         axes.errorbar(
             shifted,
@@ -212,9 +212,9 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance")
     _log_heights(axes, [min(noise, top) * 2e-3, top * 1.5])
     density = axes.twinx()
-    found = spectral_density(gp.graph, eigenvalues)
-    density.fill_between(eigenvalues, found, color="0.88", linewidth=0)
-    density.set_ylim(0, 2 * np.quantile(found, 0.98))  # a single eigenvalue may be a peak a hundred times as high
+    densities = spectral_density(gp.graph, eigenvalues)
+    density.fill_between(eigenvalues, densities, color="0.88", linewidth=0)
+    density.set_ylim(0, 2 * np.quantile(densities, 0.98))  # a single eigenvalue may be a peak a hundred times as high
     density.set_yticks([])
     density.set_ylabel("density of eigenvalues (gray)")
     axes.set_zorder(density.get_zorder() + 1)
@@ -335,13 +335,13 @@ def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> 
         ("mean", posterior.mean, COLOR_MAPS["mean"]),
         ("standard deviation", posterior.deviation, COLOR_MAPS["sd"]),
     )
-    for place, (figure, numbers, colors) in enumerate(values):
+    for i, (figure, numbers, colors) in enumerate(values):
         title = f"exact posterior {figure}, {counted(posterior.num_observed, 'node')} observed"
         if field.mesh is not None:
-            axes: Any = part.add_subplot(1, 2, 1 + place, projection="3d")
+            axes: Any = part.add_subplot(1, 2, 1 + i, projection="3d")
             plot_mesh_field(field, numbers, title=title, colors=colors, axes=axes)
         else:
-            plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + place))
+            plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + i))
 
 
 def new_axes(**options: Any) -> Any:

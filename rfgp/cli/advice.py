@@ -133,7 +133,7 @@ def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
     for name, value in reading.items():
         flag = {"as_categories": "--as-category", "missing_marks": "--missing-mark"}.get(name, f"--{name}")
         if isinstance(value, tuple):
-            yield from (f"{flag}={one}" for one in value if name != "missing_marks" or one not in MISSING_MARKS)
+            yield from (f"{flag}={entry}" for entry in value if name != "missing_marks" or entry not in MISSING_MARKS)
         elif value not in (None, "error", _PLAIN.get(name)):
             yield f"{flag}={value}"
 
@@ -183,8 +183,8 @@ def _of_graph(
         return selection, f"{line}  # in Python: it has no values"
     words = ["rfgp", command, str(file), *(["--target", target] if target is not None and command == "traffic" else [])]
     typed = shlex.join([*words, "--kernel", kernel, "--features", features])
-    place = "the surface" if command == "mesh" else "the roads"
-    return selection, f"{typed}, or {shlex.join(words)}: a field on {place}, exactly"
+    domain = "the surface" if command == "mesh" else "the roads"
+    return selection, f"{typed}, or {shlex.join(words)}: a field on {domain}, exactly"
 
 
 def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str | None]:

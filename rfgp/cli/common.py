@@ -145,14 +145,14 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
         "traffic": ("roads", choices.ROAD_SUFFIXES),
     }
     suffix = file.suffix.lower()
-    found = next((key for key, (_, endings) in kinds.items() if suffix in endings), None)
-    if found == command or (found is not None and command not in kinds) or (suffix, command) == (".gml", "advise"):
+    kind = next((key for key, (_, endings) in kinds.items() if suffix in endings), None)
+    if kind == command or (kind is not None and command not in kinds) or (suffix, command) == (".gml", "advise"):
         return
     usual = ("a table, a mesh or roads", tuple(ending for _, endings in kinds.values() for ending in endings))
     what, endings = kinds.get(command, usual)
-    if found is not None:
+    if kind is not None:
         raise InvalidArgumentError(
-            f"{name} is {kinds[found][0]} by its ending ({file.suffix}): `rfgp {found}` reads that, `rfgp {command}` "
+            f"{name} is {kinds[kind][0]} by its ending ({file.suffix}): `rfgp {kind}` reads that, `rfgp {command}` "
             f"needs {what}."
         )
     if name.exists() and not name.is_dir():

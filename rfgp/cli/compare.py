@@ -41,14 +41,14 @@ def demo(
     from rfgp.compare import compare_file
     from rfgp.report.demo import DemoCase, demo_page
 
-    found, page = [], out / "index.html"
+    cases, page = [], out / "index.html"
     with made_folder(out):
         for path, options in demo_cases(out):
             with progress() as report:
                 comparison, fields = compare_file(path, report=report, **options)
-                found.append(DemoCase(path, comparison, fields() if fields else None))
-            _publish(comparison, found[-1].fields, out / f"{path.stem}.png")
-        write_atomically(page, demo_page(found).encode())
+                cases.append(DemoCase(path, comparison, fields() if fields else None))
+            _publish(comparison, cases[-1].fields, out / f"{path.stem}.png")
+        write_atomically(page, demo_page(cases).encode())
     say(f"All results: {page}")
 
 

@@ -105,11 +105,11 @@ def mesh(
         path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
         inputs = (path, values and check_input(values))
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), inputs)
-        found = _mesh_fields(path, values, target, how, known, seed)
+        fields_by_target = _mesh_fields(path, values, target, how, known, seed)
         stand_in = "properties of the file" if target else f"normals at a share of {known:g} of the nodes"
         given = {"file": file, "values": values or stand_in} | ({} if kernel == FIELD else {"weights": weights})
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_MESHES, inputs)
-        studies = job.run(found, folder, report)
+        studies = job.run(fields_by_target, folder, report)
     _publish(studies, _OF_MESHES, as_json)
 
 
@@ -167,10 +167,12 @@ def traffic(
         report("Reading", 0, 0)
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
-        found = fields.read_road_fields(path, targets, metric, within=within, skip=skip, group=holdout_by, **how)
+        fields_by_target = fields.read_road_fields(
+            path, targets, metric, within=within, skip=skip, group=holdout_by, **how
+        )
         given = {"file": file, "metric": metric or "as the file says", **how}
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
-        studies = job.run(found, folder, report)
+        studies = job.run(fields_by_target, folder, report)
     _publish(studies, _OF_ROADS, as_json)
 
 
@@ -194,15 +196,15 @@ def _mesh_fields(
     """Return the fields of a mesh by their targets; without values and targets that of a share of the normals."""
     from rfgp import fields
 
-    found = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
-    if values is not None and not target and len(found) > 1:
-        names = " or ".join(found)
+    fields_by_target = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
+    if values is not None and not target and len(fields_by_target) > 1:
+        names = " or ".join(fields_by_target)
         raise InvalidArgumentError(
             f"--target must name the columns of {values} to interpolate: {names}. It is repeatable."
         )
     if values is not None or target:
-        return found
-    ((quantity, field),) = found.items()
+        return fields_by_target
+    ((quantity, field),) = fields_by_target.items()
     field = _hide(field, known, seed)
     say(
         f"No --values: the z component of the normals is interpolated from a random {len(field.values):,} of "
@@ -288,24 +290,29 @@ class _Job:
     written: tuple[str, ...]
     inputs: tuple[Path | None, ...]
 
-    def run(self, found: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
+    def run(self, fields_by_target: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
         """Return the study of each field by its target, and the folder that its files are in.
 
         That is the one given for a single field, and a folder in it for each of several.
         """
         from graphs import DisconnectedWarning, DuplicateRoadsWarning
 
-        if len(found) == 1:
-            places = dict.fromkeys(found, folder)
+        if len(fields_by_target) == 1:
+            folders = dict.fromkeys(fields_by_target, folder)
         else:
-            places = {target: folder / name for target, name in zip(found, _folder_names(found), strict=True)}
-            outputs = (place / name for place in places.values() for name in (*_OF_ALL, *self.written))
+            folders = {
+                target: folder / name
+                for target, name in zip(fields_by_target, _folder_names(fields_by_target), strict=True)
+            }
+            outputs = (directory / name for directory in folders.values() for name in (*_OF_ALL, *self.written))
             check_outputs(outputs, self.inputs)
         with warnings.catch_warnings():
             for category in (DisconnectedWarning, DuplicateRoadsWarning):  # reading the field has warned
                 warnings.simplefilter("ignore", category)
-            studies = {target: self._study(field, places[target], report) for target, field in found.items()}
-        return {target: (study, places[target]) for target, study in studies.items()}
+            studies = {
+                target: self._study(field, folders[target], report) for target, field in fields_by_target.items()
+            }
+        return {target: (study, folders[target]) for target, study in studies.items()}
 
     def _study(self, field: Any, folder: Path, report: Any) -> Any:
         """Fit, score, condition on all observations, and write."""
@@ -351,11 +358,11 @@ def _publish(studies: dict[str, tuple[Any, Path]], written: tuple[str, ...], as_
     """Print the figures of each study, and where its files are; of several as JSON by their targets."""
     names = [*written, "nodes.csv", "model.safetensors", "report.html"]
     if as_json:
-        found = {
+        results = {
             target: {**study.summary(), "files": {name: str(folder / name) for name in names}}
             for target, (study, folder) in studies.items()
         }
-        print_json(found if len(found) > 1 else next(iter(found.values())))
+        print_json(results if len(results) > 1 else next(iter(results.values())))
         return
     for study, folder in studies.values():
         print_study(study, "observations")

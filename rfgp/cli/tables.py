@@ -197,13 +197,13 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
 
     if holdout != "random":
         raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
-    found = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
-    number = counted(len(set(found.tolist())), "group")
+    groups = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
+    number = counted(len(set(groups.tolist())), "group")
     say(
         f"Rows are held out by {column}, in {number}. It is not an input, since its new values are unknown.",
         as_json=True,
     )
-    return {"groups": found, "split_by": column}
+    return {"groups": groups, "split_by": column}
 
 
 def _say_of_classes(table: Any, likelihood: str) -> None:
@@ -239,10 +239,10 @@ def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
     from rfgp.report.notes import of_scale
 
     is_number = model.request.likelihood == "gaussian" and table.classes is None
-    found = of_scale(table.y, table.target) if is_number else ()
-    for note in found:
+    notes = of_scale(table.y, table.target) if is_number else ()
+    for note in notes:
         say(note, as_json=True)
-    return found
+    return notes
 
 
 def in_logarithms(table: Any) -> Any:

@@ -79,7 +79,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         settings: Settings by name.
         command: The command that made the report. If None, none is listed.
     """
-    rows = [[name, figures.plain(value, _VALUE)] for name, value in {**settings, **study.making}.items()]
+    rows = [[name, figures.plain(value, _VALUE)] for name, value in {**settings, **study.reproduction_settings}.items()]
     fit = study.model.fit_report
     rows += [
         ["training part", f"{len(study.train):,}"],
@@ -89,7 +89,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         ["Python", platform.python_version()],
         ["date", datetime.date.today().isoformat()],
     ]
-    if study.repeated:
+    if study.num_repeated:
         rows.append(["copies", repeats(study)])
     if command is not None:
         rows.append(["command", figures.plain(command, _COMMAND)])
