@@ -143,6 +143,9 @@ class Graph(Sources):
 
         Grids also accept positions, since an integer is not a label there.
 
+        Args:
+            labels: Labels of n nodes, or their positions if `accepts_positions`.
+
         Raises:
             UnknownNodeError: If a label is not a node. If positions are the labels, also for non-integers and numbers
                 outside 0..N-1.
@@ -168,7 +171,13 @@ class Graph(Sources):
         self,
         positions: NDArray[np.integer[Any]],  # (n,)
     ) -> NDArray[np.int64] | list[Hashable]:
-        """Return the labels of n positions: a list, or the positions (n,) if they are the labels.
+        """Return the labels of n positions.
+
+        Args:
+            positions: Positions (n,) of nodes, integers from 0.
+
+        Returns:
+            A list of labels, or the positions (n,) if they are the labels.
 
         Raises:
             UnknownNodeError: If a position is outside 0..N-1.
@@ -190,6 +199,9 @@ class Graph(Sources):
         """Return n positions in the cheapest form that `index` accepts.
 
         These are the positions (n,) if `index` accepts positions, otherwise labels.
+
+        Args:
+            positions: Positions (n,) of nodes, integers from 0.
 
         Raises:
             UnknownNodeError: If a position is outside 0..N-1.
@@ -215,6 +227,9 @@ class Graph(Sources):
         positions: NDArray[np.integer[Any]],  # (n,)
     ) -> "Graph":
         """Return the subgraph induced by n distinct positions, in their order.
+
+        Args:
+            positions: Distinct positions (n,) of the nodes to keep.
 
         Raises:
             InvalidArgumentError: If there is no position, or one appears twice.

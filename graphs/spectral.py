@@ -111,7 +111,7 @@ def spectral_density(
     num_probes: int = 8,
     seed: int = 0,
 ) -> NDArray[np.float64]:  # (n,)
-    """Return the density (n,) of the eigenvalues of the Laplacian, without computing them.
+    """Estimate the density (n,) of the eigenvalues of the Laplacian.
 
     Its integral over [0, 2] is 1. The kernel polynomial method with Jackson's kernel resolves peaks of a width of about
     pi / `num_moments` (Weisse et al. 2006, "The kernel polynomial method", Eqs. 62 and 71).

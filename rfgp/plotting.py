@@ -42,7 +42,7 @@ def plot_prediction_band(
     data: tuple[ArrayLike, ArrayLike] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the mean along one input with its 95 % bands, latent (dark) and observed (light).
+    """Draw the mean along one input, with 95 % bands: latent (dark), observed (light).
 
     Args:
         x: The input at the prediction's points (n,), in any order.
@@ -83,7 +83,7 @@ def plot_calibration(
     *,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the share of observations y (n,) inside the central intervals against the intervals' level.
+    """Draw the share of observations inside central intervals against their level.
 
     The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
     observations are independent given the prediction.
@@ -110,12 +110,18 @@ def plot_calibration(
 
 
 def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw each method's relative error of the kernel matrix against m, on log scales, with 2 standard errors."""
+    """Draw the relative error of each method's kernel matrix against m.
+
+    Scales are logarithmic, and bars are 2 standard errors.
+    """
     return _plot_by_size(comparison, "kernel_error", "relative error of the kernel matrix", axes)
 
 
 def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw each method's KL from the exact posterior against m, on log scales, with 2 standard errors."""
+    """Draw the KL of each method from the exact posterior against m.
+
+    Scales are logarithmic, and bars are 2 standard errors.
+    """
     return _plot_by_size(comparison, "kl", "KL from the exact posterior (nats)", axes)
 
 
@@ -161,7 +167,7 @@ def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
 
 
 def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw the approximate against the exact posterior means at the first split's test points.
+    """Draw approximate against exact posterior means at the first split's test points.
 
     The bars are the two posteriors' standard deviations.
     """
@@ -188,7 +194,7 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
 
 
 def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
-    """Draw the fitted kernel as a function of the Laplacian's eigenvalue, over the density of the graph's eigenvalues.
+    """Draw the fitted kernel over the density of the Laplacian's eigenvalues.
 
     For a free modulation the parametric family without its learned factors is drawn as well.
 
@@ -232,7 +238,7 @@ def plot_mesh_field(
     colors: str = "viridis",
     axes: Axes3D | None = None,
 ) -> Axes3D:
-    """Draw values (N,) of a field's faces or vertices on its mesh, in three-dimensional axes.
+    """Draw values of a field's faces or vertices on its mesh, in 3-D axes.
 
     Raises:
         InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
@@ -269,9 +275,9 @@ def plot_road_field(
     colors: str = "viridis",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw values (N,) of crossings and sensors along their roads, longitude and latitude in degrees.
+    """Draw values of crossings and sensors along their roads.
 
-    A piece of road has the average of its ends.
+    A piece of road has the average of its ends. Axes are longitude and latitude in degrees, or the units of the plane.
 
     Raises:
         InvalidArgumentError: The field is not on roads, or has another number of nodes.
@@ -314,7 +320,11 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
 
 
 def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] | None = None) -> Figure:
-    """Return one figure: kernel error, KL, approximate against exact, and if given, the posterior at the nodes."""
+    """Return a figure of a comparison.
+
+    It has the kernel error, the KL, approximate against exact means, and the posterior at the nodes if fields are
+    given.
+    """
     rows = 1 if fields is None else 2
     figure = Figure(figsize=(14, 4.8 * rows), layout="constrained")
     figure.suptitle(comparison.title.replace("$", r"\$"))

@@ -42,7 +42,7 @@ _DEGREES = frozenset(
     }
 )
 """EPSG codes of geographic systems, longitude and latitude in degrees (GeoJSON always has this order)."""
-_METRES = frozenset(
+_METERS = frozenset(
     {
         2056,
         2100,
@@ -79,7 +79,7 @@ _METRES = frozenset(
 """EPSG codes of projected systems in meters, in addition to the ranges below."""
 _MERCATOR = frozenset({3857, 900913, 3785, 3395})
 """EPSG codes of Mercator projections. Their lengths are stretched by 1 / cos(latitude) and not in meters."""
-_METRE_RANGES = (
+_METER_RANGES = (
     (2443, 2461),  # JGD2000 planes
     (6669, 6687),  # JGD2011 planes
     (7846, 7859),  # GDA2020 MGA
@@ -171,7 +171,7 @@ def _known(name: str) -> CoordinateSystem | None:
         return CoordinateSystem("haversine", "m")
     if number in _MERCATOR:
         return CoordinateSystem("euclidean", "")
-    if number in _METRES or any(low <= number <= high for low, high in _METRE_RANGES):
+    if number in _METERS or any(low <= number <= high for low, high in _METER_RANGES):
         return CoordinateSystem("euclidean", "m")
     return _looked_up(name)
 

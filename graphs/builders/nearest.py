@@ -30,7 +30,7 @@ _SLACK = 1e-9
 """The relative tolerance of distances, for rounding errors."""
 DEFAULT_LIMIT_SHARE = 0.1
 """The default limit of distances from lines in a plane and from surfaces, in diagonals of the bounding box."""
-DEFAULT_LIMIT_METRES = 500.0
+DEFAULT_LIMIT_METERS = 500.0
 """The default limit of distances from lines on the globe, in meters."""
 MAX_COORDINATE = 1e100
 """The largest coordinate of a point, so that squared distances stay in the range of double precision."""
@@ -57,7 +57,7 @@ def distance_limit(
         0.5
     """
     if within is None:
-        return DEFAULT_LIMIT_METRES if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
+        return DEFAULT_LIMIT_METERS if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
     check_limit(within)
     return within
 

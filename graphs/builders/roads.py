@@ -52,9 +52,9 @@ class Roads(NamedTuple):
     metadata: Mapping[str, Any] = {}  # `name` and `crs` of the file
 
     def sensor_positions(self) -> tuple[Integers, Floats, Integers]:
-        """Return the distinct positions of sensors, roads (U,) and fractions (U,), and the one of each (S,).
+        """Return the distinct positions of sensors, and the index of each sensor's.
 
-        Sensors at one crossing share a position, whatever roads they are on.
+        The result has roads (U,), fractions (U,) and the index (S,). Sensors at one crossing share a position.
 
         Raises:
             InvalidGraphError: If a sensor is on a road that does not exist, or outside its road.
@@ -183,7 +183,7 @@ def cut_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> CutRoads:
-    """Return the nodes of roads, crossings and then sensors, and the pieces of road between them.
+    """Return nodes, at crossings and sensors, and the pieces of road between them.
 
     Arguments are those of `graphs.Graph.from_roads`. A sensor at a crossing replaces its node: "crossing-2" is missing
     if a sensor is there.

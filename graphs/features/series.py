@@ -62,7 +62,10 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:
-        """Return the coefficients (h + 1,): the modulation, or those of the Chebyshev interpolant."""
+        """Return the coefficients (h + 1,) of a kernel in the basis.
+
+        They are the modulation, or the coefficients of the Chebyshev interpolant.
+        """
         if self.basis == "taylor":
             return kernel.modulation(self.max_length)
         points, transform = chebyshev_interpolation(self.max_length)
@@ -70,7 +73,7 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return the derivatives of the coefficients in the parameters of the kernel, (h + 1, p)."""
+        """Return the derivatives (h + 1, p) of the coefficients in the parameters."""
         if self.basis == "taylor":
             return kernel.modulation_jacobian(self.max_length)
         points, transform = chebyshev_interpolation(self.max_length)
@@ -97,6 +100,10 @@ class SeriesFeatures(NodeFeatures):
         """Return the product of Phi of all N nodes with a matrix (N, p).
 
         It takes h sparse products and forms no row of Phi.
+
+        Args:
+            kernel: The kernel.
+            right: A vector or matrix (N,) or (N, k).
         """
         weights, U = self.weights(kernel), self.graph.shift_operator
         before = np.asarray(right, dtype=np.float64)
@@ -161,7 +168,7 @@ def chebyshev_features(
     *,
     max_memory: float | None = None,
 ) -> SeriesFeatures:
-    """Return features of the polynomial of degree h that interpolates f at Chebyshev points.
+    """Return features of the Chebyshev interpolant of f, of degree h.
 
     They have the same non-zeros as `taylor_features`, and nearly the smallest uniform error on [-1, 1] for them.
 

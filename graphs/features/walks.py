@@ -95,20 +95,33 @@ class Walks(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> NDArray[np.float64]:
-        """Return the modulation (L + 1,) of a kernel, for `values`."""
+        """Return the modulation (L + 1,) of a kernel, for `values`.
+
+        Args:
+            kernel: The kernel.
+        """
         return kernel.modulation(self.max_length)
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> NDArray[np.float64]:
-        """Return the derivatives of the modulation in the parameters of the kernel, (L + 1, p)."""
+        """Return the derivatives (L + 1, p) of the modulation in the parameters.
+
+        Args:
+            kernel: The kernel, with p parameters.
+        """
         return kernel.modulation_jacobian(self.max_length)
 
     def features(self, kernel: GraphKernel) -> sp.csr_array:
-        """Return Phi, `csr_array` (n, N), for a kernel; rows follow `nodes`, columns are positions.
+        """Return Phi, `csr_array` (n, N), for a kernel.
+
+        Rows follow `nodes`, and columns are positions.
 
         E[Phi] = f(U) entry by entry. Off the diagonal Phi Phi^T is unbiased for the kernel, since walks of different
         nodes are independent. Each diagonal entry is too large in expectation by the trace of the covariance of its
         row. Two independent draws remove this bias.
+
+        Args:
+            kernel: The kernel.
 
         Warns:
             InfiniteVarianceWarning: If walks with this halting probability have no finite second moment for the kernel.
@@ -122,7 +135,10 @@ class Walks(NodeFeatures):
         self,
         f: ArrayLike,  # (>= L + 1,)
     ) -> NDArray[np.float64]:  # (nnz,)
-        """Return the values (nnz,) of Phi on `pattern` for a modulation f_0..f_L; further terms are ignored.
+        """Return the values (nnz,) of Phi on `pattern` for a modulation.
+
+        Args:
+            f: The modulation f_0..f_L, (L + 1,). Further terms are ignored.
 
         Raises:
             InvalidArgumentError: If f is shorter than the longest walk.
@@ -140,7 +156,11 @@ class Walks(NodeFeatures):
         self,
         v: ArrayLike,  # (nnz,)
     ) -> NDArray[np.float64]:  # (L + 1,)
-        """Return the adjoint of `values` at v (nnz,): the gradient in f, (L + 1,)."""
+        """Return the adjoint of `values`: the gradient (L + 1,) in the modulation.
+
+        Args:
+            v: The gradient (nnz,) in the values.
+        """
         return self.visits.adjoint(as_vector("v", v, len(self.pattern.indices)))
 
     @np.errstate(under="ignore")
@@ -149,6 +169,9 @@ class Walks(NodeFeatures):
 
         Rows equal those of a draw over all nodes with this seed, bit by bit.
 
+        Args:
+            nodes: The labels of the start nodes.
+
         Raises:
             UnknownNodeError: If a label is not a node.
         """
@@ -156,7 +179,10 @@ class Walks(NodeFeatures):
         return Walks.of(self.graph, starts, self.settings, draw(self.graph, starts, self.settings))
 
     def check_second_moment(self, kernel: GraphKernel) -> None:
-        """Warn if these walks estimate the features of a kernel with a large or infinite variance.
+        """Warn if these walks estimate a kernel with a large or infinite variance.
+
+        Args:
+            kernel: The kernel.
 
         Warns:
             InfiniteVarianceWarning: If the second moment is infinite. The message has the largest halting probability.

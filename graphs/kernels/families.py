@@ -49,7 +49,10 @@ class Diffusion(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d lengthscale = lengthscale / 2 (f_{l-1} - f_l), shape (length + 1, 1)."""
+        """Return df / d lengthscale, (length + 1, 1).
+
+        It is lengthscale / 2 (f_{l-1} - f_l).
+        """
         f = self.modulation(length)
         return (self.lengthscale / 2 * (np.concatenate(([0.0], f[:-1])) - f))[:, None]
 
@@ -102,7 +105,10 @@ class RegularizedLaplacian(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d sigma = f_l (2 l / sigma - order sigma) / (1 + sigma^2), shape (length + 1, 1)."""
+        """Return df / d sigma, (length + 1, 1).
+
+        It is f_l (2 l / sigma - order sigma) / (1 + sigma^2).
+        """
         slope = 2 * powers(length) / self.sigma - self.order * self.sigma
         return (self.modulation(length) * slope / (1 + self.sigma**2))[:, None]
 
@@ -155,12 +161,18 @@ class Matern(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return negative binomial probabilities times (2 nu / kappa^2)^(-nu / 2), (length + 1,)."""
+        """Return the modulation (length + 1,).
+
+        It consists of negative binomial probabilities times (2 nu / kappa^2)^(-nu / 2).
+        """
         a = self._shift
         return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(powers(length), self.nu / 2, a / (1 + a)))
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d kappa = f_l (nu / 2 + l) / (1 + a) 2 a / kappa, a = 2 nu / kappa^2, shape (length + 1, 1)."""
+        """Return df / d kappa, (length + 1, 1).
+
+        It is f_l (nu / 2 + l) / (1 + a) 2 a / kappa with a = 2 nu / kappa^2.
+        """
         slope = (self.nu / 2 + powers(length)) / (1 + self._shift) * 2 * self._shift / self.kappa
         return (self.modulation(length) * slope)[:, None]

@@ -78,7 +78,10 @@ class FreeModulation(GraphKernel):
 
     @np.errstate(under="ignore")
     def root(self, eigenvalues: Vector) -> Vector:
-        """Return f(1 - lambda) = base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l, signed."""
+        """Return f(1 - lambda), signed.
+
+        It is base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l.
+        """
         excess = (np.array(self.factors) - 1) * self._first
         return np.asarray(self.base.root(eigenvalues) + self._powers(eigenvalues) @ excess)
 
@@ -106,7 +109,10 @@ class FreeModulation(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, (length + 1, p + m); that in factor l is f_l^base in row l."""
+        """Return df / d parameters, (length + 1, p + m).
+
+        The derivative in factor l is f_l^base in row l.
+        """
         of_base = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)
         free = np.zeros((length + 1, len(self.factors)))
         np.fill_diagonal(free, self.base.modulation(length))

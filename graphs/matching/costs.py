@@ -51,6 +51,12 @@ def quartic_costs(
     Here it is tr (g_q + g_r)(U)^4 / N^2 exactly, by the spectral measure. The module says how it differs from
     `quantile_costs`.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        p_halt: The halting probability, or survival probabilities.
+        num_quantiles: The number n of quantiles.
+
     Examples:
         >>> import graphs
         >>> graphs.quartic_costs(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), 0.1, 4).shape

@@ -41,7 +41,7 @@ def couple_quantiles(
     num_tuples: int | None = None,
     seed: int = 0,
 ) -> Integers:  # (S, m)
-    """Return S tuples of length quantiles for the m walkers of a node, for `lengths="learned"`.
+    """Return S tuples of length quantiles for m walkers, for `lengths="learned"`.
 
     Every quantile appears equally often in each column, so each walker keeps the length distribution.
 

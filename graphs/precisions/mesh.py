@@ -127,6 +127,9 @@ class MeshField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries of Q on the pattern for a lengthscale.
 
+        Args:
+            values: The lengthscale (1,).
+
         Raises:
             InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
                 it too.
@@ -138,7 +141,12 @@ class MeshField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern."""
+        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern.
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         return self._whittle.pull_back(values, weights)
 
     @cached_property
@@ -152,7 +160,13 @@ class MeshField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), from that of K, which is interpolated once per mesh."""
+        """Return log |Q| and its derivative (1,).
+
+        Both follow from log |K|, which is interpolated once per mesh.
+
+        Args:
+            values: The lengthscale (1,).
+        """
         shift = self._whittle.shift(values)
         value, slope = self._determinants(shift)
         return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
@@ -162,7 +176,9 @@ class MeshField(MarkovField):
         values: Floats,  # (1,)
         root: tuple[float, Floats],  # log |K|, (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - V log(4 pi nu), and its derivative.
+        """Return log |Q| and its derivative, given those of K.
+
+        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - V log(4 pi nu).
 
         The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
 
@@ -180,6 +196,9 @@ class MeshField(MarkovField):
         """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
 
         Digits are lost if eps times it is not small.
+
+        Args:
+            values: The lengthscale (1,).
         """
         return self._whittle.condition(values)
 
@@ -189,7 +208,7 @@ class MeshField(MarkovField):
         *,
         within: float | None = None,
     ) -> Location:
-        """Return the nearest points of the mesh: faces (n,), barycentric weights (n, 3) and distances (n,).
+        """Return the nearest points of the mesh.
 
         Points near the surface take time log(F) each. If many faces are about equally far, as from the center of a
         sphere, all of them are compared.
@@ -197,6 +216,9 @@ class MeshField(MarkovField):
         Args:
             points: Points (n, 3), or (n, 2) on a mesh of the plane.
             within: The largest distance of a point from the mesh, in its unit. If None, any distance is allowed.
+
+        Returns:
+            Faces (n,), barycentric weights (n, 3), and distances (n,) in the units of the vertices.
 
         Raises:
             InvalidArgumentError: If points have another dimension, are not finite, or are farther away than `within`.
@@ -214,6 +236,9 @@ class MeshField(MarkovField):
         points: ArrayLike,  # (n, 3), or (n, 2) on a mesh of the plane
     ) -> Floats:
         """Return points as an array (n, 3), or (n, 2) on a mesh of the plane.
+
+        Args:
+            points: Points (n, 3), or (n, 2) on a mesh of the plane.
 
         Raises:
             InvalidArgumentError: If points have another dimension or are not finite.
@@ -269,6 +294,9 @@ class MeshField(MarkovField):
         """Return the matrix A (n, N) such that the field is A x at n vertices.
 
         Vertices on no face with an area are moved to the nearest point of the surface.
+
+        Args:
+            vertices: The vertices (n,), integers from 0.
 
         Raises:
             InvalidArgumentError: If vertices are not in the mesh, or on no face with an area and farther from the

@@ -67,6 +67,9 @@ class Precision:
     ) -> Floats:
         """Return Q^-1 b, the covariance matrix times b, of the shape of b.
 
+        Args:
+            b: The right-hand sides (N,) or (N, k).
+
         Raises:
             InvalidArgumentError: If b does not have N rows.
         """
@@ -80,6 +83,9 @@ class Precision:
         positions: NDArray[np.integer[Any]],  # (n,)
     ) -> Floats:  # (n, n)
         """Return the covariance matrix of the values at n positions.
+
+        Args:
+            positions: Positions (n,) of latent values, integers from 0.
 
         Raises:
             InvalidArgumentError: If a position is outside 0..N-1.

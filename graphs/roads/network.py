@@ -108,7 +108,7 @@ class RoadNetwork:
         snap: float = 0.0,
         duplicates: str = "parallel",
     ) -> Self:
-        """Build a network from line strings, which meet at points that they share, ends or not.
+        """Build a network from line strings, which meet at points that they share.
 
         Lines that cross between their points do not meet, since a bridge is not a crossing. Roads keep the numbers of
         their lines. Repeated points change nothing. A line of equal points is the vertex of another road at that point.
@@ -151,6 +151,9 @@ class RoadNetwork:
 
         Its sensors are at (sensor_edges, sensor_fractions).
 
+        Args:
+            roads: The roads, for example of `graphs.read_roads`.
+
         Raises:
             InvalidGraphError: As for `from_lines`.
             InvalidArgumentError: If the argument is not `graphs.Roads`.
@@ -169,7 +172,9 @@ class RoadNetwork:
         duplicates: str = "parallel",
         skip: bool = False,
     ) -> Self:
-        """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file, in its order.
+        """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file.
+
+        Roads are in the order of the file.
 
         Points are ignored.
 
@@ -237,6 +242,9 @@ class RoadNetwork:
     ) -> tuple[Integers, Floats]:  # (n,), (n,)
         """Return the roads (n,) and fractions (n,) of n positions (n, 2).
 
+        Args:
+            positions: Positions (n, 2): the number of the road and a fraction of its length.
+
         Raises:
             InvalidArgumentError: If the shape is wrong, a road does not exist, or a fraction is outside [0, 1].
         """
@@ -265,6 +273,9 @@ class RoadNetwork:
     ) -> Floats:  # (n, 2)
         """Return the coordinates (n, 2) of n positions on the lines of their roads.
 
+        Args:
+            positions: Positions (n, 2): the number of the road and a fraction of its length.
+
         Raises:
             InvalidArgumentError: As for `read_positions`.
         """
@@ -276,7 +287,9 @@ class RoadNetwork:
         *,
         within: float | None = None,
     ) -> NearestPositions:
-        """Return the positions nearest to n points, with distances; ties go to the first road.
+        """Return the positions on roads that are nearest to n points, with distances.
+
+        Ties go to the first road.
 
         Args:
             coordinates: Points (n, 2), in the coordinates of the vertices.
@@ -320,7 +333,11 @@ class RoadNetwork:
         first: ArrayLike,  # (n, 2)
         second: ArrayLike,  # (m, 2)
     ) -> Floats:  # (n, m)
-        """Return the lengths (n, m) of shortest paths along roads between positions, or infinity.
+        """Return lengths (n, m) of shortest paths along roads, infinity without a path.
+
+        Args:
+            first: Positions (n, 2) on roads.
+            second: Positions (m, 2) on roads.
 
         Raises:
             InvalidArgumentError: As for `read_positions`.

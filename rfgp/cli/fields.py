@@ -84,7 +84,7 @@ def mesh(
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
+    """Interpolate values on a mesh: colored PLY and GLB, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
     process["seed"] = seed
     checks.check_field(file, "mesh", process, (test_share, holdout, holdout_by))

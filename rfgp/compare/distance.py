@@ -53,7 +53,9 @@ class Distance:
 def distance_from_exact(
     model: GP, X: Any, *, num_points: int = 32, budget: str | float = "2min", seed: int = 0
 ) -> Distance:
-    """Return the divergence of a model from the exact one with the same hyperparameters, given all of its rows.
+    """Return the divergence of a model from the exact one, given all of its rows.
+
+    Both have the same hyperparameters.
 
     The exact posterior at a sample of points comes from conjugate gradients without a matrix
     (`rfgp.solvers.sampled`): O(n^2) time and O(n) memory, where `exact()` takes O(n^3) and O(n^2).

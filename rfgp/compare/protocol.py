@@ -129,7 +129,7 @@ def compare_nodes(
 ) -> Comparison:
     """Compare couplings of walks with the exact Gaussian process on a graph's nodes.
 
-    The kernel error is over all nodes, the diagonal included, or over 500 in neighbourhoods of more than 5,000. The
+    The kernel error is over all nodes, the diagonal included, or over 500 in neighborhoods of more than 5,000. The
     permutation of "sigma" is matched to the fitted kernel on the graph itself.
 
     Args:

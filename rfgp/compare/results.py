@@ -101,14 +101,28 @@ class Comparison:
     example: Example
 
     def estimate(self, figure: str, method: str, size: int) -> Estimate:
-        """Return the mean of a figure over all draws; the error is over splits, or draws where there is one split."""
+        """Return the mean of a figure over all draws, with its standard error.
+
+        The standard error is over splits, or over draws if there is one split.
+
+        Args:
+            figure: The name of the figure: "kernel_error", "kl", "rmse", "nlpd" or "seconds".
+            method: The method.
+            size: The number of features or walkers.
+        """
         return _estimate(self._by_split(figure, method, size))
 
     def error_ratio(self, method: str, size: int) -> Estimate:
-        """Return the root mean square kernel error over draws, relative to the baseline's, averaged over splits.
+        """Return the RMS kernel error relative to that of the baseline.
+
+        The root mean square is over draws, and ratios are averaged over splits.
 
         The error is over splits; with one split over draws, paired, since a draw's seed is the same for
         every method (delta method). A method without randomness is paired with each draw of the baseline.
+
+        Args:
+            method: The method.
+            size: The number of features or walkers.
         """
         ours = self._by_split("kernel_error", method, size) ** 2
         base = self._by_split("kernel_error", self.baseline, size) ** 2

@@ -17,7 +17,11 @@ _COLUMNS = {"kernel_error": "kernel err", "kl": "KL, nats", "rmse": "test RMSE",
 
 
 def to_table(comparison: Comparison) -> "Table":
-    """Return a table of the means, with standard errors of the last digits in brackets."""
+    """Return a table of means, with standard errors of the last digits in brackets.
+
+    Args:
+        comparison: The comparison.
+    """
     with requires_extra("cli"):
         from rich import box
         from rich.table import Table
@@ -89,7 +93,11 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return every draw as JSON."""
+    """Return every draw as JSON.
+
+    Args:
+        comparison: The comparison.
+    """
     content = {
         "title": comparison.title,
         "protocol": comparison.protocol,

@@ -109,7 +109,7 @@ class Field:
         return np.asarray(connected_components(self.graph.adjacency, directed=False)[1])
 
     def describe_parts(self) -> str:
-        """Return a message about disconnected parts of the graph, or "" if it is connected."""
+        """Return a message about disconnected parts of the graph, "" if it is connected."""
         sizes = np.bincount(self.component)
         if len(sizes) == 1:
             return ""

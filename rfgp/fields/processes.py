@@ -65,17 +65,37 @@ def whittle_matern(
 
 
 def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
-    """Return the inputs of observations: labels (n,), or places (n, d) for a process between nodes."""
+    """Return the inputs of the observations of a field for a model.
+
+    Args:
+        model: The model.
+        field: The field, with n observations.
+
+    Returns:
+        Labels (n,), or positions (n, d) for a process that is defined between nodes.
+    """
     return field.observed_positions if _is_between(model) else field.nodes
 
 
 def node_inputs(model: Process[Any], field: Field) -> Any:
-    """Return the inputs of all nodes: labels (N,), or places (N, d) for a process between nodes."""
+    """Return the inputs of all nodes of a field for a model.
+
+    Args:
+        model: The model.
+        field: The field, with N nodes.
+
+    Returns:
+        Labels (N,), or positions (N, d) for a process that is defined between nodes.
+    """
     return field.node_positions if _is_between(model) else field.labels
 
 
 def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
     """Return the predictions of a fitted model at all nodes of a field.
+
+    Args:
+        model: The model, fitted to the field.
+        field: The field.
 
     Example:
         >>> import tempfile

@@ -25,6 +25,11 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
 
     `target` and `metric` are those of `read_road_field`.
 
+    Args:
+        path: The file of a mesh or of roads.
+        target: The property of sensors with the measurements, for roads.
+        metric: "haversine" or "euclidean", of roads. If None, that of the file.
+
     Raises:
         InvalidArgumentError: The ending of the file's name is unknown.
         FileFormatError: The file is missing, empty or of another format.

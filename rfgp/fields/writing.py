@@ -19,9 +19,16 @@ from rfgp.palette import COLOR_MAPS, color_range
 
 
 def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> list[Path]:
-    """Write mean and standard deviation as colored meshes: mean.ply, sd.ply, mean.glb and sd.glb.
+    """Write mean and standard deviation as colored meshes.
+
+    The files are mean.ply, sd.ply, mean.glb and sd.glb.
 
     The PLY files also have mean, sd, observed_sd, low and high as properties of faces or vertices.
+
+    Args:
+        folder: The folder of the files.
+        field: A field on a mesh.
+        posterior: The posterior at the nodes of the field.
 
     Returns:
         The four paths.
@@ -42,11 +49,16 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
 
 
 def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
-    """Write one row per node: its label, place, observed value if any, and predictions.
+    """Write a CSV row per node: label, position, observed value and predictions.
 
     Predictions are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
     observation. For a mesh from a file, the rows are the file's faces or vertices by number. Those that are not nodes
     of the field, such as vertices without a face, have only their number.
+
+    Args:
+        path: The file.
+        field: The field.
+        posterior: The posterior at the nodes of the field.
 
     Example:
         >>> import tempfile
@@ -98,6 +110,11 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     the file is read again, a sensor is assigned to the nearest piece, and parallel copies of a street that are cut at
     sensors meet at more points. Existing properties with these names are replaced, and numbers out of range become
     null. The file keeps its `name` and `crs`.
+
+    Args:
+        path: The file.
+        field: A field on roads.
+        posterior: The posterior at the nodes of the field.
 
     Raises:
         InvalidArgumentError: The field is not on roads, or its value has the name of a result.

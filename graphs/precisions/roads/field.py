@@ -103,6 +103,9 @@ class RoadField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries (nnz,) of Q on the pattern for a lengthscale.
 
+        Args:
+            values: The lengthscale (1,).
+
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
@@ -115,6 +118,10 @@ class RoadField(MarkovField):
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
         """Return sum_e weights_e dQ_e / d lengthscale, (1,).
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
 
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number, or weights do not match the entries.
@@ -132,7 +139,7 @@ class RoadField(MarkovField):
         *,
         within: float = 0.0,
     ) -> tuple["RoadField", Integers]:  # (n,)
-        """Return the same field with n more positions among its latent values, and their indices (n,).
+        """Return the field with n more positions among its latent values.
 
         The distribution of the previous values does not change. Positions at a vertex, or equal ones, share a value.
 
@@ -140,6 +147,9 @@ class RoadField(MarkovField):
             positions: Positions (n, 2), pairs of (road, fraction).
             within: If positive, move positions along their roads by less than this length onto an equidistant grid, so
                 that close positions share values.
+
+        Returns:
+            The field, and the indices (n,) of the positions among its latent values.
 
         Raises:
             InvalidArgumentError: If positions are not on these roads, or the tolerance is not a number of at least 0.
@@ -159,13 +169,16 @@ class RoadField(MarkovField):
         values: Floats,  # (1,)
         positions: ArrayLike,  # (n, 2)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return u at n positions given the latent values: the mean is A (n, N) times these, with variances (n,).
+        """Return the mean and variance of u at n positions given the latent values.
 
         Errors of positions in different pieces are independent. Use `refine` for covariances within one piece.
 
         Args:
             values: The lengthscale, (1,).
             positions: Positions (n, 2), pairs of (road, fraction).
+
+        Returns:
+            A matrix A (n, N), which maps latent values to means, and variances (n,).
 
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number, or positions are not on these roads.

@@ -115,7 +115,7 @@ def test_huge_budgets_mean_all_nodes():
 
 
 def test_hubs_reached_last_are_sorted_fast():
-    """The order [1, ..., n, 0] of a hub's neighbours made numba's np.sort quadratic."""
+    """The order [1, ..., n, 0] of a hub's neighbors made numba's np.sort quadratic."""
     n = 20_000
     U = Graph.from_networkx(nx.star_graph(n)).with_laplacian("combinatorial").shift_operator
     arguments = (U.indptr, U.indices, U.data, np.ones(n + 1), np.array([n // 2]), np.array([2]))

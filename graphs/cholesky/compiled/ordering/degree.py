@@ -268,7 +268,10 @@ def _finish(q, p, first, stop, weight, left, num_interior):
 
 @jit
 def minimum_degree(indptr, indices, weights, num_interior):
-    """Return the elimination order of the first `num_interior` nodes of a graph; the others are its halo."""
+    """Return the elimination order of the first `num_interior` nodes of a graph.
+
+    The other nodes are its halo.
+    """
     q = _quotient(indptr, indices, weights)
     for i in range(num_interior - 1, -1, -1):
         _link(q, i)
