@@ -76,7 +76,7 @@ def walk_costs(
 
 
 def _rows(walks: Walks, modulations: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Return the entries (nnz,), row times N plus column, and the values (n, nnz) for each modulation."""
+    """Return the entries (nnz,), row N + column, and values (n, nnz) of modulations."""
     indptr, indices, (_, size) = walks.pattern
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     longest = walks.max_length + 1

@@ -103,7 +103,7 @@ class FractionalPower:
         return PartialFractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
 
     def error(self, width: float) -> float:
-        """Return the largest relative error of the sum over [1, R], log R = width, to a few percent."""
+        """Return the largest relative error over [1, R], log R = width."""
         t = np.exp(np.linspace(0.0, width, _GRID * self.terms))
         fraction = self.at(width)
         return float(np.abs(t**self.power * (fraction.weights / (t[:, None] + fraction.poles)).sum(axis=1) - 1).max())
@@ -150,7 +150,7 @@ def _spread(power: float, terms: int, width: float) -> Floats:
 
 
 def _fitted(power: float, terms: int, width: float, start: Floats) -> Floats:
-    """Return the log poles and log weights (2 m,) of least squared relative error, from a start."""
+    """Return log poles and log weights (2 m,) of least squared relative error."""
     count = _NODES * terms + 8
     t = np.exp(width * (1 - np.cos(np.pi * (np.arange(count) + 0.5) / count)) / 2)[:, None]
 

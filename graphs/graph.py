@@ -112,7 +112,7 @@ class Graph(Sources):
 
     @cached_property
     def shift_operator(self) -> sp.csr_array:
-        """U = I - L, `csr_array` (N, N), non-negative and symmetric, with eigenvalues in [-1, 1].
+        """U = I - L, `csr_array` (N, N), symmetric with eigenvalues in [-1, 1].
 
         For the normalized Laplacian U_ab = W_ab / sqrt(d_a d_b) for neighbors a and b. For the combinatorial one U_ab =
         W_ab / s, and the diagonal makes each row sum to 1. At an isolated node L is 0 and U is 1, hence K_ii = k(0).
@@ -307,7 +307,7 @@ def _listed(labels: Any) -> list[Any]:
 
 
 def _in_tuples(label: Any) -> Any:
-    """Return a label with lists as tuples, since arrays and JSON turn tuples into lists."""
+    """Return a label with lists as tuples."""
     return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
 
 
@@ -317,7 +317,7 @@ def _is_truth(label: Any) -> bool:
 
 
 def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
-    """Return the positions (n,) of grid labels, a list or an array (n, d). Integers (n,) are positions."""
+    """Return the positions (n,) of grid labels. Integers (n,) are positions."""
     listed = given if isinstance(given, np.ndarray) and given.dtype != object else _listed(given)
     try:
         rows = np.asarray(listed)

@@ -45,7 +45,7 @@ class Role(IntEnum):
 
 
 def mix(state: Any) -> Any:
-    """Return well-mixed bits of a state: uint64, a scalar in compiled code or an array.
+    """Return well-mixed bits of a state, uint64, as a scalar or an array.
 
     Examples:
         >>> import numpy as np

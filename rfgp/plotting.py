@@ -42,7 +42,7 @@ def plot_prediction_band(
     data: tuple[ArrayLike, ArrayLike] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the mean along one input, with 95 % bands: latent (dark), observed (light).
+    """Draw the mean along one input, with 95 % bands: latent dark, observed light.
 
     Args:
         x: The input at the prediction's points (n,), in any order.

@@ -20,7 +20,7 @@ CHUNK_FLOPS = 5e8
 
 @dataclass(frozen=True, eq=False)
 class Supernodes:
-    """The s supernodes of a factor, in postorder; see `graphs.cholesky.compiled.fronts`.
+    """The s supernodes of a factor in postorder, see `compiled.fronts`.
 
     Attributes:
         starts: The first column of each supernode, (s + 1,).
@@ -65,7 +65,7 @@ class Supernodes:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The elimination order, the supernodes of the factor, and the places of matrix entries.
+    """The elimination order, the supernodes, and the indices of matrix entries.
 
     Attributes:
         indptr: The pattern (N + 1,) in CSR form, with both triangles and the whole diagonal.

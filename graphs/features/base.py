@@ -31,7 +31,7 @@ class Pattern(NamedTuple):
 
 
 class NodeFeatures(ABC):
-    """Features Phi of n nodes of a graph: sparse rows with a fixed pattern, for any kernel.
+    """Features Phi of n nodes of a graph: sparse rows with a fixed pattern.
 
     `values` is linear, `values_adjoint` is its adjoint, and `features(kernel)` holds `values(weights(kernel))`.
 

@@ -33,7 +33,7 @@ _ROUNDING = 2e-15
 
 @dataclass(frozen=True, eq=False)
 class SeriesFeatures(NodeFeatures):
-    """Rows of a polynomial in U of degree h, from `taylor_features` or `chebyshev_features`.
+    """Rows of a polynomial in U of degree h.
 
     Attributes:
         graph: The graph.
@@ -202,7 +202,7 @@ def _make(
 
 
 def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
-    """Return Chebyshev points (h + 1,) and the matrix from values there to coefficients.
+    """Return Chebyshev points (h + 1,), and the matrix to coefficients.
 
     Examples:
         >>> from graphs.features import chebyshev_interpolation

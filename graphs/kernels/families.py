@@ -12,7 +12,7 @@ from graphs.kernels.kernel import GraphKernel, Resolvent, Vector, powers
 
 @dataclass(frozen=True)
 class Diffusion(GraphKernel):
-    """The diffusion (heat) kernel exp(-lengthscale^2 / 2 L) of Kondor and Lafferty (2002).
+    """The diffusion kernel exp(-lengthscale^2 / 2 L) (Kondor and Lafferty 2002).
 
     Attributes:
         lengthscale: The lengthscale, positive, roughly in steps on the graph.
@@ -59,7 +59,7 @@ class Diffusion(GraphKernel):
 
 @dataclass(frozen=True)
 class RegularizedLaplacian(GraphKernel):
-    """The regularized Laplacian kernel (I + sigma^2 L)^-order of Smola and Kondor (2003).
+    """The kernel (I + sigma^2 L)^-order (Smola and Kondor 2003).
 
     Attributes:
         order: The smoothness, positive and not learned.
@@ -115,7 +115,9 @@ class RegularizedLaplacian(GraphKernel):
 
 @dataclass(frozen=True)
 class Matern(GraphKernel):
-    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu of Borovitskiy et al. (2021), Eq. 9.
+    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu.
+
+    Borovitskiy et al. (2021), Eq. 9.
 
     It is not normalized: k(0) is not 1.
 

@@ -15,7 +15,7 @@ from graphs.kernels.kernel import GraphKernel, Vector
 
 @dataclass(frozen=True)
 class FreeModulation(GraphKernel):
-    """The kernel f(U) f(U)^T with f_l = factors[l] times the modulation of a base kernel.
+    """The kernel f(U) f(U)^T, f_l = factors[l] times the modulation of a base kernel.
 
     Coefficients beyond the factors are those of the base. Learnable parameters are those of the base, by their names,
     then "factor_0", "factor_1", .... A common factor is nearly an output scale, and parameters of the base can be

@@ -96,7 +96,7 @@ class GraphKernel(ABC):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the p learnable parameters, in the order of the columns of Jacobians."""
+        """The names of the p learnable parameters, in the order of Jacobians."""
         return tuple(entry.name for entry in fields(self) if entry.name not in self.fixed_fields)
 
     @property
@@ -166,7 +166,7 @@ class GraphKernel(ABC):
 
     @property
     def radius(self) -> float:
-        """The radius of convergence of the modulation in U, here estimated from `spectral`.
+        """The radius of convergence of the modulation, estimated from `spectral`.
 
         Raises:
             InvalidArgumentError: If it is below 1, so the series may diverge on the spectrum of U.

@@ -30,7 +30,7 @@ _SHORT = 0.05
 def quantile_costs(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> Floats:  # (n, n)
-    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure.
+    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of quantiles, (n, n).
 
     Examples:
         >>> import graphs
@@ -72,7 +72,7 @@ def quartic_costs(
 def _quantile_features(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles."""
+    """Return the spectral measure, (k,) and (k,), and quantile features (n, k)."""
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
     halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)

@@ -202,7 +202,7 @@ def exhaustive(
     g: Floats,  # (n, k)
     mass: Floats,  # (k,)
 ) -> Integers:
-    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of ties.
+    """Return the permutation of least cost by search over all, the first of ties.
 
     The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q). With p the products g_q g_r, it is a
     quadratic form in the choice of one entry of p for each q.

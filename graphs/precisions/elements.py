@@ -165,7 +165,7 @@ def _check_distinct(vertices: Floats, numbers: Integers) -> None:
 
 
 def _without_repeated(faces: Integers, numbers: Integers) -> Integers:
-    """Return the numbers (m,) of faces whose corners differ from those of earlier ones."""
+    """Return the numbers (m,) of faces whose corners are not those of earlier ones."""
     pairs = _repeated(np.sort(faces[numbers], axis=1))
     if len(pairs) == 0:
         return numbers

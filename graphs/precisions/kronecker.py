@@ -12,7 +12,7 @@ from graphs.precisions.base import Floats, MarkovField, Pattern
 
 @dataclass(frozen=True, eq=False)
 class KroneckerField(MarkovField):
-    """A field on pairs of values of two fields, with precision Q_1 x Q_2 and covariance K_1 x K_2.
+    """A field on pairs of values of two fields, with covariance K_1 x K_2.
 
     The values of the second field vary fastest.
 
@@ -85,7 +85,7 @@ class KroneckerField(MarkovField):
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The indices (nnz,) and (nnz,) of the entries of both fields whose product each entry is.
+        """The indices (nnz,) of the entry of each field in each product.
 
         The row (i, j) has, for each entry of row i of the first field, all entries of row j of the second.
         """

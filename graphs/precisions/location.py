@@ -103,7 +103,7 @@ class Locator:
         return np.concatenate(distances) if distances else np.zeros(0)
 
     def improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
-        """Return the nearest faces and distances (n,) after a comparison with one class of faces."""
+        """Return nearest faces and distances (n,) after comparing one class of faces."""
         faces, distances = faces.copy(), distances.copy()
         reach = (distances + same.radius) * (1 + _ROUNDING)
         counts = same.tree.query_ball_point(points, reach, return_length=True)
@@ -134,7 +134,7 @@ def nearest_in_triangles(
     points: Floats,  # (m, 3)
     corners: Floats,  # (m, 3, 3): corner, coordinate
 ) -> tuple[Floats, Floats]:
-    """Return the barycentric weights (m, 3) of the nearest point of each triangle, and its distance (m,).
+    """Return nearest points of triangles: barycentric weights (m, 3), distances (m,).
 
     The nearest point is on a side, or the foot of the perpendicular if this is inside. The four candidates are compared
     by their distances, so that an inexact foot in a thin triangle does no harm. A point that equals a corner has

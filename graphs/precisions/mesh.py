@@ -23,7 +23,7 @@ _LISTED = 8
 
 
 class MeshField(MarkovField):
-    """A Whittle-Matern field on a triangle mesh: a Gaussian value at each vertex, linear on every face.
+    """A Whittle-Matern field on a triangle mesh: a latent value at each vertex.
 
     A vertex that is on no face with an area, such as a corner of slivers, has no value of its own. It keeps its number,
     and the field there is that at the nearest point of the surface.
@@ -151,7 +151,7 @@ class MeshField(MarkovField):
 
     @cached_property
     def root(self) -> MarkovField:
-        """The field with precision K = kappa^2 C + G (of one hop) for the same lengthscale, for determinants."""
+        """The field with precision K = kappa^2 C + G, for determinants."""
         if self.alpha == 1:
             return self._whittle
         return WhittleField(self._mesh.elements, 1, self._whittle.ratio, 1.0, self.coordinates)
@@ -314,7 +314,7 @@ class MeshField(MarkovField):
         )
 
     def _rows(self, corners: NDArray[np.int64], shares: Floats) -> sp.csr_array:
-        """Return the rows (n, N) of points, which are sums of shares (n, 3) of vertices (n, 3)."""
+        """Return rows (n, N) of points, which are sums of shares (n, 3) of vertices."""
         lost = np.flatnonzero(((self._columns[corners] < 0) & (shares > 0)).any(axis=1))
         if len(lost):
             corners, shares = corners.copy(), shares.copy()
@@ -327,7 +327,7 @@ class MeshField(MarkovField):
         return rows
 
     def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return corners and shares (m, 3) of the nearest points of the surface to sums of vertices."""
+        """Return corners and shares (m, 3) of the surface's nearest points."""
         location = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
         far = location.distances > self.max_distance
         if far.any():

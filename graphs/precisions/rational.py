@@ -32,7 +32,7 @@ SPECTRAL_ERROR = 1e-3
 
 
 def default_num_terms(order: float, shift: float) -> int:
-    """Return the least number of fields with a relative error of at most `SPECTRAL_ERROR`.
+    """Return the least number of fields with relative error <= `SPECTRAL_ERROR`.
 
     Args:
         order: The fractional order.
@@ -57,7 +57,7 @@ class _Blocks(NamedTuple):
 
 
 class RationalField(MarkovField):
-    """m N latent values whose sum at each node is approximately a field with covariance (L + x)^-b.
+    """m N latent values whose sum has approximately the covariance (L + x)^-b.
 
     The m values of a node are next to each other.
 
@@ -90,7 +90,7 @@ class RationalField(MarkovField):
         self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
 
     def error(self, shift: float) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1| for lambda in [0, 2]."""
+        """Return the largest relative error of the spectrum for lambda in [0, 2]."""
         return self.fractions.error(_width(shift))
 
     @cached_property
@@ -125,7 +125,7 @@ class RationalField(MarkovField):
         self,
         data: Floats,  # (nnz,)
     ) -> Factor:
-        """Return the Cholesky factor of a matrix with these entries; errors name nodes of the graph."""
+        """Return the Cholesky factor of a matrix; errors name nodes of the graph."""
         try:
             return super().factor(data)
         except NotPositiveDefiniteError as error:
@@ -165,7 +165,7 @@ class RationalField(MarkovField):
 
     @cached_property
     def _layout(self) -> tuple[Pattern, NDArray[np.int64]]:
-        """The pattern, and the indices (m, nnz of a field) of the entries of each field on it."""
+        """The pattern, and the indices (m, nnz of a field) of each field's entries."""
         indptr, indices = self._resolvent.pattern
         m, count = self.terms, len(indices)
         degree = np.diff(indptr)

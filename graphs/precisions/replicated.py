@@ -10,7 +10,7 @@ from graphs.precisions.base import Floats, MarkovField, Pattern
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedField(MarkovField):
-    """F independent copies of a field with shared parameters, one after another; precision I_F x Q.
+    """F independent copies of a field with shared parameters; precision I_F x Q.
 
     Attributes:
         base: The field, of N values.

@@ -43,7 +43,7 @@ _OF_POINTS = "A position is a pair (road, fraction). Use network.nearest(points)
 
 @dataclass(frozen=True, eq=False)
 class RoadNetwork:
-    """R roads that meet at V vertices: crossings, free ends, and points inside roads where others join.
+    """R roads that meet at V vertices: crossings, free ends and junctions.
 
     A position is a pair (road, fraction): the number of a road, in the given order, and the fraction of its length from
     its first point. Vertices divide roads into stretches, the edges of the metric graph. Roads may be loops, and
@@ -223,7 +223,7 @@ class RoadNetwork:
 
     @property
     def degrees(self) -> Integers:
-        """The number of ends of stretches at each vertex (V,), with 2 for a loop and 1 at a free end.
+        """The number (V,) of ends of stretches at each vertex; a loop has 2.
 
         Parallel stretches count, but not stretches without length or merged into another.
         """

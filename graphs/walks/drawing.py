@@ -59,7 +59,7 @@ def draw(
     max_memory: float | None = None,
     progress: bool = False,
 ) -> VisitArrays:
-    """Return the visits of the walks of n start nodes (positions), see `graphs.sample_walks`.
+    """Return the visits of the walks of n start nodes, see `graphs.sample_walks`.
 
     Args:
         graph: The graph.
@@ -163,7 +163,7 @@ def _expected(
 
 
 def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:
-    """Return the number of start nodes per chunk: several chunks per thread, unless they get too small."""
+    """Return the number of start nodes per chunk, several chunks per thread."""
     fair = num_rows // (4 * (num_threads or os.cpu_count() or 1))
     return max(1, min(CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
 
@@ -225,7 +225,7 @@ def walk_chunk(
 
 
 def _carries(model: TransitionModel, settings: WalkSettings) -> bool:
-    """Return whether walkers carry their loads, because these do not follow from the ends of a walk."""
+    """Return whether walkers carry their loads, which depend on the path."""
     return settings.max_hops > 0 or not model.load_is_path_independent
 
 
@@ -250,7 +250,7 @@ def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArra
 
 
 class _Growing:
-    """An array that grows in length and type. Unused memory is not taken from the system."""
+    """An array that grows in length and type. Unused memory is not committed."""
 
     def __init__(self, kind: Any, expected: float) -> None:
         self._array: Array = np.empty(int(1.1 * expected) + 1024, kind)

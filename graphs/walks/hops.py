@@ -29,7 +29,7 @@ def exact_hops_of(exact_hops: int | HopRule, graph: Graph, starts: Integers) -> 
 
 
 def count_within_hops(graph: Graph, starts: Integers, max_hops: int, limit: int) -> Integers:
-    """Return the number of nodes within 0, 1, ..., `max_hops` hops of n start nodes, (n, max_hops + 1).
+    """Return the numbers (n, max_hops + 1) of nodes within 0, 1, ... hops of n nodes.
 
     The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
 

@@ -35,7 +35,7 @@ _PILOT = 0x9111_07
 
 
 class Measured(NamedTuple):
-    """Measurements on the nodes whose neighborhoods fit into the budget, for one number of hops.
+    """Measurements of one number of hops, on nodes within the budget.
 
     Examples:
         >>> import graphs
@@ -54,7 +54,7 @@ class Measured(NamedTuple):
 def choose_hops(
     graph: Graph, kernel: GraphKernel, settings: WalkSettings, max_nonzeros: int, num_threads: int | None = None
 ) -> int | HopRule:
-    """Return a rule for exact hops that keeps the budget and lowers the predicted variance.
+    """Return a rule for exact hops that lowers the variance within the budget.
 
     With B_h nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops are taken up
     to the largest B_h for which rows of the sample stay within `max_nonzeros`, in expectation and on average over nodes
@@ -81,9 +81,8 @@ def choose_hops(
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
     neighborhood_sizes = count_within_hops(graph, sample, _MAX, budget)
-    neighborhood_sizes = neighborhood_sizes[
-        :, (neighborhood_sizes <= budget).any(0)
-    ]  # up to the most hops with which any stays within the budget
+    fits_any = (neighborhood_sizes <= budget).any(0)
+    neighborhood_sizes = neighborhood_sizes[:, fits_any]  # up to the most hops with which any node stays within it
     most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
     limits, variances = [1], np.full(neighborhood_sizes.shape, np.nan)
     for hops in range(neighborhood_sizes.shape[1]):
@@ -104,19 +103,18 @@ def choose_hops(
 
 
 def _largest_neighborhood(neighborhood_sizes: Integers, nonzeros: Floats, budget: int) -> int:
-    """Return the largest neighborhood up to which rows stay within the budget, 0 for none.
+    """Return the size of the largest neighborhood within the budget, 0 for none.
 
-    Rows with B nodes do if the mean non-zeros of nodes with 0.8 B to B nodes do. Beyond the largest such B of the
-    sample, or up to the first that does not, half as much again is assumed to be fine, if the non-zeros outside leave
-    room for it.
+    Rows with B nodes do if the mean non-zeros of nodes with 0.8 B to B nodes do. The limit is half as much again beyond
+    the largest such B of the sample, or up to the first that does not. The non-zeros outside must leave room for it.
     """
     limit = 0
-    for ball in np.unique(neighborhood_sizes):
-        near = (neighborhood_sizes > 0.8 * ball) & (neighborhood_sizes <= ball)
+    for size in np.unique(neighborhood_sizes):
+        near = (neighborhood_sizes > 0.8 * size) & (neighborhood_sizes <= size)
         if nonzeros[near].mean() > budget:
-            return min(limit, int(ball) - 1)
+            return min(limit, int(size) - 1)
         outside = float((nonzeros - neighborhood_sizes)[near].mean())
-        limit = max(int(ball), min(int(1.5 * ball), int(budget - outside)))
+        limit = max(int(size), min(int(1.5 * size), int(budget - outside)))
     return limit
 
 

@@ -15,7 +15,7 @@ _MAX = 1000
 
 @dataclass(frozen=True, eq=False)
 class HopRule:
-    """A rule for the number of exact first hops of a node: the most that its neighborhood allows.
+    """A rule for the number of exact first hops, by the size of the neighborhood.
 
     The number depends only on the node and the graph, so the walks of a node do not depend on the other start nodes.
 

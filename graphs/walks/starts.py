@@ -67,7 +67,7 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
 
 
 def mean_reach(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:
-    """Return the mean number of visits of the exact hops of a start node, from some of them.
+    """Estimate the mean number of exact visits of a start node from a sample.
 
     Examples:
         >>> import numpy as np
@@ -83,7 +83,7 @@ def mean_reach(model: TransitionModel, starts: Integers, exact_hops: int | HopRu
 
 
 def _push(model: TransitionModel, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:
-    """Return the ends, nodes, probabilities and loads of the first hops, see `compiled.push`."""
+    """Return ends, nodes, probabilities and loads of first hops, as `compiled.push`."""
     from graphs.walks.compiled import push
 
     matrix = model.matrix

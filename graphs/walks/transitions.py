@@ -14,7 +14,7 @@ Floats = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class TransitionModel:
-    """The transition probabilities of walks on a graph, and the importance weights of steps.
+    """Transition probabilities of walks, and the importance weights of steps.
 
     The load of a walk is its importance weight, the product of U_ab / p_ab over its steps. With transitions in
     proportion to weight, p_ab = U_ab r_b / r_a, and a step multiplies the load by U_ab / p_ab = r_a / r_b. The load of
@@ -43,7 +43,10 @@ class TransitionModel:
 
     @cached_property
     def sqrt_degrees(self) -> Floats:  # (N,)
-        """Square roots r (N,) of the degrees, 1 at isolated nodes and for the combinatorial Laplacian."""
+        """Square roots r (N,) of the degrees.
+
+        They are 1 at isolated nodes, and for the combinatorial Laplacian.
+        """
         if self.graph.laplacian == "combinatorial":
             return np.ones(self.graph.num_nodes)
         return np.sqrt(np.where(self.graph.degrees > 0, self.graph.degrees, 1.0))
@@ -65,7 +68,7 @@ class TransitionModel:
 
     @cached_property
     def cumulative(self) -> Floats:  # (nnz,)
-        """Cumulative transition probabilities in each row, (0,) if transitions are uniform."""
+        """Cumulative transition probabilities of each row, (0,) if uniform."""
         if self.transitions == "uniform" or len(self.probabilities) == 0:
             return np.zeros(0)
         from graphs.walks.compiled import cumulate

@@ -22,7 +22,7 @@ STEPS = 15
 
 @dataclass(frozen=True)
 class Distance:
-    """The divergence of a model from the exact one, at some points, each by itself, given all rows.
+    """The marginal divergence of a model from the exact one, given all rows.
 
     Attributes:
         kl: The mean over the points of KL(exact || model) of the posterior predictive distributions, in nats.
@@ -126,7 +126,7 @@ def _check(model: GP, now: GPState) -> None:
 
 
 def _distance(now: GPState, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
-    """Return the divergence of the posterior predictive distributions at points (q, d)."""
+    """Return the divergence of predictive distributions at points (q, d)."""
     marginals = now.process.at(points)
     mean = marginals.mean() + mean_and_noise(now.hyperparameters)[0]
     first, second = exact.variance + noise, marginals.variance() + noise

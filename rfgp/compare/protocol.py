@@ -103,7 +103,7 @@ def compare_table(
 
 
 def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], Process[Any]]:
-    """Return a function of size and seed that makes a process with frequencies for rows (n, d)."""
+    """Return a factory of processes with frequencies for rows (n, d)."""
 
     def make(size: int, seed: int) -> Process[Any]:
         coupling = couplings.DataAdapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
@@ -335,7 +335,7 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
 
 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:
-    """Return the prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the sum of output scales.
+    """Return the prior covariance (n, n), divided by the sum of output scales.
 
     A model without an output scale, such as one of linear terms, has its covariance.
     """

@@ -53,7 +53,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Exact:
-    """The exact process on one split: test RMSE, NLPD, seconds to fit, and its hyperparameters in words.
+    """The exact process on one split: test errors, seconds and hyperparameters.
 
     Example:
         >>> Exact(rmse=0.5, nlpd=0.7, seconds=0.1, hyperparameters="lengthscale 1").rmse
@@ -68,7 +68,7 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """The first split's exact process and test points, with the last method's first draw, for the pictures."""
+    """One exact and one approximate process with test points, for pictures."""
 
     process: Process[Any]
     observed: NDArray[np.float64]
@@ -148,7 +148,7 @@ class Comparison:
 
 
 def _estimate(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of values (splits, draws), with its error over splits, or over draws of one split."""
+    """Return the mean of values (splits, draws), with its standard error."""
     units = values.mean(1) if len(values) > 1 else values[0]
     error = float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else float("nan")
     return Estimate(float(values.mean()), error)

@@ -76,7 +76,7 @@ def _add_exact(table: "Table", comparison: Comparison) -> None:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Write a mean with one digit of its standard error in brackets: 1.2345 with error 0.0432 is 1.23(4).
+    """Write a mean with one digit of its standard error in brackets: 1.23(4).
 
     Example:
         >>> from rfgp.compare import Estimate

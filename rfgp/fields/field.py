@@ -77,7 +77,7 @@ class Field:
 
     @cached_property
     def node_positions(self) -> NDArray[np.float64]:
-        """The inputs of nodes for a process between nodes: points (N, 3), or positions on roads (N, 2).
+        """The positions of nodes: points (N, 3), or positions on roads (N, 2).
 
         A crossing has its position on the first of its roads.
         """

@@ -168,7 +168,7 @@ class _Columns:
     group: str | None = None
 
     def field(self, target: str, surface: Surface) -> Field | None:
-        """Return the field of a column. None if it identifies rows and the user did not name it."""
+        """Return the field of a column, or None if it identifies rows."""
         drop = self.options.get("drop", ())
         dropped = [drop] if isinstance(drop, str | int) else list(drop)
         dropped += [name for name in self.others if name != target]

@@ -57,7 +57,7 @@ class Surface:
 
     @cached_property
     def _kept(self) -> tuple[Any, Integers]:
-        """The mesh without vertices off the surface, and the vertices (K,) of it for those of the file."""
+        """The mesh without vertices off the surface, and the new vertices (K,)."""
         mesh, numbers = self.file.mesh, self.file.vertices
         loose = np.setdiff1d(np.arange(len(mesh.vertices)), mesh.faces)
         far = loose[self.located(mesh.vertices[loose]).distances > self.limit] if len(loose) else loose
@@ -80,7 +80,7 @@ class Surface:
 
     @property
     def node_of_element(self) -> Integers | None:
-        """The node of each face or vertex of the file, or -1. None if the file has polygons."""
+        """The node of each face or vertex of the file, or -1. None for polygons."""
         return self.file.faces if self.on_faces else self._kept[1]
 
     @cached_property

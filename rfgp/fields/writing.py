@@ -213,7 +213,7 @@ def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> b
 
 
 def _glb(field: Field, colors: NDArray[np.uint8]) -> bytes:
-    """Return a binary glTF. It colors only vertices, so that faces do not share vertices."""
+    """Return a binary glTF, in which faces do not share vertices."""
     with requires_extra("mesh"):
         import trimesh
 

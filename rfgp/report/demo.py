@@ -83,7 +83,7 @@ class DemoCase:
 
     @property
     def card(self) -> tuple[str, str, str]:
-        """The title, the KL of the closest approximation in nats per held-out point, and a remark."""
+        """The title, the KL per held-out point of the closest method, and a remark."""
         comparison, (method, size) = self.comparison, self.closest
         count = len(comparison.example.observed)
         errors = [
@@ -145,7 +145,7 @@ def _fitted(case: DemoCase) -> tuple[Block, Block]:
 
 
 def _input(field: Field, posterior: NodePosterior) -> Block:
-    """Return a view of a field whose nodes are all known, or the distribution of its values."""
+    """Return a view of a field that is known everywhere, or of its values."""
     nodes = field.graph.index(field.nodes)
     if len(np.unique(nodes)) < field.graph.num_nodes:
         return Plot(figures.histogram(field.values, field.quantity), "The input: values of the sensors.")
@@ -163,7 +163,7 @@ def _columns(table: Table) -> Block:
 
 
 def _sum_of_terms(table: Table) -> list[Block]:
-    """Fit a sum of three terms to a table of four columns, and return its terms with their effects."""
+    """Fit a sum of three terms to a table of four columns, and show its effects."""
     x1, x2, x3, x4 = table.columns
     kernel = k.RBF(x1) + k.RBF((x2, x3)) + k.RBF(x4)
     gp = GP(kernel, approximation=RandomFeatures(_FREQUENCIES), seed=0).fit(table.frame(), table.y)

@@ -13,7 +13,7 @@ from graphs.compiled import jit
 
 @jit
 def _assemble(panel, update, added, there, columns, rows, width):
-    """Add the lower triangle of a child's update matrix (width, width) to the front of its parent.
+    """Add the lower triangle of a child's update (width, width) to the parent.
 
     `there` has the places of the child's rows among the `rows` of the front, the first `columns` of which are in the
     panel.
@@ -48,7 +48,7 @@ def _eliminate_one(panel, update, rows):
 
 @jit
 def _eliminate(f, panel, update, columns, rows, info):
-    """Factor a panel; return 0, or the number from 1 of the column whose pivot is not positive."""
+    """Factor a panel; return 0, or the number of the first non-positive pivot."""
     below = rows - columns
     wrong = potrf(f, columns, panel, rows, info)
     if wrong == 0 and below > 0:

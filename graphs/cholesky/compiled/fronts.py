@@ -44,7 +44,7 @@ def _is_worth_it(columns, zeros, entries):
 
 @jit
 def supernodes(parent, counts):
-    """Return the first columns of supernodes (s + 1,) and the heights of their panels (s,).
+    """Return first columns of supernodes (s + 1,), and heights of panels (s,).
 
     The tree must be in postorder.
     """
@@ -74,7 +74,7 @@ def supernodes(parent, counts):
 
 @jit
 def supernode_tree(parent, starts):
-    """Return the supernode of each column (n,), and the parents (s,) and numbers of children (s,)."""
+    """Return supernodes of columns (n,), parents (s,), numbers of children (s,)."""
     count = len(starts) - 1
     of = np.empty(len(parent), np.int32)
     for s in range(count):
@@ -90,7 +90,7 @@ def supernode_tree(parent, starts):
 
 @jit
 def panel_rows(indptr, indices, starts, above, tops):
-    """Return the rows of each panel, one after another, and their places in the panel of the parent.
+    """Return the rows of each panel, and their indices in the parent's panel.
 
     `tops` (s + 1,) are the indices of the first rows of panels.
     """
@@ -137,7 +137,7 @@ def panel_rows(indptr, indices, starts, above, tops):
 
 @jit
 def placement(indptr, indices, order, rank, starts, tops, rows, panels):
-    """Return the places of the entries of the factored triangle in the matrix and in the panels.
+    """Return the indices of factored entries in the matrix and in the panels.
 
     They are in the order of the supernodes, whose first entries are the third result, (s + 1,).
     """

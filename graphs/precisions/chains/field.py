@@ -26,7 +26,7 @@ from graphs.precisions.chains.transition import (
 
 @dataclass(frozen=True, eq=False)
 class ChainField(MarkovField):
-    """A process of one column with a Matern kernel, nu = alpha - 1/2 and variance 1, at knots.
+    """A process of one column with a Matern kernel, nu = alpha - 1/2, at knots.
 
     The latent values at a knot are f, unit f', ..., unit^(alpha - 1) f^(alpha - 1), next to each other. Their precision
     is exact and block tridiagonal.
@@ -114,7 +114,7 @@ class ChainField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, (1,); d x / d lengthscale = -x / lengthscale."""
+        """Return sum_e weights_e dQ_e / d lengthscale, (1,)."""
         kappa = self._kappa(values)
         x = kappa * self._gaps
         step, slope = steps(self.alpha, x)
@@ -164,7 +164,7 @@ class ChainField(MarkovField):
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return f at n points given the latent values: the mean is A (n, N) times these, with variances (n,).
+        """Return a matrix A (n, N) to the conditional mean of f, and variances (n,).
 
         Points may be anywhere. Errors of points between the same knots, or beyond the same end, are correlated.
 
@@ -240,7 +240,7 @@ class ChainField(MarkovField):
         return weights, numbers
 
     def _matrix(self, after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
-        """Return the matrix (n, N) of weights (n, 2, alpha) of the states before and after each point."""
+        """Return the matrix (n, N) of weights (n, 2, alpha) of neighboring states."""
         knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
         kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
@@ -249,7 +249,7 @@ class ChainField(MarkovField):
         return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(after), size))
 
     def _laid_out(self, step: Step, kappa: float) -> Floats:
-        """Return the entries (nnz,) of the energies of steps and of the precision of the first state."""
+        """Return the entries (nnz,) of the energies of steps and of the first state."""
         blocks = np.zeros(self._there.shape)
         blocks[0, :, 1] = np.linalg.inv(STATIONARY[self.alpha])
         blocks[:-1, :, 1] += step.left

@@ -32,7 +32,7 @@ def place_knots(
     values: Floats,  # (T,)
     spacing: float,
 ) -> Floats:  # (K,)
-    """Return ascending knots: the values themselves, or a grid where they are too close.
+    """Return ascending knots: the values, or a grid if they are too close.
 
     Args:
         values: Distinct ascending values, at least one.
@@ -66,7 +66,7 @@ def hermite_projector(
     alpha: int,
     unit: float,
 ) -> sp.csr_array:  # (n, alpha K)
-    """Return the matrix that interpolates f at points from f^(j) unit^j, j < alpha, at knots.
+    """Return the matrix that interpolates f from f^(j) unit^j, j < alpha, at knots.
 
     Args:
         knots: Ascending numbers.
@@ -115,7 +115,7 @@ def _same(values: Floats, spacing: float) -> float:
 
 
 def _basis(u: Floats, ratio: Floats, alpha: int) -> Floats:
-    """Return the weights (n, 2 alpha) of both ends of an interval at shares u (n,) of it.
+    """Return weights (n, 2 alpha) of the ends of an interval at shares u (n,).
 
     The polynomial whose derivative j is 1 at the left end, and all others 0, is u^j / j! (1 - u)^alpha
     sum_(k < alpha - j) binom(alpha - 1 + k, k) u^k on [0, 1].

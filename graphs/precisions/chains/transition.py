@@ -47,7 +47,7 @@ _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class Step(NamedTuple):
-    """The energy z_0^T L z_0 + 2 z_0^T C z_1 + z_1^T R^-1 z_1 of n steps, or derivatives in x.
+    """The energies of n steps, z_0^T L z_0 + 2 z_0^T C z_1 + z_1^T R^-1 z_1.
 
     Examples:
         >>> import numpy as np
@@ -136,7 +136,7 @@ def bridge(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return f at points between two states: the weights of both states, and the remaining variance.
+    """Return the weights of both states in f between them, and the variance.
 
     Args:
         alpha: 1, 2 or 3.
@@ -163,7 +163,7 @@ def extrapolation(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
-    """Return f at points after the last state: its weights, and the remaining variance.
+    """Return the weights of the last state in f after it, and the variance.
 
     Args:
         alpha: 1, 2 or 3.
@@ -186,7 +186,7 @@ def bridge_slopes(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return the derivatives of the results of `bridge` as points move from one state to the other.
+    """Return the derivatives of `bridge` as points move towards the other state.
 
     Examples:
         >>> import numpy as np

@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RoadField(MarkovField):
-    """The field (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise on a road network.
+    """The field (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise on roads.
 
     Latent values are u at vertices and cuts. On roads u is continuous, and its derivatives into the roads at a crossing
     sum to 0 (Kirchhoff's condition). On an infinite road it has variance 1. The correlation is exp(-d / lengthscale)
@@ -89,7 +89,7 @@ class RoadField(MarkovField):
 
     @cached_property
     def layout(self) -> Layout:
-        """The latent values at the ends of pieces, and the energies of pieces in the precision."""
+        """Latent values at the ends of pieces, and their energies in the precision."""
         return lay_out(self.pieces, self.alpha, self.boundary)
 
     @property
@@ -212,7 +212,7 @@ class RoadField(MarkovField):
         return self.pieces.begins
 
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return kappa times the lengths of pieces (P,), clipped, and the derivative in the lengthscale."""
+        """Return kappa times the lengths (P,) of pieces, clipped, and the derivative."""
         free = self._free(values, self.pieces.length)
         with np.errstate(over="ignore", under="ignore"):
             slope = -free / float(as_numbers(values)[0])

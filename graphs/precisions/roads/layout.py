@@ -31,7 +31,7 @@ BOUNDARIES = ("neumann", "stationary", "open")
 
 
 class Layout(NamedTuple):
-    """The N latent values of a field, its pattern, and the linear map from blocks of pieces to entries.
+    """N latent values, their pattern, and the map from blocks of pieces to entries.
 
     Examples:
         >>> import graphs
@@ -79,7 +79,7 @@ def lay_out(
 
 
 def _slots(ends: Integers, degree: Integers, sums: Integers, alpha: int) -> Integers:
-    """Return the latent values (c, 2 P) at ends of pieces with given vertices: u, S_k and S_(k - 1)."""
+    """Return latent values (c, 2 P) at the ends of pieces: u, S_k and S_(k - 1)."""
     if alpha == 1:
         return ends[None]
     order = np.argsort(ends, kind="stable")

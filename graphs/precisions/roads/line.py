@@ -2,9 +2,9 @@
 
 u solves (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise, with tau such that the variance is 1 on the infinite
 line: 2 kappa tau^2 = 1 for alpha = 1 (covariance exp(-x), x = kappa distance) and 4 kappa^3 tau^2 = 1 for alpha = 2
-(covariance (1 + x) exp(-x)). Its density is proportional to exp(-E / 2) with the energy E = tau^2 int kappa^2 u^2 +
-u'^2 for alpha = 1 and tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2, which is a sum over the stretches
-of a network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C
+(covariance (1 + x) exp(-x)). Its density is proportional to exp(-E / 2). The energy E is tau^2 int kappa^2 u^2 + u'^2
+for alpha = 1, and tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2. It is a sum over the stretches of a
+network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C
 z_1 for its ends. Here z is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0
 = u' / kappa and w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
 
@@ -74,7 +74,7 @@ def blocks(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (2, k, n)
-    """Return O and C, each as k rows: the single entry, or for alpha = 2 the entries uu, uw and ww.
+    """Return O and C as k rows each: one entry, or uu, uw and ww for alpha = 2.
 
     Args:
         alpha: 1 or 2.
@@ -125,7 +125,7 @@ def bridge(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> Bridge:
-    """Return u at points of stretches given the ends, at distances x before and y after them.
+    """Return u at distances x and y from the ends of stretches, given the ends.
 
     The distances (n,) are positive and in units of 1 / kappa. The point divides its stretch in two, whose energies are
     added. Their sum for (u, u' / kappa) at the point is K, the precision given the ends. The derivative points into the
@@ -153,7 +153,7 @@ def bridge(
 def sine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (sinh x - x), as exp(-x) x^3 / 3 (1 + x^2 / 20 (1 + x^2 / 42 (...))) for small x.
+    """Return 2 exp(-x) (sinh x - x), by a series for small x.
 
     Examples:
         >>> import numpy as np
@@ -169,7 +169,7 @@ def sine_gap(
 def cosine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (x cosh x - sinh x), by a series with positive terms for small x.
+    """Return 2 exp(-x) (x cosh x - sinh x), by a series for small x.
 
     Examples:
         >>> import numpy as np

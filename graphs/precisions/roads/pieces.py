@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """P pieces of road between two different vertices each, ordered by road and along it.
+    """P pieces of road between two different vertices each, ordered along roads.
 
     Examples:
         >>> import graphs
@@ -95,7 +95,7 @@ def _used(roads: RoadNetwork) -> NDArray[np.bool_]:  # (S,)
 
 
 def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, coordinates: Floats, vertex: Integers) -> Pieces:
-    """Return the pieces between distinct ascending cuts inside stretches, numbered after the vertices."""
+    """Return the pieces between ascending cuts, numbered after the vertices."""
     stretches, used = roads.stretches, np.flatnonzero(_used(roads))
     stretch = np.concatenate([used, at, used])
     fraction = np.concatenate([stretches.begin[used], where, stretches.end[used]])

@@ -10,7 +10,7 @@ _DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128
 
 @jit
 def _sort(visits, carried, other_visits, other_carried, counts):
-    """Sort visits by node, stably, by digits of 7 bits; return the sorted pair of arrays."""
+    """Sort visits by node, stably, by digits of 7 bits; return both arrays."""
     size = visits.size
     differing = np.uint64(0)
     for a in range(size):
@@ -96,7 +96,7 @@ def gather(
     left,  # (n,) factors of rows, or (0,)
     right,  # (N,) and of columns
 ):
-    """Return sum_l weights_l load_l of each entry (nnz,), times the factors of its row and column."""
+    """Return sum_l weights_l load_l (nnz,), times factors of row and column."""
     out = np.empty(indices.size)
     for row in range(indptr.size - 1):
         visit = visit_indptr[row]

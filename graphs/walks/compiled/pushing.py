@@ -90,7 +90,7 @@ def reach(
     max_hops,
     limit,
 ):
-    """Count the nodes within 0, 1, ..., `max_hops` hops of each start, (n, max_hops + 1).
+    """Count the nodes within 0, 1, ... hops of each start, (n, max_hops + 1).
 
     The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
     """

@@ -40,7 +40,7 @@ def _spread(key, first, degree, cumulative, group, edges):
 
 @jit
 def _repel(key, first, degree, group, edges, taken):
-    """Choose the next edges of a group without replacement, in blocks of the number of neighbors.
+    """Choose the next edges of a group without replacement, in blocks.
 
     Each block takes a uniformly random subset of the neighbors (Floyd's algorithm), and the group is shuffled.
     """
@@ -74,7 +74,7 @@ def _choose(streams, step, firsts, degrees, cumulative, count, edges):
 
 @jit
 def _choose_in_groups(step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
-    """Choose the next edges of walkers 0..count-1, in groups of one start node and one position."""
+    """Choose the next edges of walkers in groups of one start and one position."""
     begin = 0
     while begin < count:
         row, end = rows[begin], begin
@@ -161,7 +161,7 @@ def walk(
     visits,  # uint64
     carried,  # like `visits`, or (0,)
 ):
-    """Walk with the m walkers of n start nodes; append their visits to the existing ones."""
+    """Walk with m walkers of n start nodes and append their visits."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
@@ -212,7 +212,7 @@ def walk_to_the_end(
     lengths,  # (n, m) int64
     step_coupling,
 ):
-    """Return the last nodes (n m,) of the m walkers of n start nodes, in some order, as in `walk`."""
+    """Return the last nodes (n m,) of the walkers of n start nodes, in some order."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)

@@ -29,7 +29,7 @@ _SWALLOWED = -1
 
 
 class Quotient(NamedTuple):
-    """The quotient graph of m nodes, the first `num_interior` of which are to be eliminated."""
+    """The quotient graph of m nodes, the first of which are to be eliminated."""
 
     entries: NDArray[np.int32]  # (room,) the lists
     begin: NDArray[np.int64]  # (m,) the begin of each list
@@ -117,7 +117,7 @@ def _compact(q):
 
 @jit
 def _gather(q, start, stop, free, num_interior):
-    """Append the variables of a list that are not in L_p to it; L_p ends at `free`; return its end."""
+    """Append variables of a list that are not in L_p to its end; return the new end."""
     for k in range(start, stop):
         i = q.entries[k]
         if q.weight[i] > 0:
@@ -159,7 +159,7 @@ def _measure(q, first, stop, stamp):
 
 @jit
 def _rewrite(q, i, p, stamp):
-    """Rewrite the list of i in L_p with p first; return a degree bound outside L_p, and a hash.
+    """Rewrite the list of i with p first; return a degree bound and a hash.
 
     There is space for p, since i lost p itself or an element that p absorbed.
     """
@@ -191,7 +191,7 @@ def _rewrite(q, i, p, stamp):
 
 @jit
 def _are_alike(q, i, j, stamp, num_interior):
-    """Return whether i, whose list is marked with the stamp, and j are indistinguishable."""
+    """Return whether i, whose list has the stamp, and j are indistinguishable."""
     if q.length[i] != q.length[j] or q.elements[i] != q.elements[j] or (i < num_interior) != (j < num_interior):
         return False
     c, end = q.begin[j], q.begin[j] + q.length[j]
@@ -230,7 +230,7 @@ def _merge(q, first, stop, stamp, num_interior, keys):
 
 @jit
 def _update(q, p, first, stop, stamp, num_interior):
-    """Update the variables of L_p; return the additional weight eliminated with p, and the last stamp."""
+    """Update the variables of L_p; return the weight that joins p, and the last stamp."""
     more, keys = np.int64(0), np.empty(stop - first, np.int64)
     for k in range(first, stop):
         i = q.entries[k]
@@ -248,7 +248,7 @@ def _update(q, p, first, stop, stamp, num_interior):
 
 @jit
 def _finish(q, p, first, stop, weight, left, num_interior):
-    """Store L_p as the list of p and link its variables; return its end and the least degree."""
+    """Store L_p as the list of p; return its end and the least degree."""
     to, least = first, left
     for k in range(first, stop):
         i = q.entries[k]

@@ -18,7 +18,7 @@ class Part(NamedTuple):
 
 @jit
 def part_of(indptr, indices, weights, nodes, local):
-    """Return the part of a graph on m of its nodes; `local` (n,) is scratch space of -1."""
+    """Return the part of a graph on m nodes; `local` (n,) is scratch space of -1."""
     local[nodes] = np.arange(len(nodes))
     starts, count = np.zeros(len(nodes) + 1, np.int64), 0
     columns = np.empty((indptr[nodes + 1] - indptr[nodes]).sum(), np.int32)
@@ -34,7 +34,7 @@ def part_of(indptr, indices, weights, nodes, local):
 
 @jit
 def with_halo(indptr, indices, weights, nodes, local):
-    """Return the part on some nodes and their neighbors, without the edges between the latter.
+    """Return the part on some nodes and their neighbors, the halo.
 
     `local` is scratch space as for `part_of`.
     """

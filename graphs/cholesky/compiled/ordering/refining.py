@@ -45,7 +45,7 @@ def cost_of(weight_of):
 
 @jit
 def _sweep(part, side, weight_of, to, nodes, count):
-    """Move nodes of the separator, the first `count` of `nodes`, to a side; return the new count."""
+    """Move nodes[:count] of the separator to a side; return the new count."""
     limit, kept, end = np.int64(BALANCE * weight_of.sum()) + 1, 0, count
     for q in range(count):
         v = nodes[q]

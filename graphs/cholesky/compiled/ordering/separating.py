@@ -26,7 +26,7 @@ mix = jit(random.mix)
 
 @jit
 def _distances(part, root):
-    """Return the distance (m,) of each node from a node, and the last node; components follow one another."""
+    """Return the distance (m,) of each node from a node, and the last node."""
     m = len(part.weights)
     distance, queue = np.full(m, -1, np.int64), np.empty(m, np.int32)
     head, tail, following = 0, 0, 0
@@ -48,7 +48,7 @@ def _distances(part, root):
 
 @jit
 def embedded(part):
-    """Return coordinates (m, PIVOTS): smoothed distances from nodes that are far from each other."""
+    """Return smoothed distances (m, PIVOTS) from nodes far from each other."""
     m = len(part.weights)
     coordinates, nearest = np.empty((m, PIVOTS)), np.full(m, np.inf)
     _, root = _distances(part, 0)
@@ -78,7 +78,7 @@ def helps(part, side):
 
 @jit
 def _bordered(part, values, bound):
-    """Return the sides (m,): 0 for values (m,) below a bound, without the border, which is the separator."""
+    """Return sides (m,) of a bound on values (m,), with the border as separator."""
     side = (values >= bound).astype(np.int8)
     for v in range(len(side)):
         if side[v] == 0:
@@ -91,7 +91,7 @@ def _bordered(part, values, bound):
 
 @jit
 def by_plane(part, coordinates):
-    """Return the sides (m,) of a vertex separator along a plane, from parts along axes and diagonals.
+    """Return the sides (m,) of a vertex separator along a plane.
 
     The parts have about half the nodes, as a sample shows. All nodes are in the separator if no plane is balanced, for
     example if coordinates are all equal or not finite.
