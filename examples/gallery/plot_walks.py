@@ -3,7 +3,7 @@ Walkers on a graph, independent and stratified
 ==============================================
 
 The upper row has the diffusion kernel between the middle of a 15 x 15 grid and all of its nodes. It is estimated with
-16 walkers per node, once with independent walkers and once with lengths and directions that are stratified. The lower
+16 walkers per node, once with independent walkers and once with lengths and steps that are stratified. The lower
 row has the errors of one draw. Numbers are means over 4 draws, for the whole kernel matrix.
 """
 
