@@ -60,7 +60,9 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
 
 
 def packed(tensor: Tensor) -> Tensor:
-    """Return a copy (...) with the strides of its shape. `contiguous` keeps other strides of tensors of one entry.
+    """Return a copy (...) with the strides of its shape.
+
+    Other than `contiguous`, it also changes the strides of tensors of one entry.
 
     Examples:
         >>> packed(torch.ones(1, 3).mT).stride()

@@ -108,7 +108,7 @@ class CoordinateSystem(NamedTuple):
 
 
 def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> CoordinateSystem:
-    """Return the coordinate system of a FeatureCollection, or the one that the caller gives.
+    """Return the coordinate system of a FeatureCollection, or the given one.
 
     Args:
         content: The FeatureCollection. Without a `crs` member it is in degrees (RFC 7946).
@@ -163,7 +163,7 @@ def _name_of(member: Any) -> str | None:
 
 
 def _known(name: str) -> CoordinateSystem | None:
-    """Return the system of a name such as "EPSG:4326" or "OGC:CRS84", or None if unknown."""
+    """Return the system of a name such as "EPSG:4326", or None if unknown."""
     match = _NAME.search(name.strip())
     code = (match[1] or match[2]).upper() if match else ""
     number = int(code) if code.isdigit() else -1

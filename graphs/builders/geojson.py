@@ -174,7 +174,7 @@ def _collection(file: Path) -> Mapping[str, Any]:
 def _sorted(
     features: Sequence[Any], file: Path, target: str | None, skip: bool, skipped: Counter[str]
 ) -> tuple[list[_Road], list[Feature]]:
-    """Return the roads and sensors among features, and count skipped features in `skipped`."""
+    """Return the roads and sensors among features, and count skipped features."""
     roads: list[_Road] = []
     sensors: list[Feature] = []
 
@@ -267,7 +267,7 @@ def with_target(
     path: str | Path,
     skip: bool = False,
 ) -> Roads:
-    """Return roads from a GeoJSON file with another property of their sensors as the values.
+    """Return roads of a file with another property of their sensors as values.
 
     Args:
         roads: The roads.
@@ -314,7 +314,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: bool, skipped: Counter[str]) -> float:
-    """Return the value of a sensor, NaN if nothing was measured; with `skip` also if not a number."""
+    """Return the value of a sensor, NaN if nothing was measured or it is skipped."""
     value = properties.get(name)
     if skip and isinstance(value, str) and math.isfinite(written := _number(value)):
         skipped["number written as text"] += 1
@@ -354,7 +354,7 @@ def _placed(
     skip: bool,
     skipped: Counter[str],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the roads (k,) and fractions (k,) of the sensors near a road, and a mask (S,) of them.
+    """Return roads (k,) and fractions (k,) of sensors near a road, and a mask (S,).
 
     Positions in the properties `edge` and `fraction` take precedence over the nearest position.
     """

@@ -44,7 +44,7 @@ class Located(NamedTuple):
 
 
 class Stretches(NamedTuple):
-    """S stretches of road between consecutive vertices, road after road and along each.
+    """S stretches of road between consecutive vertices, ordered along roads.
 
     A road without length is one stretch from a vertex to itself.
 
@@ -75,7 +75,7 @@ class Stretches(NamedTuple):
         return cls(roads, zeros, zeros + 1, starts, ends, roads.copy(), np.zeros(len(starts), dtype=bool))
 
     def check(self, num_roads: int, num_vertices: int) -> None:
-        """Check that the arrays describe stretches of roads 0..R-1 between vertices 0..V-1.
+        """Check that the arrays describe stretches of R roads between V vertices.
 
         Raises:
             InvalidGraphError: If they do not.
@@ -159,7 +159,7 @@ def join_lines(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> Junctions:
-    """Join lines at shared points, or at points within a tolerance, see `RoadNetwork.from_lines`.
+    """Join lines at shared points, or at points within a tolerance.
 
     Vertices are numbered in the order in which lines reach them, and lie where the first line does.
 
@@ -211,7 +211,7 @@ def join_lines(
 
 
 def _vertex_sites(points: LinePoints) -> NDArray[np.bool_]:  # (P,)
-    """Return a mask (P,) of vertices: ends, turning points and points between different pairs."""
+    """Return a mask (P,) of sites that are ends, turning points or forks."""
     size = int(points.site.max()) + 1
     is_vertex = np.zeros(size, dtype=bool)
     is_vertex[points.site[points.is_end]] = True
@@ -229,7 +229,7 @@ def _repeats(
     first: Integers,  # (S,) the first point of each stretch
     last: Integers,  # (S,)
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return the first stretch (S,) with the same points as each, and whether it is reversed."""
+    """Return the first stretch (S,) with the same points, and whether it is reversed."""
     representative, is_reversed = np.arange(len(first)), np.zeros(len(first), dtype=bool)
     ends = np.sort(np.stack([label[first], label[last]], axis=1), axis=1)
     _, group, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
@@ -246,7 +246,7 @@ def _repeats(
 
 
 def _without_gaps(coordinates: Floats, lengths: Floats, whole: Stretches, merge: bool) -> Junctions:
-    """Merge vertices without a length between them, and drop the stretches between them."""
+    """Merge vertices at distance 0, and drop the stretches between them."""
     has_none = (whole.begin == whole.end) | (lengths[whole.road] == 0)
     source, target = whole.source, whole.target
     if (source[has_none] != target[has_none]).any():

@@ -28,7 +28,7 @@ _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="u
 
 
 def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
-    """Join adjacent faces, or vertices that share an edge; see `graphs.Graph.from_mesh`.
+    """Join adjacent faces, or vertices with an edge; see `graphs.Graph.from_mesh`.
 
     The coordinates are face centroids (F, 3) or vertices (V, 3).
 
@@ -94,7 +94,7 @@ def _parts(mesh: Any) -> tuple[Any, Any]:
 
 
 def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
-    """Warn if vertices of faces coincide with others, so that the surface is cut there (STL files)."""
+    """Warn if vertices coincide, so that the surface is cut there (STL files)."""
     used = np.unique(faces)
     coordinates = vertices[used] + 0.0  # -0 is 0
     order = np.lexsort(coordinates.T)
@@ -114,7 +114,7 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
 
 
 def _num_parts(faces: NDArray[np.int64]) -> int:
-    """Return the number of connected components of faces (F, 3) that use all vertices 0..V-1."""
+    """Return the number of components of faces (F, 3) that use all vertices."""
     size = int(faces.max()) + 1
     links = (np.ones(2 * len(faces)), (faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()))
     return int(connected_components(sp.coo_array(links, shape=(size, size)), directed=False)[0])
@@ -156,7 +156,7 @@ def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights
 
 
 def _adjacent(sides: _Sides) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return all pairs (P,) of faces with a common edge, the lower face first, and one side each."""
+    """Return all pairs (P,) of faces with a common edge, and one side each."""
     order = np.argsort(sides.key, kind="stable")  # the faces of an edge ascend
     key, face = sides.key[order], sides.edge[order] // 3
     empty = np.zeros(0, dtype=np.int64)
@@ -185,7 +185,7 @@ def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weig
 
 
 def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the cotangents (F, 3) of angles opposite to sides j, 0 for faces without area."""
+    """Return the cotangents (F, 3) opposite to sides j, 0 for faces without area."""
     of_faces = angles(vertices, faces)
     if of_faces.flat.any():
         message = (
@@ -196,7 +196,7 @@ def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDAr
 
 
 def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64], num_edges: int) -> NDArray[np.float64]:
-    """Return half the sums (E,) over the sides of each edge, 0 if negative or rounding."""
+    """Return half the sums (E,) over sides of each edge, 0 if not positive."""
     sums = np.bincount(edge, cotangents, minlength=num_edges) / 2
     sizes = np.bincount(edge, np.abs(cotangents), minlength=num_edges) / 2
     sums[np.abs(sums) <= _ROUNDING * (1 + sizes)] = 0

@@ -59,7 +59,7 @@ class MeshFile:
 
     @cached_property
     def vertices(self) -> Integers:
-        """The vertex (K,) of the mesh for each vertex of the file, -1 for those on no face."""
+        """The mesh's vertex (K,) for each vertex of the file, -1 if on no face."""
         from scipy.spatial import KDTree
 
         finite = np.array(np.isfinite(self.file_vertices).all(axis=1))
@@ -191,7 +191,7 @@ def _ply_properties(mesh: Any, kind: str) -> dict[str, Floats]:
 
 
 def _file_vertices(file: Path, mesh: Any) -> Floats:
-    """Return the vertices (K, 3) in the order of the file, which trimesh changes for several normals."""
+    """Return the vertices (K, 3) in the file's order, which trimesh may change."""
     if file.suffix.lower() == ".obj":
         lines = file.read_bytes().splitlines()
         rows = [line.split()[1:4] for line in map(bytes.strip, lines) if line.startswith((b"v ", b"v\t"))]
@@ -203,7 +203,7 @@ def _file_vertices(file: Path, mesh: Any) -> Floats:
 
 
 def declared_faces(path: str | Path) -> int | None:
-    r"""Return the number of faces that a PLY, OFF or OBJ file declares, with polygons, or None.
+    r"""Return the number of faces that a PLY, OFF or OBJ file declares, or None.
 
     Examples:
         >>> import tempfile
@@ -227,7 +227,7 @@ def declared_faces(path: str | Path) -> int | None:
 
 
 def _check_finite(file: Path, mesh: Any) -> None:
-    """Check that the corners of faces are finite, since trimesh drops other faces silently."""
+    """Check that corners of faces are finite; trimesh drops other faces."""
     faces = np.asarray(mesh.faces)
     vertices = np.array(mesh.vertices, dtype=np.float64)
     finite = np.array(np.isfinite(vertices).all(axis=1))

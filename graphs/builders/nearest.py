@@ -162,7 +162,7 @@ def _chords(lines: Lines) -> _Chords:
 
 
 def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
-    """Return the segments (q,) of samples, the samples (q, c), and their largest spacing."""
+    """Return segments (q,) of samples, the samples (q, c), and the spacing."""
     length = np.linalg.norm(ends - starts, axis=1)
     apart = float(length.mean())
     gaps = np.maximum(1, np.ceil(length / apart)).astype(np.int64) if apart > 0 else np.ones(len(length), dtype=int)
@@ -173,7 +173,7 @@ def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
 
 
 def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Return the distances (k,) of points from segments, and the share (k,) of the nearest point."""
+    """Return distances (k,) of points from segments, and shares (k,) along these."""
     steps = ends - starts
     squared = (steps**2).sum(1)
     share = np.clip(((points - starts) * steps).sum(1) / np.where(squared > 0, squared, 1.0), 0.0, 1.0)
@@ -181,7 +181,7 @@ def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Fl
 
 
 def _first_least(query: Integers, distance: Floats, segment: Integers, rounding: float) -> Integers:
-    """Return for each point, ascending, the row with the least distance, and of ties the first segment.
+    """Return for each point the row of least distance, of ties the first segment.
 
     Distances that differ by rounding are ties, since roads meet at crossings.
     """

@@ -39,7 +39,7 @@ def read_integers(
 
 
 def _as_objects(values: Any) -> NDArray[Any]:
-    """Return an object array without conversions, since numpy turns True into 1 among integers."""
+    """Return an object array without conversions, such as True to 1."""
     try:
         return np.array(values, dtype=object)
     except ValueError:  # ragged in a way that fits no array

@@ -45,7 +45,7 @@ def from_points(
 
 
 def _nearest(points: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the k nearest others (n, k) of each point, and the distance (n,) of the last.
+    """Return the k nearest others (n, k) of each point, and the last distance (n,).
 
     A point is its own nearest neighbor, but may be missing if others coincide with it. Then the farthest of the k + 1
     results is dropped, which is at distance 0 as well.
@@ -59,7 +59,7 @@ def _nearest(points: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], ND
 
 
 def _union(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the sorted pairs (E,) in which either is among the neighbors (n, k) of the other."""
+    """Return the sorted pairs (E,) in which either is a neighbor of the other."""
     count, k = neighbors.shape
     rows, others = np.repeat(np.arange(count), k), neighbors.ravel()
     keys = np.unique(np.minimum(rows, others) * count + np.maximum(rows, others))
@@ -77,7 +77,7 @@ def _median(distances: NDArray[np.float64]) -> float:
 
 
 def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
-    """Return exp(-r^2 / (2 bandwidth^2)), (E,); 1 at r = 0, even if the bandwidth underflows."""
+    """Return exp(-r^2 / (2 bandwidth^2)), (E,), and 1 at r = 0."""
     with np.errstate(all="ignore"):
         ratios = np.divide(lengths, bandwidth, out=np.zeros_like(lengths), where=lengths > 0)
         return np.asarray(np.exp(-0.5 * ratios**2))

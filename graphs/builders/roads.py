@@ -86,7 +86,7 @@ class Piece(NamedTuple):
 
 
 class CutRoads(NamedTuple):
-    """Roads cut at their crossings and sensors: N nodes and the pieces of road between them.
+    """Roads cut at crossings and sensors: N nodes and the pieces between them.
 
     Examples:
         >>> import graphs
@@ -110,7 +110,7 @@ def from_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> EdgeArrays:
-    """Join lines at shared points, or at points within `snap`; cut each line at its sensors.
+    """Join lines at shared points or within `snap`, and cut them at their sensors.
 
     The weight of an edge is (mean edge length) / (its length), after Borovitskiy et al. (2021). Lengths below
     `min_length` times the mean count as that. The weights of parallel roads are added. A line that returns to its own
@@ -146,7 +146,7 @@ def _weights(distance: Floats, least: float) -> Floats:  # (E,)
 
 
 def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
-    """Warn of components of roads without a sensor, if there are sensors; these are the last nodes."""
+    """Warn of components of roads without a sensor, if there are sensors."""
     part = connected_parts(ends[:, 0], ends[:, 1], num_nodes)
     parts, silent = int(part.max()) + 1, int(part.max()) + 1 - len(np.unique(part[num_nodes - num_sensors :]))
     if num_sensors and silent:
@@ -275,7 +275,7 @@ def _pieces(
 
 
 def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> list[slice]:
-    """Return the points of each line strictly between two lengths, for each of n pieces."""
+    """Return the points of lines strictly between two lengths, for n pieces."""
     out = []
     for line, begin, end in zip(road.tolist(), low.tolist(), high.tolist(), strict=True):
         start, stop = flat.first[line], flat.first[line + 1]

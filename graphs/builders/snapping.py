@@ -87,7 +87,7 @@ def snapped_vertices(
     is_vertex: NDArray[np.bool_],  # (P,)
     snap: float,
 ) -> tuple[Integers, Integers]:
-    """Return the points at which lines meet a crossing, and the crossing of all points (K,).
+    """Return points at which lines meet, and the crossing of all points (K,).
 
     Args:
         lines: The lines.
@@ -129,7 +129,7 @@ def snapped_vertices(
 
 
 def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -> Integers:
-    """Return the run (q,) of each point: consecutive points of one line at one crossing."""
+    """Return the run (q,) of each point: consecutive points at one crossing."""
     order = np.lexsort((np.arange(len(line)), crossing, line))
     opens = (np.diff(line[order], prepend=-1) != 0) | (np.diff(crossing[order], prepend=-1) != 0)
     run = np.empty(len(line), dtype=np.int64)
@@ -138,7 +138,7 @@ def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -
 
 
 def _from_centers(space: Floats, group: Integers) -> Floats:
-    """Return the distance (P,) of each site (P, d) from the center of its group, 0 without one."""
+    """Return the distance (P,) of sites (P, d) from their group's center, or 0."""
     inside = np.flatnonzero(group >= 0)
     counts = np.bincount(group[inside])
     centers = np.stack([np.bincount(group[inside], axis) for axis in space[inside].T], axis=1) / counts[:, None]
@@ -193,7 +193,7 @@ def _joined(
 
 
 def _eligible_chains(space: Floats, visits: _Visits, reach: float, apart: float) -> Integers | None:  # (n,)
-    """Return the chain of each point through eligible pairs, or None if there are too many pairs.
+    """Return the chain of each point through eligible pairs, None if too many.
 
     Pairs are eligible if they are on different lines or far apart along one.
     """
@@ -232,7 +232,7 @@ def _partners(
 
 
 def _chains(space: Floats, reach: float, snap: float) -> Integers:
-    """Return the component (n,) of each point (n, d); points within reach are connected."""
+    """Return the component (n,) of points (n, d), connected within reach."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
@@ -251,7 +251,7 @@ def _components(first: Integers, second: Integers, count: int) -> Integers:  # (
 
 
 def _widths(space: Floats, part: Integers) -> Floats:
-    """Return the diagonals of the bounding boxes of the points (n, d) of each component."""
+    """Return the diagonals of the bounding boxes of components of points (n, d)."""
     low, high = np.full((2, part.max(initial=-1) + 1, space.shape[1]), np.inf)
     np.minimum.at(low, part, space)
     np.minimum.at(high, part, -space)

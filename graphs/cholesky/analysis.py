@@ -129,7 +129,7 @@ class Analysis:
 
     @cached_property
     def num_bytes(self) -> float:
-        """The memory of a factor and its inverse on the pattern, with temporary arrays, in bytes."""
+        """The bytes of a factor and its inverse on the pattern, with temporary arrays."""
         stack, update, path, front = self.peaks
         panels = int(self.supernodes.panels[-1])
         return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(
@@ -155,7 +155,7 @@ class Analysis:
 
     @cached_property
     def placement(self) -> tuple[Integers, Integers, Integers]:
-        """The places of entries of the factored triangle in the matrix (e,) and in the panels (e,)."""
+        """The indices of factored entries in the matrix (e,) and in the panels (e,)."""
         from graphs.cholesky import compiled
 
         s = self.supernodes
@@ -173,12 +173,12 @@ class Analysis:
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices]:
-        """The rows and columns (e,) of the entries of the factored triangle, as places in the order."""
+        """The rows and columns (e,) of factored entries, as positions in the order."""
         (source, _, _), rank = self.placement, self.rank.astype(np.int32)
         return rank[self.indices[source]], np.repeat(rank, np.diff(self.indptr))[source]
 
     def mirrored(self, triangle: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the entries (nnz,) of a symmetric matrix from those of the factored triangle, (e,)."""
+        """Return the entries (nnz,) of a symmetric matrix from factored ones (e,)."""
         source, _, _ = self.placement
         out = np.empty(len(self.indices))
         out[source] = triangle

@@ -166,7 +166,7 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread, so that results do not depend on the number of threads.
+    """Limit BLAS to one thread, so that results are reproducible.
 
     Examples:
         >>> import numpy as np

@@ -1,7 +1,7 @@
 """Random walk features: a frozen draw that maps a modulation f linearly to sparse features.
 
-A walker starts at i and is at a after l = 0, 1, ... steps, along edges with probabilities p. It adds f(l) times its load
-prod(U_ab / p_ab) / P(length >= l) to entry (i, a) of Phi. The contributions of m walkers are averaged. The
+A walker starts at i and is at a after l = 0, 1, ... steps, along edges with probabilities p. It adds f(l) times its
+load prod(U_ab / p_ab) / P(length >= l) to entry (i, a) of Phi. The contributions of m walkers are averaged. The
 probabilities of moves and of halting cancel in expectation, so E[Phi] = f(U) (Reid et al. 2024, "General graph random
 features", Theorem 2.1).
 

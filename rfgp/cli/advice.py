@@ -139,7 +139,7 @@ def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
-    """Yield the options of the best model as one types them: those of an average select again."""
+    """Yield the options of the best model as one types them."""
     from rfgp import approximations
 
     yield from ("--likelihood", request.likelihood) if request.likelihood != "gaussian" else ()
@@ -160,7 +160,7 @@ def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
 def _of_graph(
     file: Path, target: str | None, kernel: str, max_nonzeros: int, request: ModelRequest, *, visible: bool
 ) -> tuple[Any, str]:
-    """Return the selection for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
+    """Return the selection for a mesh, roads or a graph, and its command."""
     checks.check_choice("--kernel", kernel, choices.GRAPH_KERNELS)
     checks.check_least(1, max_nonzeros=max_nonzeros)
     request.check()
@@ -188,7 +188,7 @@ def _of_graph(
 
 
 def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str | None]:
-    """Return a graph, and the command that reads such a file, if one does; the target is a property of sensors."""
+    """Return a graph, and the command that reads such a file, if one does."""
     import graphs
     from rfgp.datasets import CATALOG, fetch
     from rfgp.fields import read_field

@@ -62,7 +62,7 @@ halting probabilities below 0.054 (`graphs.max_p_halt` of the fitted kernel)."""
 
 
 def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Write the inputs of the demo to a folder; return their paths with options of `compare_file`."""
+    """Write the inputs of the demo; return paths with options of `compare_file`."""
     from rfgp import datasets
     from rfgp.compare import Plan
 

@@ -177,7 +177,7 @@ def traffic(
 
 
 def _check_roads(targets: Iterable[str], metric: str | None, within: float | None, how: dict[str, Any]) -> None:
-    """Refuse options of reading roads that cannot be used, and targets that have the names of results."""
+    """Refuse invalid options of reading roads, and targets named like results."""
     checks.check_choice("--metric", metric, choices.METRICS)
     checks.check_choice("--duplicates", how["duplicates"], choices.ROAD_DUPLICATES)
     checks.check_within(within)
@@ -193,7 +193,7 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
 def _mesh_fields(
     path: Path, values: Path | None, target: list[str] | None, how: dict[str, Any], known: float, seed: int
 ) -> dict[str, Any]:
-    """Return the fields of a mesh by their targets; without values and targets that of a share of the normals."""
+    """Return the fields of a mesh by their targets."""
     from rfgp import fields
 
     fields_by_target = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
@@ -250,7 +250,7 @@ def _process(
 
 
 def _check_known(known: float, values: Path | None) -> None:
-    """Refuse a share of known normals that is none, and a table of values that is not there."""
+    """Refuse an invalid share of known normals, and a missing table of values."""
     if not 0 < known <= 1:
         raise InvalidArgumentError(f"--known must be a share in (0, 1], got {known}.")
     if values is not None and not check_input(values).exists():
@@ -258,7 +258,7 @@ def _check_known(known: float, values: Path | None) -> None:
 
 
 def _check_process(kernel: str, alpha: int | None, features: str | None, largest: int) -> None:
-    """Refuse an option of the other kind of process, and an alpha that a field does not have."""
+    """Refuse an option of the other kind of process, and an invalid alpha."""
     if alpha is not None and not 1 <= alpha <= largest:
         raise typer.BadParameter(f"--alpha must be from 1 to {largest}, got {alpha}.")
     if kernel != FIELD and alpha is not None:
@@ -272,7 +272,7 @@ def _check_process(kernel: str, alpha: int | None, features: str | None, largest
 
 @dataclass(frozen=True)
 class _Job:
-    """The work of a command on each of its fields: fit, score, condition on all observations, and write.
+    """The work of a command on each field: fit, score, condition and write.
 
     Attributes:
         name: The name of the file, for titles.
@@ -291,7 +291,7 @@ class _Job:
     inputs: tuple[Path | None, ...]
 
     def run(self, fields_by_target: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
-        """Return the study of each field by its target, and the folder that its files are in.
+        """Return the study of each field by its target, and the folder of its files.
 
         That is the one given for a single field, and a folder in it for each of several.
         """
@@ -344,7 +344,7 @@ class _Job:
 
 
 def _folder_names(targets: Iterable[str]) -> list[str]:
-    """Return a name of a folder for each target: other characters than letters, digits and -+. become _."""
+    """Return a name of a folder for each target, with other characters as _."""
     names: list[str] = []
     for target in targets:
         name = re.sub(r"[^\w.+-]", "_", target).lstrip(".") or "_"
@@ -355,7 +355,7 @@ def _folder_names(targets: Iterable[str]) -> list[str]:
 
 
 def _publish(studies: dict[str, tuple[Any, Path]], written: tuple[str, ...], as_json: bool) -> None:
-    """Print the figures of each study, and where its files are; of several as JSON by their targets."""
+    """Print the figures of each study, and the paths of its files."""
     names = [*written, "nodes.csv", "model.safetensors", "report.html"]
     if as_json:
         results = {

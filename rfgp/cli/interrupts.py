@@ -33,7 +33,7 @@ class Interrupts:
         self.first: float | None = None
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """Raise a KeyboardInterrupt at the first interrupt, or leave where that would be lost; leave at a second."""
+        """Raise a KeyboardInterrupt at the first interrupt; leave at a second."""
         now = time.monotonic()
         if self.first is None and not _imports(frame):
             self.first = now

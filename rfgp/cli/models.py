@@ -202,7 +202,7 @@ def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
 
 
 def _columns(tree: Any) -> Iterator[str | int]:
-    """Yield the columns that the calls of an expression name."""
+    """The columns of the kernel, None if a factor reads all, and the levels."""
     for node in nodes_of(tree):
         if isinstance(node, Call) and node.function not in choices.OBJECT_KERNELS:
             i = 1 if node.function == "Additive" else 0

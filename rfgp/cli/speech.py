@@ -52,7 +52,7 @@ def printable(text: str) -> str:
 
 
 def as_options(message: str) -> str:
-    """Return a message of the library with its Python arguments as options of the command that runs.
+    """Return a message with its Python arguments as command-line options.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -73,7 +73,7 @@ def _flag(name: str) -> str | None:
 
 
 def _choice(match: re.Match[str]) -> str:
-    """Return `missing="drop"` as `--missing drop`, and a choice without an option unchanged."""
+    """Return `missing="drop"` as `--missing drop`, if the command has the option."""
     name, _, text, number, truth = match.groups()
     if match[0] in _OTHER_NAMES:
         return _flag(_OTHER_NAMES[match[0]]) or match[0]

@@ -191,7 +191,7 @@ class _Job:
 
 
 def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdout: str) -> dict[str, Any]:
-    """Return the groups of a table's rows by a column, which is not among its inputs, for `study_table`."""
+    """Return the groups of a table's rows by a column, for `study_table`."""
     from rfgp.counts import counted
     from rfgp.tables import read_groups
 
@@ -235,7 +235,7 @@ def check_likelihood(gp: Any, log: bool) -> None:
 
 
 def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
-    """Say if the logarithm of a target may be fitted better, and return that as a note."""
+    """Say if the logarithm of a target may fit better, and return it as a note."""
     from rfgp.report.notes import of_scale
 
     is_number = model.request.likelihood == "gaussian" and table.classes is None

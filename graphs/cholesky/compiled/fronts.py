@@ -165,7 +165,7 @@ def placement(indptr, indices, order, rank, starts, tops, rows, panels):
 
 @jit
 def peaks(starts, tops, above, children):
-    """Return peak numbers of entries: of the stack of updates, one update, the path of fronts, one front."""
+    """Return peak numbers of entries: stack, one update, path of fronts, one front."""
     count = len(starts) - 1
     waiting, below = 0, np.zeros(count, np.int64)
     stack = update = path = front = 0

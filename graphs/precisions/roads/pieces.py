@@ -60,7 +60,7 @@ def cut(
     road: Integers,  # (c,)
     fraction: Floats,  # (c,)
 ) -> Pieces:
-    """Cut roads at positions, and cut in the middle stretches that would still begin and end at one vertex.
+    """Cut roads at positions, and loops of a single stretch in the middle.
 
     Examples:
         >>> import numpy as np
