@@ -343,7 +343,7 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] 
 def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> None:
     values = (
         ("mean", posterior.mean, COLOR_MAPS["mean"]),
-        ("standard deviation", posterior.deviation, COLOR_MAPS["sd"]),
+        ("standard deviation", posterior.std, COLOR_MAPS["sd"]),
     )
     for i, (figure, numbers, colors) in enumerate(values):
         title = f"exact posterior {figure}, {counted(posterior.num_observed, 'node')} observed"

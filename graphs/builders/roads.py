@@ -247,15 +247,15 @@ def _pieces(
     coordinates: Floats,  # (N, 2)
 ) -> list[Piece]:
     """Return the pieces between the nodes on each stretch."""
-    found = joined.stretches
-    used = np.flatnonzero(found.is_distinct & (joined.lengths[found.road] > 0))
+    stretches = joined.stretches
+    used = np.flatnonzero(stretches.is_distinct & (joined.lengths[stretches.road] > 0))
     stretch = np.concatenate([used, cuts[0], used])
-    fraction = np.concatenate([found.begin[used], cuts[1], found.end[used]])
-    nodes = np.concatenate([node[found.source[used]], cuts[2], node[found.target[used]]])
+    fraction = np.concatenate([stretches.begin[used], cuts[1], stretches.end[used]])
+    nodes = np.concatenate([node[stretches.source[used]], cuts[2], node[stretches.target[used]]])
     order = np.lexsort((fraction, stretch))
     stretch, fraction, nodes = stretch[order], fraction[order], nodes[order]
     first = np.flatnonzero(stretch[1:] == stretch[:-1])
-    road = found.road[stretch[first]]
+    road = stretches.road[stretch[first]]
     begin, end = fraction[first], fraction[first + 1]
     length = joined.lengths[road]
     inside = _points_between(flat, road, begin * length, end * length)
@@ -336,13 +336,13 @@ def check_isolated(
         Traceback (most recent call last):
         graphs.errors.InvalidGraphError: Road 0 must have a length or meet another road, got neither. Drop it.
     """
-    found = joined.stretches
-    is_long = joined.lengths[found.road] > 0
+    stretches = joined.stretches
+    is_long = joined.lengths[stretches.road] > 0
     met = np.zeros(len(joined.coordinates), dtype=bool)
-    met[found.source[is_long]] = met[found.target[is_long]] = True
+    met[stretches.source[is_long]] = met[stretches.target[is_long]] = True
     if met.all():
         return
-    road = int(found.road[~met[found.source]][0])
+    road = int(stretches.road[~met[stretches.source]][0])
     if lengths is not None and lengths[road] > 0:
         raise InvalidGraphError(
             f"snap must not close road {road} of length {lengths[road]:.3g} to a point that no other road meets, got "

@@ -107,12 +107,12 @@ class SeriesFeatures(NodeFeatures):
         """
         weights, U = self.weights(kernel), self.graph.shift_operator
         before = np.asarray(right, dtype=np.float64)
-        total, now = weights[0] * before, U @ before if len(weights) > 1 else before
+        total, current = weights[0] * before, U @ before if len(weights) > 1 else before
         for power, weight in enumerate(weights[1:], 1):
-            total = total + weight * now
+            total = total + weight * current
             if power + 1 < len(weights):
-                following = U @ now
-                before, now = now, following if self.basis == "taylor" else 2 * following - before
+                following = U @ current
+                before, current = current, following if self.basis == "taylor" else 2 * following - before
         return np.asarray(total)
 
     def at(self, nodes: Iterable[Hashable]) -> "SeriesFeatures":

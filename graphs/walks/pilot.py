@@ -90,16 +90,16 @@ def choose_hops(
         measured = measure(graph, kernel, replace(settings, exact_hops=hops), sample[fits], num_threads)
         variances[fits, hops] = measured.variances
         limit = _largest_neighborhood(neighborhood_sizes[fits, hops], measured.nonzeros, budget)
-        could = neighborhood_sizes[:, hops] <= limit
-        if not could.any() or (hops > 0 and measured.visits > most_visits):
+        in_reach = neighborhood_sizes[:, hops] <= limit
+        if not in_reach.any() or (hops > 0 and measured.visits > most_visits):
             break
         if hops > 0:
-            totals = variances[could, : hops + 1].sum(0)
+            totals = variances[in_reach, : hops + 1].sum(0)
             limits.append(limit if totals[hops] <= _MAX_VARIANCE_RATIO * totals[:hops].min() else -1)
-        if variances[could, hops].sum() <= _NOTHING * measured.squares:
+        if variances[in_reach, hops].sum() <= _NOTHING * measured.squares:
             break
-    taken = max(hops for hops, limit in enumerate(limits) if limit > 0)
-    return HopRule(np.array(limits[: taken + 1])) if taken > 0 else 0
+    num_hops = max(hops for hops, limit in enumerate(limits) if limit > 0)
+    return HopRule(np.array(limits[: num_hops + 1])) if num_hops > 0 else 0
 
 
 def _largest_neighborhood(neighborhood_sizes: Integers, nonzeros: Floats, budget: int) -> int:
@@ -110,10 +110,10 @@ def _largest_neighborhood(neighborhood_sizes: Integers, nonzeros: Floats, budget
     """
     limit = 0
     for size in np.unique(neighborhood_sizes):
-        near = (neighborhood_sizes > 0.8 * size) & (neighborhood_sizes <= size)
-        if nonzeros[near].mean() > budget:
+        is_similar = (neighborhood_sizes > 0.8 * size) & (neighborhood_sizes <= size)
+        if nonzeros[is_similar].mean() > budget:
             return min(limit, int(size) - 1)
-        outside = float((nonzeros - neighborhood_sizes)[near].mean())
+        outside = float((nonzeros - neighborhood_sizes)[is_similar].mean())
         limit = max(int(size), min(int(1.5 * size), int(budget - outside)))
     return limit
 
@@ -137,10 +137,10 @@ def measure(
     sqrt_degrees, phis, visits = TransitionModel(graph, settings.transitions).sqrt_degrees, [], 0
     for k in range(_DRAWS):
         columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)
-        drawn = Visits.of(nodes, settings, columns, sqrt_degrees)
-        values = drawn.values(kernel.modulation(drawn.max_length))
-        phis.append(sp.csr_array((values, drawn.indices, drawn.indptr), shape=(len(nodes), graph.num_nodes)))
-        visits += len(drawn.hops)
+        visited = Visits.of(nodes, settings, columns, sqrt_degrees)
+        values = visited.values(kernel.modulation(visited.max_length))
+        phis.append(sp.csr_array((values, visited.indices, visited.indptr), shape=(len(nodes), graph.num_nodes)))
+        visits += len(visited.hops)
     squares = sum(phi.power(2).sum(1) for phi in phis)
     variances = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
     nonzeros = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)

@@ -60,10 +60,10 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     hops = np.repeat(np.tile(np.arange(ends.shape[1], dtype=np.uint64), n), per_hop.ravel())
     visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
     keys = random.derive(random.stream(settings.seed, random.Role.STARTS), starts)
-    drawn = draw_starts(ends, num_hops, mass, keys, m, settings.step_coupling != "independent")
-    begins = nodes[drawn]
-    first_loads = model.sqrt_degrees[starts][:, None] / model.sqrt_degrees[begins] / m
-    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
+    indices = draw_starts(ends, num_hops, mass, keys, m, settings.step_coupling != "independent")
+    first_nodes = nodes[indices]
+    first_loads = model.sqrt_degrees[starts][:, None] / model.sqrt_degrees[first_nodes] / m
+    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, first_nodes, first_loads)
 
 
 def mean_reach(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:
@@ -77,9 +77,9 @@ def mean_reach(model: TransitionModel, starts: Integers, exact_hops: int | HopRu
         >>> mean_reach(TransitionModel(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
         5.0
     """
-    some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
-    ends, *_ = _push(model, some, exact_hops_of(exact_hops, model.graph, some))
-    return float(ends[-1, -1]) / len(some) if len(some) else 0.0
+    sample = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
+    ends, *_ = _push(model, sample, exact_hops_of(exact_hops, model.graph, sample))
+    return float(ends[-1, -1]) / len(sample) if len(sample) else 0.0
 
 
 def _push(model: TransitionModel, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:

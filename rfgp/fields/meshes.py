@@ -199,10 +199,10 @@ def _columns(
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
     kinds = {name: kind for name, kind in read_kinds(file, **options).items() if name not in dropped}
     names = list(kinds)
-    given = tuple(targets or ())
-    where = tuple(name for name in names if name.lower() in set().union(*_PLACES) and name not in given)
+    named_columns = tuple(targets or ())
+    where = tuple(name for name in names if name.lower() in set().union(*_PLACES) and name not in named_columns)
     axes = sorted(name.lower() for name in where)
-    fits = next((way for way in _PLACES if sorted(way) == axes), None)
+    fits = next((axis_names for axis_names in _PLACES if sorted(axis_names) == axes), None)
     if fits is None or (nodes == "faces" and fits == {"vertex"}) or (nodes == "vertices" and fits == {"face"}):
         needed = {"faces": "face", "vertices": "vertex"}.get(nodes or "", "face, or vertex")
         raise DataError(
@@ -214,8 +214,8 @@ def _columns(
         raise DataError(f"{file} must have the column {group!r} of groups, got {', '.join(names)}.")
     if set(others) <= {group}:
         raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
-    columns = given or tuple(name for name in others if name != group)
-    is_given = len(columns) == 1 or bool(given)
+    columns = named_columns or tuple(name for name in others if name != group)
+    is_given = len(columns) == 1 or bool(named_columns)
     chosen = columns if is_given else tuple(name for name in columns if kinds[name] == "number")
     kind = nodes or ("vertices" if "vertex" in fits else "faces")
     return _Columns(file, options, where, others, chosen, is_given, kind, group)

@@ -21,24 +21,24 @@ class NodePosterior(NamedTuple):
 
     Attributes:
         mean: The mean (N,) of the latent field.
-        deviation: Its standard deviation (N,).
+        std: Its standard deviation (N,).
         num_observed: The number of observations.
-        observed_deviation: The standard deviation (N,) of an observation.
+        observed_std: The standard deviation (N,) of an observation.
         low: The lower end (N,) of its central 95 % interval.
         high: The upper end (N,).
     """
 
     mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
+    std: NDArray[np.float64]
     num_observed: int
-    observed_deviation: NDArray[np.float64]
+    observed_std: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
     @property
     def figures(self) -> NDArray[np.float64]:  # (5, N)
         """The figures of each node in the order of `FIGURES`."""
-        return np.stack([self.mean, self.deviation, self.observed_deviation, self.low, self.high])
+        return np.stack([self.mean, self.std, self.observed_std, self.low, self.high])
 
 
 def whittle_matern(

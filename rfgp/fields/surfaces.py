@@ -98,9 +98,9 @@ class Surface:
         """Return the nearest points of the surface to places (n, 3)."""
         vertices = np.array(self.file.mesh.vertices, dtype=np.float64)
         faces = np.array(self.file.mesh.faces, dtype=np.int64)
-        whole = np.flatnonzero(~angles(vertices, faces).flat)
-        location = Locator(vertices, faces[whole]).nearest(np.asarray(points, dtype=np.float64))
-        return location._replace(faces=whole[location.faces])
+        with_area = np.flatnonzero(~angles(vertices, faces).flat)
+        location = Locator(vertices, faces[with_area]).nearest(np.asarray(points, dtype=np.float64))
+        return location._replace(faces=with_area[location.faces])
 
     def nearest(
         self,
@@ -151,25 +151,25 @@ class Surface:
         Raises:
             DataError: A number is not in the file, or its face or vertex has no value.
         """
-        kind, given = ("face", "faces") if self.on_faces else ("vertex", "vertices")
+        kind, kinds = ("face", "faces") if self.on_faces else ("vertex", "vertices")
         if self.node_of_element is None:
             raise DataError(
                 f"{self.path} must have triangles for face numbers, got polygons, which are "
                 f"{len(self.file.mesh.faces)} triangles. Give x, y and z."
             )
-        named, count = table.X[:, 0], len(self.node_of_element)
-        wrong = np.array((named != np.floor(named)) | (named < 0) | (named >= count))
+        numbers, count = table.X[:, 0], len(self.node_of_element)
+        wrong = np.array((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= count))
         if wrong.any():
             row = int(wrong.argmax())
-            fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {named[row]:g}"
+            fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {numbers[row]:g}"
             raise DataError(f"{file}: {fault}. {_COUNTED}")
-        nodes = self.node_of_element[named.astype(np.int64)]
+        nodes = self.node_of_element[numbers.astype(np.int64)]
         if nodes.min(initial=0) < 0:
-            lost = np.unique(named[nodes < 0]).astype(np.int64)
-            listed = ", ".join(map(str, lost[:_LISTED])) + (", ..." if len(lost) > _LISTED else "")
+            missing = np.unique(numbers[nodes < 0]).astype(np.int64)
+            listed = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
             without = "without area" if self.on_faces else "on no face"
             raise DataError(
-                f"{file}: values must be at {given} of the surface, got {len(lost)} {without}: {listed}. Leave their "
+                f"{file}: values must be at {kinds} of the surface, got {len(missing)} {without}: {listed}. Leave their "
                 "rows out."
             )
         return nodes

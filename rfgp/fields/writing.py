@@ -40,7 +40,7 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
     if field.mesh is None:
         raise InvalidArgumentError("A field must be on a mesh for colored meshes, got one on roads. Use write_roads.")
     out = []
-    for name, values in (("mean", posterior.mean), ("sd", posterior.deviation)):
+    for name, values in (("mean", posterior.mean), ("sd", posterior.std)):
         colors = _colors(values, COLOR_MAPS[name])
         for suffix, content in (("ply", _ply(field, posterior, colors)), ("glb", _glb(field, colors))):
             out.append(Path(folder) / f"{name}.{suffix}")

@@ -67,7 +67,7 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
         deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
         return [
             draw(effect, scale.shown(effect.mean), scale.name, COLOR_MAPS["mean"]),
-            draw(effect, effect.deviation, deviation, COLOR_MAPS["sd"]),
+            draw(effect, effect.std, deviation, COLOR_MAPS["sd"]),
         ]
     return [_levels(effect, scale) if effect.shape == LEVELS else _curve(effect, scale)]
 
@@ -88,7 +88,7 @@ def _title(effect: Effect, index: int = 0) -> str:
 
 def _curve(effect: Effect, scale: Scale) -> go.Figure:
     (variable,), (values,), (data,) = effect.variables, effect.values, effect.data
-    low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
+    low, high = (scale.shown(effect.mean + side * _Z * effect.std) for side in (-1, 1))
     x = axis_values(variable, values)
     band = figures.band(x, low, high, _BAND, "95 % band")
     name = "median" if scale.is_factor else "mean"
@@ -105,7 +105,7 @@ def _curve(effect: Effect, scale: Scale) -> go.Figure:
 
 def _levels(effect: Effect, scale: Scale) -> go.Figure:
     (values,), mean = effect.values, scale.shown(effect.mean)
-    low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
+    low, high = (scale.shown(effect.mean + side * _Z * effect.std) for side in (-1, 1))
     rows = list(range(len(mean)))  # names may be cut to the same text, and would share a place
     bars = figures.error_bars(high - mean, mean - low, color=COLORS[0], thickness=1.5, width=3)
     points = figures.scatter(mean, rows, error_x=bars, marker={"color": COLORS[0], "size": 8})

@@ -42,7 +42,7 @@ class Effect:
         variables: The variables of the points.
         values: The values of each variable at the points, (g,) each. For a map, the values along its sides.
         mean: The posterior mean, (g,). For a map, (second side, first side).
-        deviation: The posterior standard deviation, with the shape of the mean.
+        std: The posterior standard deviation, with the shape of the mean.
         is_partial: Whether further variables of the terms are at typical values.
         data: The values of each variable in the table, (n,) each.
         num_levels: The number of levels of the variable, of which those with the largest effects are here.
@@ -60,7 +60,7 @@ class Effect:
     variables: tuple[Variable, ...]
     values: tuple[NDArray[Any], ...]
     mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
+    std: NDArray[np.float64]
     is_partial: bool
     data: tuple[NDArray[Any], ...]
     num_levels: int = 0

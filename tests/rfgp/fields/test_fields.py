@@ -218,7 +218,7 @@ def test_coloured_meshes_read_back(ball, tmp_path, column):
     assert [path.name for path in paths] == ["mean.ply", "mean.glb", "sd.ply", "sd.glb"]
     from matplotlib import colormaps
 
-    for name, values in (("mean", law.mean), ("sd", law.deviation)):
+    for name, values in (("mean", law.mean), ("sd", law.std)):
         low, high = color_range(values)
         expected = colormaps[COLOR_MAPS[name]](np.clip((values - low) / (high - low), 0, 1), bytes=True)
         ply = trimesh.load(tmp_path / f"{name}.ply", process=False)
@@ -453,5 +453,5 @@ def test_the_law_at_all_nodes_is_that_of_the_model(ball):
     law = fields.posterior_at_nodes(gp, field)
     one = gp.predict([field.labels[11]])
     assert law.mean[11] == pytest.approx(one.mean[0])
-    assert law.deviation[11] ** 2 == pytest.approx(one.variance[0])
+    assert law.std[11] ** 2 == pytest.approx(one.variance[0])
     assert law.num_observed == 40
