@@ -169,7 +169,7 @@ class Surface:
             listed = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
             without = "without area" if self.on_faces else "on no face"
             raise DataError(
-                f"{file}: values must be at {kinds} of the surface, got {len(missing)} {without}: {listed}. Leave their "
-                "rows out."
+                f"{file}: values must be at {kinds} of the surface, got {len(missing)} {without}: {listed}. Leave "
+                "their rows out."
             )
         return nodes
