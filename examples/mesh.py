@@ -16,8 +16,8 @@ exact = rfgp.GraphGP(g, kernel="diffusion", features="exact").fit(seen, field[se
 target = exact.predict(hidden)
 print(exact.hyperparameters)
 for name, options in {
-    "independent": {"lengths": "iid", "directions": "independent"},
-    "stratified": {"lengths": "systematic", "directions": "stratified"},
+    "independent": {"lengths": "iid", "step_coupling": "independent"},
+    "stratified": {"lengths": "systematic", "step_coupling": "stratified"},
 }.items():
     prediction = exact.with_approximation(rfgp.RandomWalks(16, seed=0, **options)).predict(hidden)
     print(f"{name:12s} KL to the exact posterior {rfgp.metrics.kl_divergence(target, prediction):6.2f} nats")

@@ -146,7 +146,7 @@ def advise(
 
 
 def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the exact sparse precision, or None if there is none or its factor is too large.
+    """Return the exact sparse precision, or None if its factor is too large.
 
     The cost of a factor follows from the pattern. At most 2e11 operations, about 20 seconds, and half of the memory of
     this machine are allowed.
@@ -171,7 +171,7 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 
 
 def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
-    """Return the rational approximation of a fractional order, or None if it is too expensive.
+    """Return the rational approximation, or None if it is too expensive.
 
     m fields need m^3 times the operations and m^2 times the memory of one. Since the result is approximate, at most 4e6
     operations per node are allowed, about two seconds for 10,000 nodes.
@@ -248,7 +248,7 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
 
 
 def _series_of(kernel: GraphKernel) -> Floats | None:
-    """Return the Chebyshev coefficients of k(1 - u) above rounding, at least two, or None if too many."""
+    """Return the Chebyshev coefficients of k(1 - u), or None if too many."""
     count = 64
     while count <= _MAX_TERMS:
         points, transform = chebyshev_interpolation(count)

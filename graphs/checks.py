@@ -88,9 +88,9 @@ def is_identifier(name: str, values: Any) -> bool:  # (n,)
     """
     if _IDENTIFIER.fullmatch(name.strip()):
         return True
-    found = np.unique(np.asarray(values, dtype=np.float64))
-    is_whole = bool((found == np.floor(found)).all())
-    return 4 < len(found) == np.size(values) and is_whole and found[-1] - found[0] == len(found) - 1
+    distinct = np.unique(np.asarray(values, dtype=np.float64))
+    is_whole = bool((distinct == np.floor(distinct)).all())
+    return 4 < len(distinct) == np.size(values) and is_whole and distinct[-1] - distinct[0] == len(distinct) - 1
 
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
@@ -111,7 +111,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
 
 
 def as_numbers(values: Any) -> NDArray[np.float64]:
-    """Return a new float64 array of any shape, or an empty one if values are not real numbers.
+    """Return a new float64 array, or an empty one if values are not real numbers.
 
     Text, booleans, complex numbers and ragged lists give an array of shape (0,).
 
@@ -129,7 +129,7 @@ def as_numbers(values: Any) -> NDArray[np.float64]:
 
 
 def _holds_words(given: Any) -> bool:
-    """Return whether the values contain text or booleans, which numpy would convert to numbers."""
+    """Return whether values contain text or booleans, which numpy would convert."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     if kind == "O":
         return any(isinstance(entry, bool | np.bool_ | str | bytes) for entry in np.asarray(given).flat)

@@ -60,23 +60,23 @@ def walk_costs(
     nodes = generator.permutation(graph.num_nodes)[:num_nodes]
     labels = graph.as_nodes(nodes)
     f = complete_modulation(kernel)
-    each = fftconvolve(
+    modulations = fftconvolve(
         quantile_survival(as_halting_distribution(p_halt), num_quantiles, len(f) - 1) * f, f[None, :], axes=1
     )
-    halting = choose_p_halt(graph, Modulated(tuple(each[-1].tolist())), num_walkers)
+    halting = choose_p_halt(graph, Modulated(tuple(modulations[-1].tolist())), num_walkers)
     seeds = (int(generator.integers(2**62)) for _ in range(2))
     draws = [
-        sample_walks(graph, labels, num_walkers, p_halt=halting, exact_hops=exact_hops, kernel=kernel, seed=one)
-        for one in seeds
+        sample_walks(graph, labels, num_walkers, p_halt=halting, exact_hops=exact_hops, kernel=kernel, seed=walk_seed)
+        for walk_seed in seeds
     ]
-    (first, a), (second, b) = (_rows(draw, each) for draw in draws)
+    (first, a), (second, b) = (_rows(draw, modulations) for draw in draws)
     _, here, there = np.intersect1d(first, second, assume_unique=True, return_indices=True)
     product = a[:, here] @ b[:, there].T / len(nodes)
     return np.asarray((product + product.T) / 2)
 
 
 def _rows(walks: Walks, modulations: Floats) -> tuple[NDArray[np.int64], Floats]:
-    """Return the entries (nnz,), row times N plus column, and the values (n, nnz) for each modulation."""
+    """Return the entries (nnz,), row N + column, and values (n, nnz) of modulations."""
     indptr, indices, (_, size) = walks.pattern
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     longest = walks.max_length + 1

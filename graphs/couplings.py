@@ -70,7 +70,7 @@ class HaltingDistribution:
         return 1 / self.p_halt - 1 if isinstance(self.p_halt, float) else float(np.sum(self.p_halt[1:]))
 
     def quantile(self, u: NDArray[np.float64]) -> Lengths:
-        """Return the lengths at which the distribution function reaches u in (0, 1), shape of u."""
+        """Return the quantiles of the length at u in (0, 1), shape of u."""
         if isinstance(self.p_halt, float):
             return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.p_halt)), dtype=np.int64)  # log is faster than log1p
         return np.asarray(np.searchsorted(self._halted, u, side="right"), dtype=np.int64)
@@ -81,7 +81,7 @@ class HaltingDistribution:
 
 
 def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
-    """Return the distribution of a halting probability or survival probabilities (L + 1,).
+    """Return the distribution of a halting probability or of survival (L + 1,).
 
     Raises:
         InvalidArgumentError: If the value is neither.
@@ -102,7 +102,7 @@ def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
 
 
 class LengthCoupling(Protocol):
-    """A coupling of the lengths of the m walkers of each start node, drawn from its key.
+    """A coupling of the lengths of the m walkers of each start node.
 
     Examples:
         >>> import numpy as np
@@ -133,7 +133,9 @@ class IID:
 
 @dataclass(frozen=True)
 class Antithetic:
-    """Pairs with antithetic termination (Reid et al. 2023, "Quasi-Monte Carlo graph random features").
+    """Pairs with antithetic termination.
+
+    Reid et al. 2023, "Quasi-Monte Carlo graph random features".
 
     Both walkers of a pair share one uniform u per step. One halts if u < p, the other if (u + 1/2) mod 1 < p. For p <=
     1/2 they never halt at the same step.
@@ -203,7 +205,7 @@ class Sigma:
 
 @dataclass(frozen=True, eq=False)
 class Tuples:
-    """All m lengths from one of S tuples of quantiles, for example of `couple_quantiles`.
+    """All m lengths from one of S tuples of quantiles.
 
     A tuple is drawn uniformly, then each length within its quantile, independently.
 
@@ -299,7 +301,7 @@ def truncated_modulation(kernel: GraphKernel) -> NDArray[np.float64]:
 
 
 def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: int) -> NDArray[np.float64]:
-    """Return P(length >= l | quantile q) / P(length >= l), (num_quantiles, length + 1).
+    """Return P(length >= l | q) / P(length >= l), (num_quantiles, length + 1).
 
     The uniform of quantile q is uniform on (q / n, (q + 1) / n), and the walk reaches l if it exceeds 1 - S_l. The mean
     of the ratio over q is 1 for every l that a walk can reach.
@@ -322,4 +324,4 @@ LENGTHS: dict[str, Callable[..., LengthCoupling]] = {
     "systematic": Systematic,
     "learned": Tuples,
 }
-DIRECTIONS = ("independent", "stratified", "repelling")
+STEP_COUPLINGS = ("independent", "stratified", "repelling")

@@ -126,7 +126,7 @@ class UnreferencedVerticesWarning(GraphWarning):
 
 
 class SkippedFeaturesWarning(GraphWarning):
-    """A file has features that were skipped or not observed. The message says how many."""
+    """Features of a file were skipped or not observed. The message says how many."""
 
 
 class DuplicateRoadsWarning(GraphWarning):
@@ -138,7 +138,7 @@ class DisconnectedWarning(GraphWarning):
 
 
 class NegativeCotangentsWarning(GraphWarning):
-    """A mesh has negative cotangent weights, which are dropped. The message says how many."""
+    """Negative cotangent weights are dropped. The message says how many."""
 
 
 class LargeVarianceWarning(GraphWarning):
@@ -146,7 +146,7 @@ class LargeVarianceWarning(GraphWarning):
 
 
 class InfiniteVarianceWarning(GraphWarning):
-    """Random walks have no finite second moment for this kernel and halting probability."""
+    """Random walks have no finite second moment for this kernel and p_halt."""
 
 
 def warn(warning: Warning) -> None:

@@ -77,19 +77,19 @@ class FractionalPower:
             )
         self.power, self.terms = power, check_count("terms", terms, 1, MAX_TERMS)
         self._domain = (_NARROWEST * terms**2, WIDEST)
-        places = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
-        widths = self._domain[0] + (places + 1) / 2 * (self._domain[1] - self._domain[0])
-        found = np.empty((_POINTS, 2 * terms))
+        chebyshev_nodes = np.sort(np.cos(np.pi * (np.arange(_POINTS) + 0.5) / _POINTS))
+        widths = self._domain[0] + (chebyshev_nodes + 1) / 2 * (self._domain[1] - self._domain[0])
+        coefficients = np.empty((_POINTS, 2 * terms))
         fitted = min(power, 1 - power)
         start = _spread(0.5, terms, widths[-1])
         for eased in np.geomspace(0.5, fitted, _EASED)[:-1]:
             start = _fitted(eased, terms, widths[-1], start)
         for i in reversed(range(_POINTS)):  # from the widest range to the narrowest, each from the last
-            start = found[i] = _fitted(fitted, terms, widths[i], start)
+            start = coefficients[i] = _fitted(fitted, terms, widths[i], start)
         if fitted < power:
-            poles, weights = np.split(found, 2, axis=1)
-            found = np.hstack([widths[:, None] - poles, fitted * widths[:, None] + weights - poles])
-        self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in found.T]
+            poles, weights = np.split(coefficients, 2, axis=1)
+            coefficients = np.hstack([widths[:, None] - poles, fitted * widths[:, None] + weights - poles])
+        self._logs = [Chebyshev.fit(widths, column, _POINTS - 1, self._domain) for column in coefficients.T]
         self._slopes = [series.deriv() for series in self._logs]
 
     def at(self, width: float) -> PartialFractions:
@@ -103,10 +103,10 @@ class FractionalPower:
         return PartialFractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
 
     def error(self, width: float) -> float:
-        """Return the largest relative error of the sum over [1, R], log R = width, to a few percent."""
+        """Return the largest relative error over [1, R], log R = width."""
         t = np.exp(np.linspace(0.0, width, _GRID * self.terms))
-        found = self.at(width)
-        return float(np.abs(t**self.power * (found.weights / (t[:, None] + found.poles)).sum(axis=1) - 1).max())
+        fraction = self.at(width)
+        return float(np.abs(t**self.power * (fraction.weights / (t[:, None] + fraction.poles)).sum(axis=1) - 1).max())
 
 
 @lru_cache(maxsize=64)
@@ -150,7 +150,7 @@ def _spread(power: float, terms: int, width: float) -> Floats:
 
 
 def _fitted(power: float, terms: int, width: float, start: Floats) -> Floats:
-    """Return the log poles and log weights (2 m,) of least squared relative error, from a start."""
+    """Return log poles and log weights (2 m,) of least squared relative error."""
     count = _NODES * terms + 8
     t = np.exp(width * (1 - np.cos(np.pi * (np.arange(count) + 0.5) / count)) / 2)[:, None]
 
@@ -166,5 +166,5 @@ def _fitted(power: float, terms: int, width: float, start: Floats) -> Floats:
         return np.concatenate([-terms_of * shares, terms_of], axis=1)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        found = least_squares(left, start, slopes, method="lm", xtol=1e-14, ftol=1e-14, gtol=1e-14)
-    return np.asarray(found.x, dtype=np.float64)
+        solution = least_squares(left, start, slopes, method="lm", xtol=1e-14, ftol=1e-14, gtol=1e-14)
+    return np.asarray(solution.x, dtype=np.float64)

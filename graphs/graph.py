@@ -112,7 +112,7 @@ class Graph(Sources):
 
     @cached_property
     def shift_operator(self) -> sp.csr_array:
-        """U = I - L, `csr_array` (N, N), non-negative and symmetric, with eigenvalues in [-1, 1].
+        """U = I - L, `csr_array` (N, N), symmetric with eigenvalues in [-1, 1].
 
         For the normalized Laplacian U_ab = W_ab / sqrt(d_a d_b) for neighbors a and b. For the combinatorial one U_ab =
         W_ab / s, and the diagonal makes each row sum to 1. At an isolated node L is 0 and U is 1, hence K_ii = k(0).
@@ -143,6 +143,9 @@ class Graph(Sources):
 
         Grids also accept positions, since an integer is not a label there.
 
+        Args:
+            labels: Labels of n nodes, or their positions if `accepts_positions`.
+
         Raises:
             UnknownNodeError: If a label is not a node. If positions are the labels, also for non-integers and numbers
                 outside 0..N-1.
@@ -168,7 +171,13 @@ class Graph(Sources):
         self,
         positions: NDArray[np.integer[Any]],  # (n,)
     ) -> NDArray[np.int64] | list[Hashable]:
-        """Return the labels of n positions: a list, or the positions (n,) if they are the labels.
+        """Return the labels of n positions.
+
+        Args:
+            positions: Positions (n,) of nodes, integers from 0.
+
+        Returns:
+            A list of labels, or the positions (n,) if they are the labels.
 
         Raises:
             UnknownNodeError: If a position is outside 0..N-1.
@@ -190,6 +199,9 @@ class Graph(Sources):
         """Return n positions in the cheapest form that `index` accepts.
 
         These are the positions (n,) if `index` accepts positions, otherwise labels.
+
+        Args:
+            positions: Positions (n,) of nodes, integers from 0.
 
         Raises:
             UnknownNodeError: If a position is outside 0..N-1.
@@ -216,6 +228,9 @@ class Graph(Sources):
     ) -> "Graph":
         """Return the subgraph induced by n distinct positions, in their order.
 
+        Args:
+            positions: Distinct positions (n,) of the nodes to keep.
+
         Raises:
             InvalidArgumentError: If there is no position, or one appears twice.
             UnknownNodeError: If a position is outside 0..N-1.
@@ -227,8 +242,8 @@ class Graph(Sources):
             raise InvalidArgumentError("positions must be distinct, got one twice. Pass np.unique(positions).")
         adjacency = sp.csr_array(self.adjacency[chosen][:, chosen])
         adjacency.sort_indices()
-        found = self.labels_at(chosen)
-        labels = tuple(found.tolist() if isinstance(found, np.ndarray) else found)
+        chosen_labels = self.labels_at(chosen)
+        labels = tuple(chosen_labels.tolist() if isinstance(chosen_labels, np.ndarray) else chosen_labels)
         coordinates = None if self.coordinates is None else self.coordinates[chosen]
         return Graph(freeze(adjacency), labels, coordinates, laplacian=self.laplacian)
 
@@ -260,8 +275,12 @@ def not_a_graph_message(value: Any) -> str | None:
     kind = type(value)
     source = kind.__module__.split(".")[0]
     named = kind.__name__ if source == "builtins" else f"{kind.__name__} of {source}"
-    way = next((way for attribute, way in _WAYS_IN.items() if hasattr(value, attribute)), None)
-    remedy = f"Convert it with graphs.Graph.{way}" if way else "Build one, for example with graphs.Graph.from_edges"
+    constructor = next((constructor for attribute, constructor in _WAYS_IN.items() if hasattr(value, attribute)), None)
+    remedy = (
+        f"Convert it with graphs.Graph.{constructor}"
+        if constructor
+        else "Build one, for example with graphs.Graph.from_edges"
+    )
     return f"graph must be a graphs.Graph, got {named}. {remedy}."
 
 
@@ -288,7 +307,7 @@ def _listed(labels: Any) -> list[Any]:
 
 
 def _in_tuples(label: Any) -> Any:
-    """Return a label with lists as tuples, since arrays and JSON turn tuples into lists."""
+    """Return a label with lists as tuples."""
     return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
 
 
@@ -298,7 +317,7 @@ def _is_truth(label: Any) -> bool:
 
 
 def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
-    """Return the positions (n,) of grid labels, a list or an array (n, d). Integers (n,) are positions."""
+    """Return the positions (n,) of grid labels. Integers (n,) are positions."""
     listed = given if isinstance(given, np.ndarray) and given.dtype != object else _listed(given)
     try:
         rows = np.asarray(listed)

@@ -36,16 +36,16 @@ class Role(IntEnum):
     Examples:
         >>> from graphs.random import Role
         >>> [role.name for role in Role]
-        ['LENGTHS', 'DIRECTIONS', 'STARTS']
+        ['LENGTHS', 'STEPS', 'STARTS']
     """
 
     LENGTHS = 1
-    DIRECTIONS = 2
+    STEPS = 2
     STARTS = 3
 
 
 def mix(state: Any) -> Any:
-    """Return well-mixed bits of a state: uint64, a scalar in compiled code or an array.
+    """Return well-mixed bits of a state, uint64, as a scalar or an array.
 
     Examples:
         >>> import numpy as np
@@ -76,7 +76,7 @@ def stream(seed: int, role: Role) -> NDArray[np.uint64]:
 
     Examples:
         >>> from graphs import random
-        >>> bool(random.stream(0, random.Role.LENGTHS) != random.stream(0, random.Role.DIRECTIONS))
+        >>> bool(random.stream(0, random.Role.LENGTHS) != random.stream(0, random.Role.STEPS))
         True
     """
     return derive(np.array([seed % 2**64], dtype=np.uint64), np.array([int(role)]))

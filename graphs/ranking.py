@@ -10,8 +10,8 @@ from scipy.optimize import linear_sum_assignment
 from graphs import random
 from graphs.checks import check_choice, check_count, check_fits, counted
 from graphs.couplings import (
-    DIRECTIONS,
     LENGTHS,
+    STEP_COUPLINGS,
     HaltingDistribution,
     LengthCoupling,
     Sigma,
@@ -20,7 +20,7 @@ from graphs.couplings import (
 )
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
-from graphs.walks.moves import Moves
+from graphs.walks.transitions import TransitionModel
 
 Floats = NDArray[np.float64]
 
@@ -39,7 +39,7 @@ def pagerank(
     lengths: str = "sigma",
     seed: int | None = None,
     *,
-    directions: str = "stratified",
+    step_coupling: str = "stratified",
     num_quantiles: int = 50,
     permutation: ArrayLike | None = None,  # (num_quantiles,)
     num_threads: int | None = None,
@@ -57,7 +57,7 @@ def pagerank(
         num_walkers: The number m of walkers per node, even for "antithetic" and "sigma".
         lengths: "iid", "antithetic", "sigma" or "systematic", as for `sample_walks`.
         seed: An integer. If None, one from the system.
-        directions: "independent", "stratified" or, for unweighted graphs, "repelling".
+        step_coupling: "independent", "stratified" or, for unweighted graphs, "repelling".
         num_quantiles: The number of quantile bins of "sigma".
         permutation: The permutation of "sigma". If None, that of `match_pagerank_quantiles` for this graph.
         num_threads: The number of threads. If None, one per core. It does not change the estimate.
@@ -86,16 +86,16 @@ def pagerank(
         "Use fewer walkers, or a larger p_halt.",
     )
     check_choice("lengths", lengths, (name for name in LENGTHS if name != "learned"))
-    check_choice("directions", directions, DIRECTIONS)
+    check_choice("step_coupling", step_coupling, STEP_COUPLINGS)
     graph = graph.with_laplacian("normalized")  # whose moves are those of PageRank
-    moves = Moves(graph, "weights")
-    if directions == "repelling" and len(moves.cumulative):
+    model = TransitionModel(graph, "weights")
+    if step_coupling == "repelling" and len(model.cumulative):
         raise InvalidArgumentError(
-            'directions must be "independent" or "stratified" for a weighted graph, got "repelling".'
+            'step_coupling must be "independent" or "stratified" for a weighted graph, got "repelling".'
         )
     coupling = _coupling(graph, lengths, halting, num_quantiles, permutation)
     reachable = np.flatnonzero(graph.degrees > 0)
-    ends = _ends(moves, reachable, int(num_walkers), halting, coupling, directions, seed, num_threads)
+    ends = _ends(model, reachable, int(num_walkers), halting, coupling, step_coupling, seed, num_threads)
     p, size = float(np.asarray(halting.p_halt)), graph.num_nodes
     rank = np.where(graph.degrees > 0, ends / num_walkers, p)
     return np.asarray(rank / (len(reachable) + (size - len(reachable)) * p))
@@ -103,7 +103,9 @@ def pagerank(
 
 @np.errstate(under="ignore")
 def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
-    """Return the permutation (num_quantiles,) of length quantiles that is best for PageRank.
+    """Return the permutation (num_quantiles,) of length quantiles for PageRank.
+
+    It has the smallest variance of the estimates.
 
     A pair of walkers from node i adds to sum_j Var the probability that both end on one node. Averaged over i this is
     cost(q, q') = tr(A_q A_q'^T) with A_q = sum_l P(length = l | quantile q) P^l and P the transition matrix (Reid et
@@ -163,7 +165,7 @@ def transposed_moves(graph: Graph) -> sp.csr_array:
         [[0.0, 1.0], [1.0, 0.0]]
     """
     graph = graph.with_laplacian("normalized")
-    root = Moves(graph, "weights").roots
+    root = TransitionModel(graph, "weights").sqrt_degrees
     return sp.csr_array(sp.diags_array(root) @ graph.shift_operator @ sp.diags_array(1 / root))
 
 
@@ -178,32 +180,32 @@ def _coupling(
 
 
 def _ends(
-    moves: Moves,
+    model: TransitionModel,
     starts: NDArray[np.int64],
     num_walkers: int,
     halting: HaltingDistribution,
     coupling: LengthCoupling,
-    directions: str,
+    step_coupling: str,
     seed: int | None,
     num_threads: int | None,
 ) -> Floats:  # (N,)
     """Return the number of walkers (N,) that end on each node."""
     from graphs.walks.compiled import walk_to_the_end
 
-    number, matrix = random.resolve_seed(seed), moves.matrix
-    cumulative, code = moves.cumulative, DIRECTIONS.index(directions)
+    number, matrix = random.resolve_seed(seed), model.matrix
+    cumulative, code = model.cumulative, STEP_COUPLINGS.index(step_coupling)
     chunk = max(1, CHUNK_WALKERS // num_walkers)
 
     def run(first: int) -> NDArray[np.int32]:
         nodes = starts[first : first + chunk]
         length_keys, keys = (
-            random.derive(random.stream(number, role), nodes) for role in (random.Role.LENGTHS, random.Role.DIRECTIONS)
+            random.derive(random.stream(number, role), nodes) for role in (random.Role.LENGTHS, random.Role.STEPS)
         )
         drawn = coupling.draw(length_keys[:, None], num_walkers, halting)
         out: NDArray[np.int32] = walk_to_the_end(matrix.indptr, matrix.indices, cumulative, nodes, keys, drawn, code)
         return out
 
-    total = np.zeros(moves.graph.num_nodes)
+    total = np.zeros(model.graph.num_nodes)
     with ThreadPoolExecutor(num_threads) as pool:
         for ends in pool.map(run, range(0, len(starts), chunk)):
             total += np.bincount(ends, minlength=len(total))

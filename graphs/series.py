@@ -2,7 +2,7 @@
 
 The recursion f_n = (a_n - sum_k f_k f_{n-k}) / (2 f_0) for the square root of a power series cancels if f decays fast.
 For exp(30 (u - 1)) no digit of f_60 is right, although f * f agrees with a up to rounding. Cauchy's integral over a
-circle |u| = r, computed by a Fourier transform, has an error near 2^-53 max |g| / r^l, and the radius can be chosen for
+circle |u| = r, computed by a Fourier transform, has an error near 2^-53 max |g| / r^l. The radius can be chosen for
 each l (Bornemann 2011, "Accuracy and stability of computing high-order derivatives of analytic functions by Cauchy
 integrals").
 """
@@ -74,7 +74,7 @@ def root_coefficients(
 def analytic_radius(
     log_function: Function,  # (n,) -> (n,)
 ) -> float:
-    """Return a radius, at least 1, inside which exp(log_function) has an analytic root.
+    """Return a radius >= 1 inside which exp(log_function) has an analytic root.
 
     It is infinite if it exceeds 64.
 
@@ -129,7 +129,7 @@ def _is_analytic(log_function: Function, r: float) -> bool:
 
 
 def _continuous_half(logs: NDArray[np.complex128]) -> NDArray[np.complex128] | None:
-    """Return half the logarithm along a circle, continuous and real at the start, or None if it winds."""
+    """Return half the logarithm along a circle, continuous, or None if it winds."""
     if not np.isfinite(logs).all():
         return None
     phase = np.unwrap(np.append(logs.imag, logs.imag[0]))

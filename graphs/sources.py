@@ -68,7 +68,7 @@ class Sources:
         *,
         self_loops: SelfLoops = "error",
     ) -> Self:
-        """Build a graph from a symmetric adjacency matrix (N, N) of weights, sparse or dense.
+        """Build a graph from a symmetric adjacency matrix (N, N), sparse or dense.
 
         Args:
             adjacency: The matrix.
@@ -117,7 +117,7 @@ class Sources:
 
     @classmethod
     def from_mesh(cls, mesh: Any, nodes: str = "faces", *, weights: str = "unit") -> Self:
-        """Build a graph from a triangle mesh: adjacent faces, or vertices that share an edge.
+        """Build a graph from a triangle mesh: adjacent faces, or vertices with an edge.
 
         `coordinates` (N, 3) are the face centroids or the vertices, in the units of the mesh. Labels are the numbers
         0..N-1 of the faces or vertices. Faces are adjacent if they share an edge, also if more than two faces share it
@@ -282,7 +282,7 @@ class Sources:
 
     @classmethod
     def from_gml(cls, path: str | Path, weight: str | None = "weight", *, self_loops: SelfLoops = "drop") -> Self:
-        """Read a GML file, whose labels become the nodes; dropped self-loops give a warning.
+        """Read a GML file, whose labels become the nodes.
 
         Args:
             path: The file.

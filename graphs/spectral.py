@@ -18,7 +18,7 @@ _MAX_MOMENTS = 100_000
 
 
 def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return points u in [-1, 1] and weights with sum_k w_k h(u_k) = tr h(U) / N, both (k,).
+    """Return points u and weights (k,) with sum_k w_k h(u_k) = tr h(U) / N.
 
     The measure is exact up to 1500 nodes. Above, it is stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with 8
     Rademacher probes of a fixed internal seed and 40 steps, so that a graph always gets the same answer.
@@ -78,7 +78,7 @@ def lanczos(
 
 
 def squared_growth(graph: Graph, transitions: str) -> float:
-    """Return the spectral radius of V_ab = U_ab^2 / p_ab, the growth of squared loads per step.
+    """Return the growth of squared loads per step, a spectral radius.
 
     For moves in proportion to weight V_ab = W_ab / d_b, whose columns sum to 1, so it is 1. For uniform moves V_ab =
     k_a U_ab^2 with k_a neighbors. This is similar to the symmetric sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is
@@ -111,7 +111,7 @@ def spectral_density(
     num_probes: int = 8,
     seed: int = 0,
 ) -> NDArray[np.float64]:  # (n,)
-    """Return the density (n,) of the eigenvalues of the Laplacian, without computing them.
+    """Estimate the density (n,) of the eigenvalues of the Laplacian.
 
     Its integral over [0, 2] is 1. The kernel polynomial method with Jackson's kernel resolves peaks of a width of about
     pi / `num_moments` (Weisse et al. 2006, "The kernel polynomial method", Eqs. 62 and 71).

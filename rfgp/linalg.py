@@ -38,7 +38,7 @@ def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
 
 
 def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
-    """Return a matrix, an array or a tensor, as float64 on the CPU, without its gradient.
+    """Return a matrix as a float64 tensor on the CPU, without its gradient.
 
     Args:
         x: The matrix (n, d).
@@ -60,7 +60,9 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
 
 
 def packed(tensor: Tensor) -> Tensor:
-    """Return a copy (...) with the strides of its shape. `contiguous` keeps other strides of tensors of one entry.
+    """Return a copy (...) with the strides of its shape.
+
+    Other than `contiguous`, it also changes the strides of tensors of one entry.
 
     Examples:
         >>> packed(torch.ones(1, 3).mT).stride()
@@ -141,7 +143,7 @@ def half_solve(
 
 
 class _Gram(torch.autograd.Function):
-    """The product Phi Phi^T. Its gradient (G + G^T) Phi is one product; autograd takes two."""
+    """The product Phi Phi^T, whose gradient takes one product instead of two."""
 
     @staticmethod
     def forward(ctx: Any, phi: Tensor) -> Tensor:
@@ -171,7 +173,7 @@ def gram(
 def covariance_root(
     covariance: Tensor,  # (n, n)
 ) -> Tensor:  # (n, r)
-    """Return a matrix R (n, r) with R R^T equal to a covariance, which may be singular.
+    """Return R (n, r) with R R^T equal to a covariance, possibly singular.
 
     R is the Cholesky factor. If rounding leaves the matrix indefinite, it is a Cholesky factor with complete pivoting
     that ends at the numerical rank (LAPACK's pstrf; Higham 1990, "Analysis of the Cholesky decomposition of a

@@ -42,7 +42,7 @@ def plot_prediction_band(
     data: tuple[ArrayLike, ArrayLike] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the mean along one input with its 95 % bands, latent (dark) and observed (light).
+    """Draw the mean along one input, with 95 % bands: latent dark, observed light.
 
     Args:
         x: The input at the prediction's points (n,), in any order.
@@ -62,15 +62,15 @@ def plot_prediction_band(
         >>> axes = plot_prediction_band(x, gp.predict(x[:, None]), data=(x, np.sin(x)))
     """
     axes = axes or new_axes()
-    place, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
-    if place.shape != mean.shape:
-        raise InvalidArgumentError(f"x must have the prediction's shape {mean.shape}, got {place.shape}.")
-    order = np.argsort(place, kind="stable")
+    positions, mean = np.asarray(x, dtype=np.float64), _numbers(prediction.mean_tensor())
+    if positions.shape != mean.shape:
+        raise InvalidArgumentError(f"x must have the prediction's shape {mean.shape}, got {positions.shape}.")
+    order = np.argsort(positions, kind="stable")
     for part, alpha, label in ((prediction.observed(), 0.15, "95 % of observations"), (prediction, 0.35, "95 % of f")):
         half = 1.96 * np.sqrt(_numbers(part.variance_tensor()))
         low, high = (mean - half)[order], (mean + half)[order]
-        axes.fill_between(place[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
-    axes.plot(place[order], mean[order], color=COLORS[0], label="mean")
+        axes.fill_between(positions[order], low, high, color=COLORS[0], alpha=alpha, linewidth=0, label=label)
+    axes.plot(positions[order], mean[order], color=COLORS[0], label="mean")
     if data is not None:
         axes.plot(*map(np.asarray, data), ".", color="black", markersize=4, label="data")
     axes.legend(frameon=False)
@@ -83,7 +83,7 @@ def plot_calibration(
     *,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the share of observations y (n,) inside the central intervals against the intervals' level.
+    """Draw the share of observations inside central intervals against their level.
 
     The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
     observations are independent given the prediction.
@@ -110,12 +110,18 @@ def plot_calibration(
 
 
 def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw each method's relative error of the kernel matrix against m, on log scales, with 2 standard errors."""
+    """Draw the relative error of each method's kernel matrix against m.
+
+    Scales are logarithmic, and bars are 2 standard errors.
+    """
     return _plot_by_size(comparison, "kernel_error", "relative error of the kernel matrix", axes)
 
 
 def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw each method's KL from the exact posterior against m, on log scales, with 2 standard errors."""
+    """Draw the KL of each method from the exact posterior against m.
+
+    Scales are logarithmic, and bars are 2 standard errors.
+    """
     return _plot_by_size(comparison, "kl", "KL from the exact posterior (nats)", axes)
 
 
@@ -124,9 +130,9 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
     groups = comparison.groups()
     looks = styles(method for method, _ in groups)
     sizes, heights = sorted({size for _, size in groups}), []
-    for place, (method, i) in enumerate(looks.items()):
+    for number, (method, i) in enumerate(looks.items()):
         estimates = [comparison.estimate(figure, method, size) for size in sizes]
-        shifted = np.array(sizes) * 1.04 ** (place - (len(looks) - 1) / 2)  # error bars side by side
+        shifted = np.array(sizes) * 1.04 ** (number - (len(looks) - 1) / 2)  # error bars side by side
         heights += [e.mean for e in estimates if e.mean > 0]
         axes.errorbar(
             shifted,
@@ -161,7 +167,7 @@ def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
 
 
 def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw the approximate against the exact posterior means at the first split's test points.
+    """Draw approximate against exact posterior means at the first split's test points.
 
     The bars are the two posteriors' standard deviations.
     """
@@ -188,7 +194,7 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
 
 
 def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
-    """Draw the fitted kernel as a function of the Laplacian's eigenvalue, over the density of the graph's eigenvalues.
+    """Draw the fitted kernel over the density of the Laplacian's eigenvalues.
 
     For a free modulation the parametric family without its learned factors is drawn as well.
 
@@ -212,9 +218,9 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
     axes.set(xlabel="eigenvalue of the Laplacian", ylabel="prior variance")
     _log_heights(axes, [min(noise, top) * 2e-3, top * 1.5])
     density = axes.twinx()
-    found = spectral_density(gp.graph, eigenvalues)
-    density.fill_between(eigenvalues, found, color="0.88", linewidth=0)
-    density.set_ylim(0, 2 * np.quantile(found, 0.98))  # a single eigenvalue may be a peak a hundred times as high
+    densities = spectral_density(gp.graph, eigenvalues)
+    density.fill_between(eigenvalues, densities, color="0.88", linewidth=0)
+    density.set_ylim(0, 2 * np.quantile(densities, 0.98))  # a single eigenvalue may be a peak a hundred times as high
     density.set_yticks([])
     density.set_ylabel("density of eigenvalues (gray)")
     axes.set_zorder(density.get_zorder() + 1)
@@ -232,7 +238,7 @@ def plot_mesh_field(
     colors: str = "viridis",
     axes: Axes3D | None = None,
 ) -> Axes3D:
-    """Draw values (N,) of a field's faces or vertices on its mesh, in three-dimensional axes.
+    """Draw values of a field's faces or vertices on its mesh, in 3-D axes.
 
     Raises:
         InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
@@ -269,9 +275,9 @@ def plot_road_field(
     colors: str = "viridis",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw values (N,) of crossings and sensors along their roads, longitude and latitude in degrees.
+    """Draw values of crossings and sensors along their roads.
 
-    A piece of road has the average of its ends.
+    A piece of road has the average of its ends. Axes are longitude and latitude in degrees, or the units of the plane.
 
     Raises:
         InvalidArgumentError: The field is not on roads, or has another number of nodes.
@@ -314,7 +320,11 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
 
 
 def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] | None = None) -> Figure:
-    """Return one figure: kernel error, KL, approximate against exact, and if given, the posterior at the nodes."""
+    """Return a figure of a comparison.
+
+    It has the kernel error, the KL, approximate against exact means, and the posterior at the nodes if fields are
+    given.
+    """
     rows = 1 if fields is None else 2
     figure = Figure(figsize=(14, 4.8 * rows), layout="constrained")
     figure.suptitle(comparison.title.replace("$", r"\$"))
@@ -333,15 +343,15 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] 
 def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> None:
     values = (
         ("mean", posterior.mean, COLOR_MAPS["mean"]),
-        ("standard deviation", posterior.deviation, COLOR_MAPS["sd"]),
+        ("standard deviation", posterior.std, COLOR_MAPS["sd"]),
     )
-    for place, (figure, numbers, colors) in enumerate(values):
+    for i, (figure, numbers, colors) in enumerate(values):
         title = f"exact posterior {figure}, {counted(posterior.num_observed, 'node')} observed"
         if field.mesh is not None:
-            axes: Any = part.add_subplot(1, 2, 1 + place, projection="3d")
+            axes: Any = part.add_subplot(1, 2, 1 + i, projection="3d")
             plot_mesh_field(field, numbers, title=title, colors=colors, axes=axes)
         else:
-            plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + place))
+            plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + i))
 
 
 def new_axes(**options: Any) -> Any:

@@ -46,7 +46,7 @@ def data(name: str) -> tuple[graphs.Roads, Array]:
 def models(roads: graphs.Roads, positions: Array) -> dict[str, tuple[Make, Any]]:
     """Return by name how a model is made, and its inputs."""
     network = graphs.RoadNetwork.from_roads(roads)
-    edges, fractions, place = roads.places()
+    edges, fractions, place = roads.sensor_positions()
     graph = graphs.Graph.from_roads(roads.lines, edges, fractions, metric=roads.metric)
     nodes = np.array([f"sensor-{i}" for i in place])
 

@@ -27,7 +27,7 @@ FOLDS = 5
 def main() -> None:
     warnings.simplefilter("ignore")
     roads = graphs.read_roads(sys.argv[1])
-    edges, fractions, _ = roads.places()
+    edges, fractions, _ = roads.sensor_positions()
     X = np.stack([edges, fractions], axis=1)
     y = roads.values.reshape(-1, len(X)).T
     network = graphs.RoadNetwork.from_roads(roads)

@@ -24,10 +24,10 @@ from rfgp.compare.protocol import WALKS
 
 COUPLINGS: dict[str, dict[str, Any]] = {
     **{name: WALKS[name] for name in ("iid", "antithetic", "sigma", "systematic")},
-    "learned": {"lengths": "learned", "directions": "independent", "exact_hops": 0},
-    "sigma, stratified": {"lengths": "sigma", "directions": "stratified", "exact_hops": 0},
-    "learned, stratified": {"lengths": "learned", "directions": "stratified", "exact_hops": 0},
-    "systematic, repelling": {"lengths": "systematic", "directions": "repelling", "exact_hops": 0},
+    "learned": {"lengths": "learned", "step_coupling": "independent", "exact_hops": 0},
+    "sigma, stratified": {"lengths": "sigma", "step_coupling": "stratified", "exact_hops": 0},
+    "learned, stratified": {"lengths": "learned", "step_coupling": "stratified", "exact_hops": 0},
+    "systematic, repelling": {"lengths": "systematic", "step_coupling": "repelling", "exact_hops": 0},
     "systematic, stratified": WALKS["stratified"],
 }
 GRAPHS = ("karate", "dolphins", "football", "polbooks", "cora", "eurosis", "citeseer")

@@ -25,8 +25,8 @@ from benchmarks.races.processes import last_line, status
 
 WALKERS, HALT, LONGEST = 16, 0.1, 63
 MODES = {
-    "independent": {"lengths": "iid", "directions": "independent", "exact_hops": 0},
-    "stratified": {"lengths": "systematic", "directions": "stratified", "exact_hops": 0},
+    "independent": {"lengths": "iid", "step_coupling": "independent", "exact_hops": 0},
+    "stratified": {"lengths": "systematic", "step_coupling": "stratified", "exact_hops": 0},
 }
 SIZES = (10_000, 40_000, 160_000, 490_000, 1_000_000)
 

@@ -88,7 +88,7 @@ def walks() -> Pair:
     """Return the sum of the features of a diffusion kernel from independent walks on a grid."""
     graph, p_halt, kernel = graphs.Graph.from_grid((64, 64)), 0.1, graphs.kernels.Diffusion()
     shift = sp.csr_array(graph.shift_operator)
-    plain = {"p_halt": p_halt, "lengths": "iid", "directions": "independent", "exact_hops": 0, "progress": False}
+    plain = {"p_halt": p_halt, "lengths": "iid", "step_coupling": "independent", "exact_hops": 0, "progress": False}
 
     def fast() -> float:
         return float(graphs.sample_walks(graph, num_walkers=64, seed=0, **plain).features(kernel).sum())

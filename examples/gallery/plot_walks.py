@@ -3,7 +3,7 @@ Walkers on a graph, independent and stratified
 ==============================================
 
 The upper row has the diffusion kernel between the middle of a 15 x 15 grid and all of its nodes. It is estimated with
-16 walkers per node, once with independent walkers and once with lengths and directions that are stratified. The lower
+16 walkers per node, once with independent walkers and once with lengths and steps that are stratified. The lower
 row has the errors of one draw. Numbers are means over 4 draws, for the whole kernel matrix.
 """
 
@@ -19,8 +19,8 @@ SIDE, DRAWS = 15, 4
 grid = graphs.Graph.from_grid((SIDE, SIDE))
 kernel = kernels.Diffusion(2.0)
 options = {
-    "independent": {"lengths": "iid", "directions": "independent"},
-    "stratified": {"lengths": "systematic", "directions": "stratified"},
+    "independent": {"lengths": "iid", "step_coupling": "independent"},
+    "stratified": {"lengths": "systematic", "step_coupling": "stratified"},
 }
 middle = SIDE * SIDE // 2
 exact = kernel.exact(grid)

@@ -42,7 +42,7 @@ _DEGREES = frozenset(
     }
 )
 """EPSG codes of geographic systems, longitude and latitude in degrees (GeoJSON always has this order)."""
-_METRES = frozenset(
+_METERS = frozenset(
     {
         2056,
         2100,
@@ -79,7 +79,7 @@ _METRES = frozenset(
 """EPSG codes of projected systems in meters, in addition to the ranges below."""
 _MERCATOR = frozenset({3857, 900913, 3785, 3395})
 """EPSG codes of Mercator projections. Their lengths are stretched by 1 / cos(latitude) and not in meters."""
-_METRE_RANGES = (
+_METER_RANGES = (
     (2443, 2461),  # JGD2000 planes
     (6669, 6687),  # JGD2011 planes
     (7846, 7859),  # GDA2020 MGA
@@ -108,7 +108,7 @@ class CoordinateSystem(NamedTuple):
 
 
 def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> CoordinateSystem:
-    """Return the coordinate system of a FeatureCollection, or the one that the caller gives.
+    """Return the coordinate system of a FeatureCollection, or the given one.
 
     Args:
         content: The FeatureCollection. Without a `crs` member it is in degrees (RFC 7946).
@@ -128,8 +128,8 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
     if "crs" not in content:
         return CoordinateSystem(metric or "haversine", "" if metric == "euclidean" else "m")
     name = _name_of(content["crs"])
-    found = None if name is None else _known(name)
-    if found is None and metric is None:
+    crs = None if name is None else _known(name)
+    if crs is None and metric is None:
         more = (
             ""
             if name is None or find_spec("pyproj")
@@ -139,16 +139,16 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
             f"{file}: its coordinate reference system must be a known one, got crs {shown(content['crs'])}. Pass "
             f'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane.{more}'
         )
-    if found is None:
+    if crs is None:
         assert metric is not None
         return CoordinateSystem(metric, "m" if metric == "haversine" else "")
-    if metric is not None and metric != found.metric:
-        kind = "geographic" if found.metric == "haversine" else "projected"
+    if metric is not None and metric != crs.metric:
+        kind = "geographic" if crs.metric == "haversine" else "projected"
         raise FileFormatError(
-            f"{file}: metric must be {found.metric!r} for its crs {name}, which is {kind}, got {metric!r}. Leave "
+            f"{file}: metric must be {crs.metric!r} for its crs {name}, which is {kind}, got {metric!r}. Leave "
             "metric out, or correct the file."
         )
-    return found
+    return crs
 
 
 def _name_of(member: Any) -> str | None:
@@ -163,7 +163,7 @@ def _name_of(member: Any) -> str | None:
 
 
 def _known(name: str) -> CoordinateSystem | None:
-    """Return the system of a name such as "EPSG:4326" or "OGC:CRS84", or None if unknown."""
+    """Return the system of a name such as "EPSG:4326", or None if unknown."""
     match = _NAME.search(name.strip())
     code = (match[1] or match[2]).upper() if match else ""
     number = int(code) if code.isdigit() else -1
@@ -171,7 +171,7 @@ def _known(name: str) -> CoordinateSystem | None:
         return CoordinateSystem("haversine", "m")
     if number in _MERCATOR:
         return CoordinateSystem("euclidean", "")
-    if number in _METRES or any(low <= number <= high for low, high in _METRE_RANGES):
+    if number in _METERS or any(low <= number <= high for low, high in _METER_RANGES):
         return CoordinateSystem("euclidean", "m")
     return _looked_up(name)
 
@@ -184,15 +184,15 @@ def _looked_up(name: str) -> CoordinateSystem | None:
     except ImportError:
         return None
     try:
-        found = CRS.from_user_input(name)
+        crs = CRS.from_user_input(name)
     except CRSError:
         return None
-    units = {axis.unit_name for axis in found.axis_info[:2]}
-    if found.is_geographic and units == {"degree"}:
+    units = {axis.unit_name for axis in crs.axis_info[:2]}
+    if crs.is_geographic and units == {"degree"}:
         return CoordinateSystem("haversine", "m")
-    if not found.is_projected or len(units) != 1:
+    if not crs.is_projected or len(units) != 1:
         return None
-    unit, method = units.pop(), found.coordinate_operation.method_name if found.coordinate_operation else ""
+    unit, method = units.pop(), crs.coordinate_operation.method_name if crs.coordinate_operation else ""
     if "Mercator" in method and "Transverse" not in method:
         unit = ""  # stretched by 1 / cos(latitude)
     return CoordinateSystem("euclidean", "m" if unit in ("metre", "meter") else unit)

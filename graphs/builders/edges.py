@@ -41,7 +41,7 @@ def from_pairs(
     weights: ArrayLike | None,  # (E,)
     nodes: Iterable[Hashable] | None,
 ) -> EdgeArrays:
-    """Read pairs of labels; the nodes are `nodes` first, then the others in order of appearance.
+    """Read pairs of labels; nodes are `nodes`, then others in order of appearance.
 
     Raises:
         InvalidGraphError: If an edge is not a pair, a label is not hashable, or weights are invalid.
@@ -114,7 +114,7 @@ def from_scipy(
 def _as_entries(
     given: Any,  # (N, N) scipy sparse or dense
 ) -> sp.coo_array:
-    """Return the entries (N, N) of a matrix, after a check that its arrays fit each other."""
+    """Return the entries (N, N) of a matrix, after a check of its arrays."""
     if sp.issparse(given) and given.format in ("csr", "csc", "bsr") and not _is_whole(given):
         raise InvalidGraphError(
             f"The indptr of the {given.format} adjacency must ascend from 0 to the number of its indices and values, "

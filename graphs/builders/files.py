@@ -38,7 +38,7 @@ _CHUNK = 1 << 20
 
 
 def recognize(head: bytes) -> str | None:
-    """Return the kind of file that begins with these bytes, if it is a common confusion.
+    """Return the kind of file that begins with these bytes, if often confused.
 
     Examples:
         >>> from graphs.builders.files import recognize
@@ -107,7 +107,7 @@ def _check_unpacked(file: Path, opener: Any) -> None:
 
 
 def brief(error: BaseException) -> str:
-    r"""Return the message of an error, short, in one line and without control characters.
+    r"""Return the message of an error in one short line.
 
     Examples:
         >>> from graphs.builders.files import brief

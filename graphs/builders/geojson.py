@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from graphs.builders.crs import read_crs
 from graphs.builders.lines import Lines, as_lines
-from graphs.builders.nearest import distance_limit, nearest_places
+from graphs.builders.nearest import distance_limit, project_on_lines
 from graphs.builders.roads import Roads
 from graphs.checks import counted, is_identifier, is_number, shown
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
@@ -105,7 +105,7 @@ def read_geojson(
         road_ids=tuple(road.feature.id for road in roads),
         sensor_ids=tuple(sensor.id for sensor in sensors),
         unit=system.unit,
-        members={key: content[key] for key in ("name", "crs") if key in content},
+        metadata={key: content[key] for key in ("name", "crs") if key in content},
     )
 
 
@@ -174,7 +174,7 @@ def _collection(file: Path) -> Mapping[str, Any]:
 def _sorted(
     features: Sequence[Any], file: Path, target: str | None, skip: bool, skipped: Counter[str]
 ) -> tuple[list[_Road], list[Feature]]:
-    """Return the roads and sensors among features, and count skipped features in `skipped`."""
+    """Return the roads and sensors among features, and count skipped features."""
     roads: list[_Road] = []
     sensors: list[Feature] = []
 
@@ -219,17 +219,17 @@ def _each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list
     Raises:
         FileFormatError: If some cannot be read. The message lists the first.
     """
-    found, faults = [], []
+    results, faults = [], []
     for i, entry in enumerate(entries):
         try:
-            found.append(read(entry, i))
+            results.append(read(entry, i))
         except FileFormatError as error:
             faults.append(str(error))
     if faults:
         begin = f"{file}: " if len(faults) == 1 else f"{file} has {len(faults):,} features that cannot be used:\n"
         more = f"\nand {len(faults) - _FAULTS:,} more." if len(faults) > _FAULTS else ""
         raise FileFormatError(begin + "\n".join(faults[:_FAULTS]) + more)
-    return found
+    return results
 
 
 def _read_feature(given: Any, number: int, skip: bool) -> Feature | None:
@@ -267,7 +267,7 @@ def with_target(
     path: str | Path,
     skip: bool = False,
 ) -> Roads:
-    """Return roads from a GeoJSON file with another property of their sensors as the values.
+    """Return roads of a file with another property of their sensors as values.
 
     Args:
         roads: The roads.
@@ -314,7 +314,7 @@ def _is_finite(value: Any) -> bool:
 
 
 def _read_value(properties: Mapping[str, Any], name: str, number: int, skip: bool, skipped: Counter[str]) -> float:
-    """Return the value of a sensor, NaN if nothing was measured; with `skip` also if not a number."""
+    """Return the value of a sensor, NaN if nothing was measured or it is skipped."""
     value = properties.get(name)
     if skip and isinstance(value, str) and math.isfinite(written := _number(value)):
         skipped["number written as text"] += 1
@@ -354,7 +354,7 @@ def _placed(
     skip: bool,
     skipped: Counter[str],
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.bool_]]:
-    """Return the roads (k,) and fractions (k,) of the sensors near a road, and a mask (S,) of them.
+    """Return roads (k,) and fractions (k,) of sensors near a road, and a mask (S,).
 
     Positions in the properties `edge` and `fraction` take precedence over the nearest position.
     """
@@ -367,8 +367,8 @@ def _placed(
     others = np.flatnonzero(~named)
     if len(others):
         points = np.array([sensors[i].coordinates for i in others.tolist()])
-        found = nearest_places(lines, points)
-        edges[others], fractions[others], apart[others] = found
+        projections = project_on_lines(lines, points)
+        edges[others], fractions[others], apart[others] = projections
     limit = distance_limit(lines, within)
     near = apart <= limit
     if not near.all():

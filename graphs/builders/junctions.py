@@ -44,7 +44,7 @@ class Located(NamedTuple):
 
 
 class Stretches(NamedTuple):
-    """S stretches of road between consecutive vertices, road after road and along each.
+    """S stretches of road between consecutive vertices, ordered along roads.
 
     A road without length is one stretch from a vertex to itself.
 
@@ -75,7 +75,7 @@ class Stretches(NamedTuple):
         return cls(roads, zeros, zeros + 1, starts, ends, roads.copy(), np.zeros(len(starts), dtype=bool))
 
     def check(self, num_roads: int, num_vertices: int) -> None:
-        """Check that the arrays describe stretches of roads 0..R-1 between vertices 0..V-1.
+        """Check that the arrays describe stretches of R roads between V vertices.
 
         Raises:
             InvalidGraphError: If they do not.
@@ -94,10 +94,10 @@ class Stretches(NamedTuple):
             raise InvalidGraphError(f"The ends of stretches must be the vertices 0 to {num_vertices - 1}.")
         if (self.representative < 0).any() or (self.representative > np.arange(count)).any():
             raise InvalidGraphError("Stretches must be represented by themselves or by earlier ones.")
-        own = np.stack([self.source, self.target])
-        own = np.where(self.is_reversed, own[::-1], own)
+        ends = np.stack([self.source, self.target])
+        ends = np.where(self.is_reversed, ends[::-1], ends)
         theirs = np.stack([self.source, self.target])[:, self.representative]
-        if not self.is_distinct[self.representative].all() or (own != theirs).any():
+        if not self.is_distinct[self.representative].all() or (ends != theirs).any():
             raise InvalidGraphError("Stretches must have the ends of the stretch that represents them.")
 
     @property
@@ -119,14 +119,16 @@ class Stretches(NamedTuple):
             lengths: Lengths (R,) of the roads.
         """
         first, end = (np.searchsorted(self.road, road, side) for side in ("left", "right"))
-        own = last_before(self.begin, first, end - 1, fraction)
-        vertex = np.where(lengths[road] == 0, self.source[own], self._ends(own, fraction))
-        found = self.representative[own]
-        share = (fraction - self.begin[own]) / (self.end[own] - self.begin[own])
-        share = np.where(self.is_reversed[own], 1 - share, share)
-        moved = self.begin[found] + np.clip(share, 0.0, 1.0) * (self.end[found] - self.begin[found])
-        moved = np.where(found == own, fraction, moved)
-        return Located(found, moved, np.where(vertex < 0, self._ends(found, moved), vertex))
+        stretch = last_before(self.begin, first, end - 1, fraction)
+        vertex = np.where(lengths[road] == 0, self.source[stretch], self._ends(stretch, fraction))
+        representative = self.representative[stretch]
+        share = (fraction - self.begin[stretch]) / (self.end[stretch] - self.begin[stretch])
+        share = np.where(self.is_reversed[stretch], 1 - share, share)
+        moved = self.begin[representative] + np.clip(share, 0.0, 1.0) * (
+            self.end[representative] - self.begin[representative]
+        )
+        moved = np.where(representative == stretch, fraction, moved)
+        return Located(representative, moved, np.where(vertex < 0, self._ends(representative, moved), vertex))
 
     def _ends(self, stretch: Integers, fraction: Floats) -> Integers:
         """Return the vertices (n,) of positions at an end of their stretch, -1 for others."""
@@ -157,7 +159,7 @@ def join_lines(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> Junctions:
-    """Join lines at shared points, or at points within a tolerance, see `RoadNetwork.from_lines`.
+    """Join lines at shared points, or at points within a tolerance.
 
     Vertices are numbered in the order in which lines reach them, and lie where the first line does.
 
@@ -184,11 +186,11 @@ def join_lines(
         wrong = int((~np.isfinite(lines.lengths)).argmax())
         raise InvalidGraphError(f"Lengths must be finite, got an infinite one for road {wrong}. Use larger units.")
     points = line_points(lines)
-    label: Integers = points.place
-    chosen = np.flatnonzero(_vertex_places(points)[points.place])
+    label: Integers = points.site
+    chosen = np.flatnonzero(_vertex_sites(points)[points.site])
     if snap > 0:
-        chosen, crossing = snapped_vertices(lines, points, _vertex_places(points), snap)
-        label = np.where(crossing >= 0, int(points.place.max()) + 1 + crossing, points.place)
+        chosen, crossing = snapped_vertices(lines, points, _vertex_sites(points), snap)
+        label = np.where(crossing >= 0, int(points.site.max()) + 1 + crossing, points.site)
     stops = np.bincount(points.line[chosen], minlength=len(lines.first) - 1)
     chosen = np.repeat(chosen, np.where(stops[points.line[chosen]] == 1, 2, 1))  # a single point is both ends
     kept, vertex = first_of_each(label[chosen])
@@ -204,22 +206,22 @@ def join_lines(
     is_closed = (begin == 0) & (end == 1) & (vertex[first] == vertex[first + 1]) & (total <= MAX_WIDTH * snap)
     lengths[road[is_closed]] = 0.0
     ends = vertex[first], vertex[first + 1]
-    found = Stretches(road, begin, end, *ends, *_repeats(label, chosen[first], chosen[first + 1]))
-    return _without_gaps(coordinates, lengths, found, duplicates == "merge")
+    stretches = Stretches(road, begin, end, *ends, *_repeats(label, chosen[first], chosen[first + 1]))
+    return _without_gaps(coordinates, lengths, stretches, duplicates == "merge")
 
 
-def _vertex_places(points: LinePoints) -> NDArray[np.bool_]:  # (P,)
-    """Return a mask (P,) of vertices: ends, turning points and points between different pairs."""
-    size = int(points.place.max()) + 1
-    found = np.zeros(size, dtype=bool)
-    found[points.place[points.is_end]] = True
+def _vertex_sites(points: LinePoints) -> NDArray[np.bool_]:  # (P,)
+    """Return a mask (P,) of sites that are ends, turning points or forks."""
+    size = int(points.site.max()) + 1
+    is_vertex = np.zeros(size, dtype=bool)
+    is_vertex[points.site[points.is_end]] = True
     inner = np.flatnonzero(~points.is_end)
-    place, before, after = points.place[inner], points.place[inner - 1], points.place[inner + 1]
+    site, before, after = points.site[inner], points.site[inner - 1], points.site[inner + 1]
     low, high = np.minimum(before, after), np.maximum(before, after)
     neighbors = np.zeros((2, size), dtype=np.int64)
-    neighbors[0, place], neighbors[1, place] = low, high
-    found[place[(low == high) | (low != neighbors[0, place]) | (high != neighbors[1, place])]] = True
-    return found
+    neighbors[0, site], neighbors[1, site] = low, high
+    is_vertex[site[(low == high) | (low != neighbors[0, site]) | (high != neighbors[1, site])]] = True
+    return is_vertex
 
 
 def _repeats(
@@ -227,8 +229,8 @@ def _repeats(
     first: Integers,  # (S,) the first point of each stretch
     last: Integers,  # (S,)
 ) -> tuple[Integers, NDArray[np.bool_]]:
-    """Return the first stretch (S,) with the same points as each, and whether it is reversed."""
-    found, is_reversed = np.arange(len(first)), np.zeros(len(first), dtype=bool)
+    """Return the first stretch (S,) with the same points, and whether it is reversed."""
+    representative, is_reversed = np.arange(len(first)), np.zeros(len(first), dtype=bool)
     ends = np.sort(np.stack([label[first], label[last]], axis=1), axis=1)
     _, group, count = np.unique(ends, axis=0, return_inverse=True, return_counts=True)
     seen: dict[bytes, tuple[int, bytes]] = {}
@@ -239,24 +241,24 @@ def _repeats(
             continue
         forwards, backwards = points.tobytes(), points[::-1].tobytes()
         earlier, order = seen.setdefault(min(forwards, backwards), (stretch, forwards))
-        found[stretch], is_reversed[stretch] = earlier, forwards != order
-    return found, is_reversed
+        representative[stretch], is_reversed[stretch] = earlier, forwards != order
+    return representative, is_reversed
 
 
-def _without_gaps(coordinates: Floats, lengths: Floats, found: Stretches, merge: bool) -> Junctions:
-    """Merge vertices without a length between them, and drop the stretches between them."""
-    has_none = (found.begin == found.end) | (lengths[found.road] == 0)
-    source, target = found.source, found.target
+def _without_gaps(coordinates: Floats, lengths: Floats, whole: Stretches, merge: bool) -> Junctions:
+    """Merge vertices at distance 0, and drop the stretches between them."""
+    has_none = (whole.begin == whole.end) | (lengths[whole.road] == 0)
+    source, target = whole.source, whole.target
     if (source[has_none] != target[has_none]).any():
         pairs = source[has_none], target[has_none]
         links = sp.coo_array((np.ones(has_none.sum()), pairs), shape=(len(coordinates),) * 2)
         kept, part = first_of_each(connected_components(links, directed=False)[1])
         coordinates, source, target = coordinates[kept], part[source], part[target]
-    stays = found.begin < found.end
+    stays = whole.begin < whole.end
     number = np.cumsum(stays) - 1
-    merged = stays[found.representative] & merge & ~has_none
-    parts: tuple[NDArray[Any], ...] = (found.road, found.begin, found.end, source, target)
-    parts += (np.where(merged, number[found.representative], number), found.is_reversed & merged)
-    repeats = [] if merge else found.road[~found.is_distinct & stays & ~has_none]
+    merged = stays[whole.representative] & merge & ~has_none
+    parts: tuple[NDArray[Any], ...] = (whole.road, whole.begin, whole.end, source, target)
+    parts += (np.where(merged, number[whole.representative], number), whole.is_reversed & merged)
+    repeats = [] if merge else whole.road[~whole.is_distinct & stays & ~has_none]
     stretches = Stretches(*(part[stays] for part in parts))
     return Junctions(coordinates, lengths, stretches, np.array(repeats, dtype=np.int64))

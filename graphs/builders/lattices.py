@@ -18,7 +18,7 @@ _MAX = int(np.iinfo(np.int32).max)
 
 @dataclass(frozen=True)
 class GridLabels(Sequence[tuple[int, ...]]):
-    """The labels of the nodes of a grid: tuples (i, j, ...) in C order, computed on demand.
+    """The labels of the nodes of a grid: tuples (i, j, ...) in C order.
 
     Attributes:
         shape: The shape of the grid.
@@ -36,13 +36,13 @@ class GridLabels(Sequence[tuple[int, ...]]):
         return math.prod(self.shape)
 
     @overload
-    def __getitem__(self, place: int) -> tuple[int, ...]: ...
+    def __getitem__(self, index: int) -> tuple[int, ...]: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[tuple[int, ...]]: ...
+    def __getitem__(self, index: slice) -> list[tuple[int, ...]]: ...
 
-    def __getitem__(self, place: int | slice) -> tuple[int, ...] | list[tuple[int, ...]]:
-        chosen = range(len(self))[place]
+    def __getitem__(self, index: int | slice) -> tuple[int, ...] | list[tuple[int, ...]]:
+        chosen = range(len(self))[index]
         if isinstance(chosen, range):
             return self.at(np.arange(chosen.start, chosen.stop, chosen.step, dtype=np.int64))
         return self.at(np.array([chosen]))[0]
@@ -125,7 +125,7 @@ def from_grid(
 
 
 def _offsets(count: int, diagonals: bool) -> Iterator[tuple[int, ...]]:
-    """Yield one of each pair +-offset of neighbors, the one whose first step is forward."""
+    """Yield one of each pair +-offset of neighbors."""
     if not diagonals:
         yield from (tuple(int(axis == i) for i in range(count)) for axis in range(count))
         return
@@ -137,7 +137,7 @@ def _offsets(count: int, diagonals: bool) -> Iterator[tuple[int, ...]]:
 def _shifted(
     positions: NDArray[np.int64], offset: tuple[int, ...], wraps: list[bool]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the positions with a neighbor at an offset, and the positions of these neighbors."""
+    """Return positions with a neighbor at an offset, and these neighbors."""
     sources = targets = positions
     for axis, (move, wrap) in enumerate(zip(offset, wraps, strict=True)):
         if move and wrap:
@@ -152,7 +152,7 @@ def _shifted(
 
 
 def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bool) -> NDArray[np.float64]:
-    """Return 1 / length, or (mean length) / (length), for the counts of edges of each length."""
+    """Return 1 / length, or (mean length) / (length), by the counts of lengths."""
     if counts.sum() == 0:
         return np.zeros(0)
     mean = (lengths * (counts / counts.sum())).sum() if relative else 1.0

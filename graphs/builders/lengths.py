@@ -13,7 +13,7 @@ def scale_to_unit(
     points: NDArray[np.float64],  # (n, d)
     what: str,
 ) -> tuple[NDArray[np.float64], float]:
-    """Return points (n, d) divided by their largest absolute coordinate, and this number.
+    """Return points (n, d) divided by their largest coordinate, and this number.
 
     The number is 1 if all are 0. Differences, squares and cross products of the result stay in the range of double
     precision.

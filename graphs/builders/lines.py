@@ -61,7 +61,7 @@ class Lines(NamedTuple):
         return interpolated(self.points[before], self.points[before + 1], share, self.metric)
 
     def in_space(self) -> Floats:  # (M, 2) or (M, 3)
-        """Return Cartesian coordinates of the points: those of the plane, or on the globe in meters."""
+        """Return Cartesian coordinates: of the plane, or on the globe in meters."""
         return in_space(self.points, self.metric)
 
     def _points_before(self, line: Integers, target: Floats) -> Integers:
@@ -75,7 +75,7 @@ def interpolated(
     share: Floats,  # (n,)
     metric: str,
 ) -> Floats:  # (n, 2)
-    """Return points at shares of segments that are straight in the coordinates, see `Lines.along`.
+    """Return points at shares of segments that are straight in the coordinates.
 
     Examples:
         >>> import numpy as np
@@ -89,12 +89,12 @@ def interpolated(
         return starts + share[:, None] * step
     turns = 360 * np.round(step[:, 0] / 360)
     step[:, 0] -= turns
-    found = starts + share[:, None] * step
-    longitude, crosses = found[:, 0], turns != 0
+    points = starts + share[:, None] * step
+    longitude, crosses = points[:, 0], turns != 0
     seam = np.where(np.maximum(starts[:, 0], ends[:, 0]) > 180, 360.0 * (turns < 0), np.where(turns < 0, 180.0, -180.0))
     beyond = crosses & np.where(turns < 0, longitude > seam, longitude < seam)
     longitude[beyond] += turns[beyond]
-    return found
+    return points
 
 
 def last_before(
@@ -103,7 +103,7 @@ def last_before(
     high: Integers,  # (n,)
     target: Floats,  # (n,)
 ) -> Integers:  # (n,)
-    """Return the last index in each range low..high with a value of at most a target, or low.
+    """Return the last index in each range with a value of at most a target.
 
     Examples:
         >>> import numpy as np
@@ -157,7 +157,7 @@ class LinePoints(NamedTuple):
 
     point: Integers  # (K,) index among the M points
     line: Integers  # (K,)
-    place: Integers  # (K,) number of the coordinates among the P distinct ones, sorted by them
+    site: Integers  # (K,) number of the coordinates among the P distinct ones, sorted by them
     is_end: NDArray[np.bool_]  # (K,) whether it is the first or last point of its line
 
 
@@ -172,16 +172,16 @@ def line_points(lines: Lines) -> LinePoints:
         [0, 2]
     """
     pairs = np.ascontiguousarray(_canonical(lines)).view(np.complex128).reshape(-1)
-    place = np.unique(pairs, return_inverse=True)[1].reshape(-1)
+    site = np.unique(pairs, return_inverse=True)[1].reshape(-1)
     line = np.repeat(np.arange(len(lines.first) - 1), np.diff(lines.first))
-    kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(place, prepend=-1) != 0))
-    line, place = line[kept], place[kept]
+    kept = np.flatnonzero((np.diff(line, prepend=-1) > 0) | (np.diff(site, prepend=-1) != 0))
+    line, site = line[kept], site[kept]
     is_end = (np.diff(line, prepend=-1) != 0) | (np.diff(line, append=-1) != 0)
-    return LinePoints(kept, line, place, is_end)
+    return LinePoints(kept, line, site, is_end)
 
 
 def _canonical(lines: Lines) -> Floats:  # (M, 2)
-    """Return the points with unique coordinates: no negative zeros, longitudes in [-180, 180)."""
+    """Return the points with unique coordinates: no -0, longitudes in [-180, 180)."""
     points = lines.points + 0.0
     if lines.metric == "haversine":
         longitude = points[:, 0]
@@ -227,7 +227,7 @@ def segment_lengths(
     shape: Floats,  # (points, 2)
     metric: str,
 ) -> Floats:  # (points - 1,)
-    """Return the lengths of the segments of one line, in meters or the units of the plane.
+    """Return the lengths of a line's segments, in meters or the plane's units.
 
     Raises:
         InvalidArgumentError: If the metric is unknown.
@@ -253,7 +253,7 @@ def distances(
     ends: Floats,  # (n, 2)
     metric: str,
 ) -> Floats:  # (n,)
-    """Return the distances (n,) between pairs of points, in meters or the units of the plane.
+    """Return the distances (n,) between points, in meters or the plane's units.
 
     Examples:
         >>> import numpy as np
@@ -276,7 +276,7 @@ def in_space(
     points: Floats,  # (n, 2)
     metric: str,
 ) -> Floats:  # (n, 2) or (n, 3)
-    """Return Cartesian coordinates: those of the plane (n, 2), or on the globe (n, 3) in meters.
+    """Return Cartesian coordinates: (n, 2) in the plane, (n, 3) meters on the globe.
 
     Examples:
         >>> import numpy as np
@@ -295,7 +295,7 @@ def chord(
     distance: float,
     metric: str,
 ) -> float:
-    """Return the straight distance between points at a distance along the globe, or in the plane.
+    """Return the straight distance at a distance along the globe, or in the plane.
 
     Examples:
         >>> from graphs.builders.lines import chord
@@ -310,7 +310,7 @@ def chord(
 def first_of_each(
     groups: NDArray[np.integer[Any]],  # (n,)
 ) -> tuple[Integers, Integers]:
-    """Return the first index (g,) of each group, ascending, and the group (n,) of each member.
+    """Return the first index (g,) of each group, ascending, and the groups (n,).
 
     Groups are numbered in this order.
 

@@ -28,7 +28,7 @@ _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="u
 
 
 def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
-    """Join adjacent faces, or vertices that share an edge; see `graphs.Graph.from_mesh`.
+    """Join adjacent faces, or vertices with an edge; see `graphs.Graph.from_mesh`.
 
     The coordinates are face centroids (F, 3) or vertices (V, 3).
 
@@ -94,17 +94,17 @@ def _parts(mesh: Any) -> tuple[Any, Any]:
 
 
 def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> None:
-    """Warn if vertices of faces coincide with others, so that the surface is cut there (STL files)."""
+    """Warn if vertices coincide, so that the surface is cut there (STL files)."""
     used = np.unique(faces)
-    places = vertices[used] + 0.0  # -0 is 0
-    order = np.lexsort(places.T)
-    first = np.concatenate([[True], (places[order][1:] != places[order][:-1]).any(axis=1)])
+    coordinates = vertices[used] + 0.0  # -0 is 0
+    order = np.lexsort(coordinates.T)
+    first = np.concatenate([[True], (coordinates[order][1:] != coordinates[order][:-1]).any(axis=1)])
     count = int((~first).sum())
     if count == 0:
         return
-    place = np.empty(len(vertices), dtype=np.int64)
-    place[used[order]] = np.cumsum(first) - 1
-    parts, merged = _num_parts(np.searchsorted(used, faces)), _num_parts(place[faces])
+    site = np.empty(len(vertices), dtype=np.int64)
+    site[used[order]] = np.cumsum(first) - 1
+    parts, merged = _num_parts(np.searchsorted(used, faces)), _num_parts(site[faces])
     fewer = f", which has {parts} parts instead of {merged}" if merged < parts else ""
     message = (
         f"{count} of {len(used)} vertices coincide with another, which cuts the surface{fewer}. "
@@ -114,7 +114,7 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
 
 
 def _num_parts(faces: NDArray[np.int64]) -> int:
-    """Return the number of connected components of faces (F, 3) that use all vertices 0..V-1."""
+    """Return the number of components of faces (F, 3) that use all vertices."""
     size = int(faces.max()) + 1
     links = (np.ones(2 * len(faces)), (faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()))
     return int(connected_components(sp.coo_array(links, shape=(size, size)), directed=False)[0])
@@ -126,14 +126,14 @@ class _Sides(NamedTuple):
     low: NDArray[np.int64]  # (S,) the lower vertex
     high: NDArray[np.int64]  # (S,)
     key: NDArray[np.int64]  # (S,) equal for sides of the same edge
-    place: NDArray[np.int64]  # (S,) 3 face + j; side j leads from corner j to corner j + 1
+    edge: NDArray[np.int64]  # (S,) 3 face + j; side j leads from corner j to corner j + 1
 
 
 def _sides(faces: NDArray[np.int64], num_vertices: int) -> _Sides:
     starts, ends = faces.ravel(), np.roll(faces, -1, axis=1).ravel()
-    place = np.flatnonzero(starts != ends)
-    low, high = np.minimum(starts, ends)[place], np.maximum(starts, ends)[place]
-    return _Sides(low, high, low * num_vertices + high, place)
+    edge = np.flatnonzero(starts != ends)
+    low, high = np.minimum(starts, ends)[edge], np.maximum(starts, ends)[edge]
+    return _Sides(low, high, low * num_vertices + high, edge)
 
 
 def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights: str) -> EdgeArrays:
@@ -142,9 +142,9 @@ def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights
     first, second, shared = _adjacent(sides)
     lengths = np.zeros(len(first))
     if weights == "edge-length":
-        places, _ = scale_to_unit(vertices, "Vertex")
-        middles = (places[sides.low[shared]] + places[sides.high[shared]]) / 2
-        centers = places[faces].mean(axis=1)
+        scaled, _ = scale_to_unit(vertices, "Vertex")
+        middles = (scaled[sides.low[shared]] + scaled[sides.high[shared]]) / 2
+        centers = scaled[faces].mean(axis=1)
         lengths = segment_distances(centers[first], middles) + segment_distances(middles, centers[second])
     pair = first * len(faces) + second
     order = np.lexsort((lengths, pair))  # of several ways between two faces the shortest comes first
@@ -156,9 +156,9 @@ def _from_faces(vertices: NDArray[np.float64], faces: NDArray[np.int64], weights
 
 
 def _adjacent(sides: _Sides) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Return all pairs (P,) of faces with a common edge, the lower face first, and one side each."""
+    """Return all pairs (P,) of faces with a common edge, and one side each."""
     order = np.argsort(sides.key, kind="stable")  # the faces of an edge ascend
-    key, face = sides.key[order], sides.place[order] // 3
+    key, face = sides.key[order], sides.edge[order] // 3
     empty = np.zeros(0, dtype=np.int64)
     pairs = [(empty, empty, empty)]
     for step in range(1, len(key)):
@@ -177,26 +177,26 @@ def _from_vertices(vertices: NDArray[np.float64], faces: NDArray[np.int64], weig
     low, high = sides.low[once], sides.high[once]
     values = np.ones(len(once))
     if weights == "edge-length":
-        places, _ = scale_to_unit(vertices, "Vertex")
-        values = inverse_lengths(segment_distances(places[low], places[high]), low, high, "Vertices", _REMEDY)
+        scaled, _ = scale_to_unit(vertices, "Vertex")
+        values = inverse_lengths(segment_distances(scaled[low], scaled[high]), low, high, "Vertices", _REMEDY)
     elif weights == "cotangent":
-        values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.place], edge, len(once))
+        values = _cotangent_weights(_cotangents(vertices, faces).ravel()[sides.edge], edge, len(once))
     return EdgeArrays(len(vertices), low, high, values, None, vertices)
 
 
 def _cotangents(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the cotangents (F, 3) of angles opposite to sides j, 0 for faces without area."""
-    found = angles(vertices, faces)
-    if found.flat.any():
+    """Return the cotangents (F, 3) opposite to sides j, 0 for faces without area."""
+    of_faces = angles(vertices, faces)
+    if of_faces.flat.any():
         message = (
-            f"{int(found.flat.sum())} of {len(faces)} faces have no area and do not contribute to cotangent weights."
+            f"{int(of_faces.flat.sum())} of {len(faces)} faces have no area and do not contribute to cotangent weights."
         )
         warnings.warn(DegenerateFacesWarning(message), stacklevel=5)
-    return found.cotangents
+    return of_faces.cotangents
 
 
 def _cotangent_weights(cotangents: NDArray[np.float64], edge: NDArray[np.int64], num_edges: int) -> NDArray[np.float64]:
-    """Return half the sums (E,) over the sides of each edge, 0 if negative or rounding."""
+    """Return half the sums (E,) over sides of each edge, 0 if not positive."""
     sums = np.bincount(edge, cotangents, minlength=num_edges) / 2
     sizes = np.bincount(edge, np.abs(cotangents), minlength=num_edges) / 2
     sums[np.abs(sums) <= _ROUNDING * (1 + sizes)] = 0

@@ -35,7 +35,7 @@ class MeshFile:
 
     Attributes:
         mesh: A `trimesh.Trimesh` with coincident vertices merged and faces without area dropped.
-        places: The vertices (K, 3) in the order of the file.
+        file_vertices: The vertices (K, 3) in the order of the file.
         faces: The face (L,) of the mesh for each face of the file, -1 if it was dropped. None if the file has polygons,
             which are several triangles.
         of_vertices: Properties of the vertices (K,) of the file, by name.
@@ -52,20 +52,22 @@ class MeshFile:
     """
 
     mesh: Any
-    places: Floats
+    file_vertices: Floats
     faces: Integers | None
     of_vertices: Mapping[str, Floats] = field(default_factory=dict)
     of_faces: Mapping[str, Floats] = field(default_factory=dict)
 
     @cached_property
     def vertices(self) -> Integers:
-        """The vertex (K,) of the mesh for each vertex of the file, -1 for those on no face."""
+        """The mesh's vertex (K,) for each vertex of the file, -1 if on no face."""
         from scipy.spatial import KDTree
 
-        finite = np.array(np.isfinite(self.places).all(axis=1))
+        finite = np.array(np.isfinite(self.file_vertices).all(axis=1))
         tree = KDTree(np.asarray(self.mesh.vertices, dtype=np.float64))
-        distances, found = tree.query(np.where(finite[:, None], self.places, 0.0), distance_upper_bound=_MERGED)
-        return np.where(finite & np.isfinite(distances), found, -1).astype(np.int64)
+        distances, nearest = tree.query(
+            np.where(finite[:, None], self.file_vertices, 0.0), distance_upper_bound=_MERGED
+        )
+        return np.where(finite & np.isfinite(distances), nearest, -1).astype(np.int64)
 
 
 def load_mesh(path: str | Path) -> Any:
@@ -130,7 +132,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
             "have fewer than 3 corners."
         )
     try:
-        places = _own_places(file, mesh)
+        file_vertices = _file_vertices(file, mesh)
         _check_finite(file, mesh)
         mesh.merge_vertices(merge_tex=True, merge_norm=True)
         whole = np.asarray(mesh.nondegenerate_faces())
@@ -141,7 +143,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
     _drop_degenerate(mesh, whole, file)
     has_polygons = (declared is not None and declared != stored) or mesh.metadata.get("polygons", False)
     faces = None if has_polygons else np.where(whole, np.cumsum(whole) - 1, -1)
-    return MeshFile(mesh, places, faces, of_vertices, of_faces)
+    return MeshFile(mesh, file_vertices, faces, of_vertices, of_faces)
 
 
 def _read_trimesh(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
@@ -188,8 +190,8 @@ def _ply_properties(mesh: Any, kind: str) -> dict[str, Floats]:
     return out
 
 
-def _own_places(file: Path, mesh: Any) -> Floats:
-    """Return the vertices (K, 3) in the order of the file, which trimesh changes for several normals."""
+def _file_vertices(file: Path, mesh: Any) -> Floats:
+    """Return the vertices (K, 3) in the file's order, which trimesh may change."""
     if file.suffix.lower() == ".obj":
         lines = file.read_bytes().splitlines()
         rows = [line.split()[1:4] for line in map(bytes.strip, lines) if line.startswith((b"v ", b"v\t"))]
@@ -201,7 +203,7 @@ def _own_places(file: Path, mesh: Any) -> Floats:
 
 
 def declared_faces(path: str | Path) -> int | None:
-    r"""Return the number of faces that a PLY, OFF or OBJ file declares, with polygons, or None.
+    r"""Return the number of faces that a PLY, OFF or OBJ file declares, or None.
 
     Examples:
         >>> import tempfile
@@ -225,16 +227,16 @@ def declared_faces(path: str | Path) -> int | None:
 
 
 def _check_finite(file: Path, mesh: Any) -> None:
-    """Check that the corners of faces are finite, since trimesh drops other faces silently."""
+    """Check that corners of faces are finite; trimesh drops other faces."""
     faces = np.asarray(mesh.faces)
-    places = np.array(mesh.vertices, dtype=np.float64)
-    finite = np.array(np.isfinite(places).all(axis=1))
+    vertices = np.array(mesh.vertices, dtype=np.float64)
+    finite = np.array(np.isfinite(vertices).all(axis=1))
     wrong = ~finite[faces].all(axis=1)
     if wrong.any():
         face = int(wrong.argmax())
-        place = places[next(corner for corner in faces[face] if not finite[corner])].tolist()
+        vertex = vertices[next(corner for corner in faces[face] if not finite[corner])].tolist()
         raise FileFormatError(
-            f"{file}: coordinates must be finite numbers, got a vertex at {place}. {int(wrong.sum())} of {len(faces)} "
+            f"{file}: coordinates must be finite numbers, got a vertex at {vertex}. {int(wrong.sum())} of {len(faces)} "
             f"faces have such a corner, first face {face}. Repair the file."
         )
 

@@ -15,7 +15,7 @@ MESHIO_SUFFIXES = (".vtk", ".msh")
 
 
 def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
-    """Return the triangles of a file, and the properties of its points (K,) and triangles (L,).
+    """Return a file's triangles, and properties of points (K,) and triangles (L,).
 
     The mesh is a `trimesh.Trimesh`. Quadrilaterals are split in two, and the metadata of the mesh then has "polygons".
     Other cells, such as tetrahedra, and vector properties are ignored.
@@ -52,8 +52,8 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
         raise InvalidGraphError(f"{file} must hold triangles or quadrilaterals, got {kinds}. Extract its surface.")
     faces = np.concatenate([_triangles(np.asarray(content.cells[i].data)) for i in chosen])
     points = np.asarray(content.points, dtype=np.float64)
-    places = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
-    mesh = trimesh.Trimesh(places, faces, process=False)
+    vertices = np.pad(points, ((0, 0), (0, 3 - points.shape[1])))
+    mesh = trimesh.Trimesh(vertices, faces, process=False)
     mesh.metadata["polygons"] = any(content.cells[i].type == "quad" for i in chosen)
     of_faces = {
         name: np.concatenate([np.asarray(blocks[i]) for i in chosen]) for name, blocks in content.cell_data.items()
@@ -65,7 +65,7 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
 def _triangles(
     corners: NDArray[Any],  # (c, 3) or (c, 4)
 ) -> NDArray[np.int64]:
-    """Return triangles (t, 3); quadrilaterals are split from their first to their third corner."""
+    """Return triangles (t, 3); quadrilaterals are split along a diagonal."""
     if corners.shape[1] == 3:
         return corners.astype(np.int64)
     return np.stack([corners[:, [0, 1, 2]], corners[:, [0, 2, 3]]], axis=1).reshape(-1, 3).astype(np.int64)

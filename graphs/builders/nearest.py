@@ -30,7 +30,7 @@ _SLACK = 1e-9
 """The relative tolerance of distances, for rounding errors."""
 DEFAULT_LIMIT_SHARE = 0.1
 """The default limit of distances from lines in a plane and from surfaces, in diagonals of the bounding box."""
-DEFAULT_LIMIT_METRES = 500.0
+DEFAULT_LIMIT_METERS = 500.0
 """The default limit of distances from lines on the globe, in meters."""
 MAX_COORDINATE = 1e100
 """The largest coordinate of a point, so that squared distances stay in the range of double precision."""
@@ -57,7 +57,7 @@ def distance_limit(
         0.5
     """
     if within is None:
-        return DEFAULT_LIMIT_METRES if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
+        return DEFAULT_LIMIT_METERS if lines.metric == "haversine" else DEFAULT_LIMIT_SHARE * lines.diagonal
     check_limit(within)
     return within
 
@@ -76,15 +76,15 @@ def check_limit(within: Any) -> None:
         raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}. Use math.inf for no limit.")
 
 
-class NearestPlaces(NamedTuple):
+class LineProjections(NamedTuple):
     """The nearest points on lines, with distances.
 
     Examples:
         >>> import numpy as np
         >>> from graphs.builders.lines import as_lines
-        >>> from graphs.builders.nearest import nearest_places
+        >>> from graphs.builders.nearest import project_on_lines
         >>> lines = as_lines([np.array([(0.0, 0.0), (4.0, 0.0)])], "euclidean")
-        >>> nearest_places(lines, np.array([(1.0, 2.0)])).distance.tolist()
+        >>> project_on_lines(lines, np.array([(1.0, 2.0)])).distance.tolist()
         [2.0]
     """
 
@@ -104,29 +104,29 @@ class _Chords(NamedTuple):
 
 
 @np.errstate(under="ignore")
-def nearest_places(
+def project_on_lines(
     lines: Lines,
     points: Floats,  # (n, 2)
-) -> NearestPlaces:
+) -> LineProjections:
     """Return the nearest point on any line for n points; ties go to the first line.
 
     Examples:
         >>> import numpy as np
         >>> from graphs.builders.lines import as_lines
-        >>> from graphs.builders.nearest import nearest_places
+        >>> from graphs.builders.nearest import project_on_lines
         >>> lines = as_lines([np.array([(0.0, 0.0), (4.0, 0.0)])], "euclidean")
-        >>> nearest_places(lines, np.array([(1.0, 2.0)])).fraction.tolist()
+        >>> project_on_lines(lines, np.array([(1.0, 2.0)])).fraction.tolist()
         [0.25]
     """
     from scipy.spatial import cKDTree
 
-    chords, asked = _chords(lines), in_space(points, lines.metric)
+    chords, queries = _chords(lines), in_space(points, lines.metric)
     owner, samples, apart = _sampled(chords.starts, chords.ends)
     tree = cKDTree(samples)
     line = np.searchsorted(lines.first, chords.start, side="right") - 1
-    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(chords.starts).max(), np.abs(asked).max())
-    found = []
-    for block in np.array_split(asked, max(1, -(-len(asked) // BLOCK))):
+    rounding = 8 * np.finfo(np.float64).eps * max(np.abs(chords.starts).max(), np.abs(queries).max())
+    blocks = []
+    for block in np.array_split(queries, max(1, -(-len(queries) // BLOCK))):
         reach = tree.query(block)[0] * (1 + _SLACK) + apart / 2
         counts = np.asarray(tree.query_ball_point(block, reach, return_length=True))
         for rows in np.split(np.arange(len(block)), np.flatnonzero(np.diff(np.cumsum(counts) // MAX_PAIRS)) + 1):
@@ -138,10 +138,10 @@ def nearest_places(
             chosen = near[best]
             along = chords.low[chosen] + share[best] * (chords.high[chosen] - chords.low[chosen])
             fraction = _fractions(lines, chords.start[chosen], along)
-            found.append(NearestPlaces(line[chosen], fraction, distance[best]))
-    places = NearestPlaces(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
-    reached = lines.along(places.line, places.fraction)
-    return places._replace(distance=distances(points, reached, lines.metric))
+            blocks.append(LineProjections(line[chosen], fraction, distance[best]))
+    projections = LineProjections(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
+    reached = lines.along(projections.line, projections.fraction)
+    return projections._replace(distance=distances(points, reached, lines.metric))
 
 
 def _chords(lines: Lines) -> _Chords:
@@ -162,7 +162,7 @@ def _chords(lines: Lines) -> _Chords:
 
 
 def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
-    """Return the segments (q,) of samples, the samples (q, c), and their largest spacing."""
+    """Return segments (q,) of samples, the samples (q, c), and the spacing."""
     length = np.linalg.norm(ends - starts, axis=1)
     apart = float(length.mean())
     gaps = np.maximum(1, np.ceil(length / apart)).astype(np.int64) if apart > 0 else np.ones(len(length), dtype=int)
@@ -173,21 +173,21 @@ def _sampled(starts: Floats, ends: Floats) -> tuple[Integers, Floats, float]:
 
 
 def _projected(points: Floats, starts: Floats, ends: Floats) -> tuple[Floats, Floats]:
-    """Return the distances (k,) of points from segments, and the share (k,) of the nearest point."""
+    """Return distances (k,) of points from segments, and shares (k,) along these."""
     steps = ends - starts
     squared = (steps**2).sum(1)
     share = np.clip(((points - starts) * steps).sum(1) / np.where(squared > 0, squared, 1.0), 0.0, 1.0)
     return np.linalg.norm(points - starts - share[:, None] * steps, axis=1), share
 
 
-def _first_least(asked: Integers, distance: Floats, segment: Integers, rounding: float) -> Integers:
-    """Return for each point, ascending, the row with the least distance, and of ties the first segment.
+def _first_least(query: Integers, distance: Floats, segment: Integers, rounding: float) -> Integers:
+    """Return for each point the row of least distance, of ties the first segment.
 
     Distances that differ by rounding are ties, since roads meet at crossings.
     """
-    starts = np.flatnonzero(np.diff(asked, prepend=-1))
-    least = np.minimum.reduceat(distance, starts)[asked] * (1 + _SLACK) + rounding
-    order = np.lexsort((segment, distance > least, asked))
+    starts = np.flatnonzero(np.diff(query, prepend=-1))
+    least = np.minimum.reduceat(distance, starts)[query] * (1 + _SLACK) + rounding
+    order = np.lexsort((segment, distance > least, query))
     return order[starts]
 
 

@@ -12,7 +12,7 @@ from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphErr
 
 
 def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
-    """Read a networkx graph; an edge without the attribute `weight` has weight 1, as in networkx.
+    """Read a networkx graph; edges without the attribute `weight` have weight 1.
 
     Examples:
         >>> import networkx as nx

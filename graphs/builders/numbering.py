@@ -32,14 +32,14 @@ def read_integers(
     given = np.asarray(values) if hasattr(values, "__array__") else _as_objects(values)
     wrong = ~_are_whole(given)
     if wrong.any():
-        place = np.unravel_index(int(wrong.argmax()), given.shape)
-        where = f"; entry [{', '.join(str(int(i)) for i in place)}] is" if place else ", got"
-        raise InvalidGraphError(f"{what} must be integers below 2^53{where} {str(given[place])[:40]}.")
+        entry = np.unravel_index(int(wrong.argmax()), given.shape)
+        where = f"; entry [{', '.join(str(int(i)) for i in entry)}] is" if entry else ", got"
+        raise InvalidGraphError(f"{what} must be integers below 2^53{where} {str(given[entry])[:40]}.")
     return given.astype(np.int64)
 
 
 def _as_objects(values: Any) -> NDArray[Any]:
-    """Return an object array without conversions, since numpy turns True into 1 among integers."""
+    """Return an object array without conversions, such as True to 1."""
     try:
         return np.array(values, dtype=object)
     except ValueError:  # ragged in a way that fits no array

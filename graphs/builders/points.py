@@ -31,10 +31,10 @@ def from_points(
     given = _check_points(points)
     _check_k(k, len(given))
     check_fits(f"{counted(k, 'neighbor')} of {counted(len(given), 'point')}", 80.0 * k * len(given), "Use a smaller k.")
-    places, scale = scale_to_unit(given, "Point")
-    neighbors, farthest = _nearest(places, int(k))
+    scaled, scale = scale_to_unit(given, "Point")
+    neighbors, farthest = _nearest(scaled, int(k))
     low, high = _union(neighbors)
-    lengths = segment_distances(places[low], places[high])
+    lengths = segment_distances(scaled[low], scaled[high])
     values = np.ones(len(low))
     if weights == "length":
         values = inverse_lengths(lengths, low, high, "Points", _REMEDY)
@@ -44,22 +44,22 @@ def from_points(
     return EdgeArrays(len(given), low, high, values, None, coordinates)
 
 
-def _nearest(places: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the k nearest others (n, k) of each point, and the distance (n,) of the last.
+def _nearest(points: NDArray[np.float64], k: int) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Return the k nearest others (n, k) of each point, and the last distance (n,).
 
     A point is its own nearest neighbor, but may be missing if others coincide with it. Then the farthest of the k + 1
     results is dropped, which is at distance 0 as well.
     """
     from scipy.spatial import KDTree
 
-    distances, nearest = KDTree(places).query(places, k=k + 1, workers=-1)
-    own = nearest == np.arange(len(places))[:, None]
-    own[~own.any(axis=1), -1] = True
-    return nearest[~own].reshape(-1, k).astype(np.int64), np.asarray(distances[~own].reshape(-1, k)[:, -1])
+    distances, nearest = KDTree(points).query(points, k=k + 1, workers=-1)
+    is_self = nearest == np.arange(len(points))[:, None]
+    is_self[~is_self.any(axis=1), -1] = True
+    return nearest[~is_self].reshape(-1, k).astype(np.int64), np.asarray(distances[~is_self].reshape(-1, k)[:, -1])
 
 
 def _union(neighbors: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the sorted pairs (E,) in which either is among the neighbors (n, k) of the other."""
+    """Return the sorted pairs (E,) in which either is a neighbor of the other."""
     count, k = neighbors.shape
     rows, others = np.repeat(np.arange(count), k), neighbors.ravel()
     keys = np.unique(np.minimum(rows, others) * count + np.maximum(rows, others))
@@ -77,7 +77,7 @@ def _median(distances: NDArray[np.float64]) -> float:
 
 
 def _gaussian(lengths: NDArray[np.float64], bandwidth: float) -> NDArray[np.float64]:
-    """Return exp(-r^2 / (2 bandwidth^2)), (E,); 1 at r = 0, even if the bandwidth underflows."""
+    """Return exp(-r^2 / (2 bandwidth^2)), (E,), and 1 at r = 0."""
     with np.errstate(all="ignore"):
         ratios = np.divide(lengths, bandwidth, out=np.zeros_like(lengths), where=lengths > 0)
         return np.asarray(np.exp(-0.5 * ratios**2))

@@ -49,12 +49,12 @@ class Roads(NamedTuple):
     road_ids: tuple[Any, ...] = ()  # R ids of lines in the file, None for a line without one; or empty
     sensor_ids: tuple[Any, ...] = ()  # S ids of sensors, or empty
     unit: str = ""  # of lengths: "m", another unit of a plane, or "" if unknown
-    members: Mapping[str, Any] = {}  # `name` and `crs` of the file
+    metadata: Mapping[str, Any] = {}  # `name` and `crs` of the file
 
-    def places(self) -> tuple[Integers, Floats, Integers]:
-        """Return the distinct positions of sensors, roads (U,) and fractions (U,), and the one of each (S,).
+    def sensor_positions(self) -> tuple[Integers, Floats, Integers]:
+        """Return the distinct positions of sensors, and the index of each sensor's.
 
-        Sensors at one crossing share a position, whatever roads they are on.
+        The result has roads (U,), fractions (U,) and the index (S,). Sensors at one crossing share a position.
 
         Raises:
             InvalidGraphError: If a sensor is on a road that does not exist, or outside its road.
@@ -62,8 +62,8 @@ class Roads(NamedTuple):
         _check_sensors(self.sensor_edges, self.sensor_fractions, len(self.lines))
         joined = join_lines(as_lines(self.lines, self.metric), self.snap, self.duplicates)
         located = joined.stretches.locate(self.sensor_edges, self.sensor_fractions, joined.lengths)
-        distinct, place = first_of_each(_place_numbers(located))
-        return self.sensor_edges[distinct], self.sensor_fractions[distinct], place
+        distinct, position_of_sensor = first_of_each(_position_numbers(located))
+        return self.sensor_edges[distinct], self.sensor_fractions[distinct], position_of_sensor
 
 
 class Piece(NamedTuple):
@@ -86,7 +86,7 @@ class Piece(NamedTuple):
 
 
 class CutRoads(NamedTuple):
-    """Roads cut at their crossings and sensors: N nodes and the pieces of road between them.
+    """Roads cut at crossings and sensors: N nodes and the pieces between them.
 
     Examples:
         >>> import graphs
@@ -110,7 +110,7 @@ def from_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> EdgeArrays:
-    """Join lines at shared points, or at points within `snap`; cut each line at its sensors.
+    """Join lines at shared points or within `snap`, and cut them at their sensors.
 
     The weight of an edge is (mean edge length) / (its length), after Borovitskiy et al. (2021). Lengths below
     `min_length` times the mean count as that. The weights of parallel roads are added. A line that returns to its own
@@ -123,14 +123,14 @@ def from_roads(
     """
     if not is_number(min_length) or not 0 <= min_length < np.inf:
         raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
-    joined, found = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
+    joined, cut = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
     warn_of_duplicates(joined)
-    pieces = [piece for piece in found.pieces if piece.source != piece.target]
+    pieces = [piece for piece in cut.pieces if piece.source != piece.target]
     distance = np.array([piece.length for piece in pieces])
     weights = _weights(distance, min_length * distance.mean()) if len(pieces) else distance
     ends = np.array([(piece.source, piece.target) for piece in pieces], dtype=np.int64).reshape(-1, 2)
-    _warn_of_parts(ends, len(found.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
-    return EdgeArrays(len(found.labels), ends[:, 0], ends[:, 1], weights, found.labels, found.coordinates)
+    _warn_of_parts(ends, len(cut.labels), len(np.atleast_1d(np.asarray(sensor_edges))))
+    return EdgeArrays(len(cut.labels), ends[:, 0], ends[:, 1], weights, cut.labels, cut.coordinates)
 
 
 def _weights(distance: Floats, least: float) -> Floats:  # (E,)
@@ -146,7 +146,7 @@ def _weights(distance: Floats, least: float) -> Floats:  # (E,)
 
 
 def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
-    """Warn of components of roads without a sensor, if there are sensors; these are the last nodes."""
+    """Warn of components of roads without a sensor, if there are sensors."""
     part = connected_parts(ends[:, 0], ends[:, 1], num_nodes)
     parts, silent = int(part.max()) + 1, int(part.max()) + 1 - len(np.unique(part[num_nodes - num_sensors :]))
     if num_sensors and silent:
@@ -183,7 +183,7 @@ def cut_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> CutRoads:
-    """Return the nodes of roads, crossings and then sensors, and the pieces of road between them.
+    """Return nodes, at crossings and sensors, and the pieces of road between them.
 
     Arguments are those of `graphs.Graph.from_roads`. A sensor at a crossing replaces its node: "crossing-2" is missing
     if a sensor is there.
@@ -232,10 +232,10 @@ def _cut(
 
 def _positions(joined: Junctions) -> Floats:  # (V, 2)
     """Return the first position (road, fraction) of each vertex, road after road."""
-    found = joined.stretches
-    roads = np.repeat(found.road, 2).astype(np.float64)
-    fractions = np.stack([found.begin, found.end], axis=1).reshape(-1)
-    first = np.unique(np.stack([found.source, found.target], axis=1).reshape(-1), return_index=True)[1]
+    stretches = joined.stretches
+    roads = np.repeat(stretches.road, 2).astype(np.float64)
+    fractions = np.stack([stretches.begin, stretches.end], axis=1).reshape(-1)
+    first = np.unique(np.stack([stretches.source, stretches.target], axis=1).reshape(-1), return_index=True)[1]
     return np.stack([roads, fractions], axis=1)[first]
 
 
@@ -247,25 +247,25 @@ def _pieces(
     coordinates: Floats,  # (N, 2)
 ) -> list[Piece]:
     """Return the pieces between the nodes on each stretch."""
-    found = joined.stretches
-    used = np.flatnonzero(found.is_distinct & (joined.lengths[found.road] > 0))
+    stretches = joined.stretches
+    used = np.flatnonzero(stretches.is_distinct & (joined.lengths[stretches.road] > 0))
     stretch = np.concatenate([used, cuts[0], used])
-    fraction = np.concatenate([found.begin[used], cuts[1], found.end[used]])
-    nodes = np.concatenate([node[found.source[used]], cuts[2], node[found.target[used]]])
+    fraction = np.concatenate([stretches.begin[used], cuts[1], stretches.end[used]])
+    nodes = np.concatenate([node[stretches.source[used]], cuts[2], node[stretches.target[used]]])
     order = np.lexsort((fraction, stretch))
     stretch, fraction, nodes = stretch[order], fraction[order], nodes[order]
     first = np.flatnonzero(stretch[1:] == stretch[:-1])
-    road = found.road[stretch[first]]
+    road = stretches.road[stretch[first]]
     begin, end = fraction[first], fraction[first + 1]
     length = joined.lengths[road]
     inside = _points_between(flat, road, begin * length, end * length)
-    places = coordinates[nodes]
+    ends = coordinates[nodes]
     return [
         Piece(
             int(nodes[k]),
             int(nodes[k + 1]),
             float((end[i] - begin[i]) * length[i]),
-            np.concatenate([places[k : k + 1], flat.points[inside[i]], places[k + 1 : k + 2]]),
+            np.concatenate([ends[k : k + 1], flat.points[inside[i]], ends[k + 1 : k + 2]]),
             int(road[i]),
             float(begin[i]),
             float(end[i]),
@@ -275,7 +275,7 @@ def _pieces(
 
 
 def _points_between(flat: Lines, road: Integers, low: Floats, high: Floats) -> list[slice]:
-    """Return the points of each line strictly between two lengths, for each of n pieces."""
+    """Return the points of lines strictly between two lengths, for n pieces."""
     out = []
     for line, begin, end in zip(road.tolist(), low.tolist(), high.tolist(), strict=True):
         start, stop = flat.first[line], flat.first[line + 1]
@@ -336,13 +336,13 @@ def check_isolated(
         Traceback (most recent call last):
         graphs.errors.InvalidGraphError: Road 0 must have a length or meet another road, got neither. Drop it.
     """
-    found = joined.stretches
-    is_long = joined.lengths[found.road] > 0
+    stretches = joined.stretches
+    is_long = joined.lengths[stretches.road] > 0
     met = np.zeros(len(joined.coordinates), dtype=bool)
-    met[found.source[is_long]] = met[found.target[is_long]] = True
+    met[stretches.source[is_long]] = met[stretches.target[is_long]] = True
     if met.all():
         return
-    road = int(found.road[~met[found.source]][0])
+    road = int(stretches.road[~met[stretches.source]][0])
     if lengths is not None and lengths[road] > 0:
         raise InvalidGraphError(
             f"snap must not close road {road} of length {lengths[road]:.3g} to a point that no other road meets, got "
@@ -377,7 +377,7 @@ def _check_sensors(edges: Integers, fractions: Floats, count: int) -> None:
         )
 
 
-def _place_numbers(located: Located) -> Integers:  # (S,)
+def _position_numbers(located: Located) -> Integers:  # (S,)
     """Return a number for each sensor, equal for sensors at the same position."""
     inner = located.vertex < 0
     group = np.where(inner, located.stretch, -1)
@@ -391,7 +391,7 @@ def _place_numbers(located: Located) -> Integers:  # (S,)
 
 def _check_distinct(located: Located) -> None:
     """Check that no two sensors share a position."""
-    _, first, counts = np.unique(_place_numbers(located), return_index=True, return_counts=True)
+    _, first, counts = np.unique(_position_numbers(located), return_index=True, return_counts=True)
     if (counts > 1).any():
         raise InvalidGraphError(
             f"Sensors must have distinct positions, got sensor {int(first[counts.argmax()])} at that of another. "

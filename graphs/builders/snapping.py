@@ -1,6 +1,6 @@
 """Snapping: joins points of lines that nearly meet, within a tolerance.
 
-Three rules apply to the distinct coordinates ("places") of all points:
+Three rules apply to the distinct coordinates ("sites") of all points:
 
 1. Vertices within the tolerance of each other are one crossing, and so are chains of them, if they stay within three
    tolerances.
@@ -31,7 +31,7 @@ MAX_WIDTH = 3.0
 _MAX_NEAR = 32
 """The largest mean number of vertices within the tolerance of one. Above it the tolerance is too large."""
 _FIRST_NEIGHBORS = 8
-"""The initial number of nearest places that are searched for one on another line."""
+"""The initial number of nearest sites that are searched for one on another line."""
 
 
 def check_snap(snap: Any) -> None:
@@ -51,34 +51,34 @@ def check_snap(snap: Any) -> None:
 
 
 class _Visits(NamedTuple):
-    """The points of lines at each of n places, place after place."""
+    """The points of lines at each of n sites, site after site."""
 
     first: Integers  # (n + 1,)
     line: Integers  # (first[n],)
     reached: Floats  # (first[n],) the length of the line up to there
 
-    def chosen(self, places: Integers) -> "_Visits":
-        """Return the visits of some places."""
-        counts = np.diff(self.first)[places]
+    def chosen(self, sites: Integers) -> "_Visits":
+        """Return the visits of some sites."""
+        counts = np.diff(self.first)[sites]
         first = np.concatenate([[0], np.cumsum(counts)])
-        rows = np.arange(first[-1]) + np.repeat(self.first[places] - first[:-1], counts)
+        rows = np.arange(first[-1]) + np.repeat(self.first[sites] - first[:-1], counts)
         return _Visits(first, self.line[rows], self.reached[rows])
 
     def are_apart(
         self,
-        one: Integers,  # (q,)
-        other: Integers,  # (q,)
+        first_sites: Integers,  # (q,)
+        second_sites: Integers,  # (q,)
         length: float,
     ) -> NDArray[np.bool_]:  # (q,)
-        """Return whether no line passes both places of a pair within a length along it."""
+        """Return whether no line passes both sites of a pair within a length along it."""
         counts = np.diff(self.first)
-        sizes = counts[one] * counts[other]
-        pair = np.repeat(np.arange(len(one)), sizes)
+        sizes = counts[first_sites] * counts[second_sites]
+        pair = np.repeat(np.arange(len(first_sites)), sizes)
         step = np.arange(len(pair)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        a = self.first[one][pair] + step // counts[other][pair]
-        b = self.first[other][pair] + step % counts[other][pair]
+        a = self.first[first_sites][pair] + step // counts[second_sites][pair]
+        b = self.first[second_sites][pair] + step % counts[second_sites][pair]
         near = (self.line[a] == self.line[b]) & (np.abs(self.reached[a] - self.reached[b]) <= length)
-        return np.asarray(np.bincount(pair, near, minlength=len(one)) == 0)
+        return np.asarray(np.bincount(pair, near, minlength=len(first_sites)) == 0)
 
 
 def snapped_vertices(
@@ -87,19 +87,19 @@ def snapped_vertices(
     is_vertex: NDArray[np.bool_],  # (P,)
     snap: float,
 ) -> tuple[Integers, Integers]:
-    """Return the points at which lines meet a crossing, and the crossing of all points (K,).
+    """Return points at which lines meet, and the crossing of all points (K,).
 
     Args:
         lines: The lines.
         points: Their distinct points.
-        is_vertex: A mask (P,) of the places that are vertices without a tolerance.
+        is_vertex: A mask (P,) of the sites that are vertices without a tolerance.
         snap: The tolerance, positive.
 
     Returns:
         Ascending indices into the points (v,), and a crossing for each point, -1 for none.
 
     Raises:
-        InvalidGraphError: If chains of vertices would join places that are more than three tolerances apart.
+        InvalidGraphError: If chains of vertices would join sites that are more than three tolerances apart.
 
     Examples:
         >>> import numpy as np
@@ -110,18 +110,18 @@ def snapped_vertices(
         >>> snapped_vertices(lines, points, np.ones(4, dtype=bool), 0.1)[1].tolist()
         [0, 1, 1, 2]
     """
-    own = np.unique(points.place, return_index=True)[1]
-    space = in_space(lines.points[points.point[own]], lines.metric)
-    order = np.argsort(points.place, kind="stable")
-    first = np.searchsorted(points.place[order], np.arange(len(own) + 1))
+    first_points = np.unique(points.site, return_index=True)[1]
+    space = in_space(lines.points[points.point[first_points]], lines.metric)
+    order = np.argsort(points.site, kind="stable")
+    first = np.searchsorted(points.site[order], np.arange(len(first_points) + 1))
     visits = _Visits(first, points.line[order], lines.reached[points.point[order]])
     group = _crossings(space, is_vertex, visits, snap, lines.metric)
-    crossing = group[points.place]
+    crossing = group[points.site]
     near = np.flatnonzero(crossing >= 0)
     run = _runs(points.line[near], crossing[near], lines.reached[points.point[near]], MAX_WIDTH * snap)
-    place, is_end = points.place[near], points.is_end[near]
-    distance = np.round(_from_centers(space, group)[place] / snap, 9)  # ties are broken by place, not by rounding
-    order = np.lexsort((place, distance, ~is_vertex[place], run))
+    site, is_end = points.site[near], points.is_end[near]
+    distance = np.round(_from_centers(space, group)[site] / snap, 9)  # ties are broken by site, not by rounding
+    order = np.lexsort((site, distance, ~is_vertex[site], run))
     best = np.zeros(len(near), dtype=bool)
     best[order[np.diff(run[order], prepend=-1) > 0]] = True
     has_end = np.bincount(run, is_end) > 0
@@ -129,7 +129,7 @@ def snapped_vertices(
 
 
 def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -> Integers:
-    """Return the run (q,) of each point: consecutive points of one line at one crossing."""
+    """Return the run (q,) of each point: consecutive points at one crossing."""
     order = np.lexsort((np.arange(len(line)), crossing, line))
     opens = (np.diff(line[order], prepend=-1) != 0) | (np.diff(crossing[order], prepend=-1) != 0)
     run = np.empty(len(line), dtype=np.int64)
@@ -138,7 +138,7 @@ def _runs(line: Integers, crossing: Integers, reached: Floats, longest: float) -
 
 
 def _from_centers(space: Floats, group: Integers) -> Floats:
-    """Return the distance (P,) of each place (P, d) from the center of its group, 0 without one."""
+    """Return the distance (P,) of sites (P, d) from their group's center, or 0."""
     inside = np.flatnonzero(group >= 0)
     counts = np.bincount(group[inside])
     centers = np.stack([np.bincount(group[inside], axis) for axis in space[inside].T], axis=1) / counts[:, None]
@@ -154,7 +154,7 @@ def _crossings(
     snap: float,
     metric: str,
 ) -> Integers:  # (P,)
-    """Return the crossing of each place, -1 for none."""
+    """Return the crossing of each site, -1 for none."""
     from scipy.spatial import cKDTree
 
     reach = chord(float(snap), metric)
@@ -166,8 +166,8 @@ def _crossings(
     is_near = np.isfinite(distance)
     group[others[is_near]] = part[nearest[is_near]]
     left = others[~is_near]
-    found = _joined(space[left], visits.chosen(left), reach, MAX_WIDTH * snap)
-    group[left[found >= 0]] = part.max() + 1 + found[found >= 0]
+    pair_group = _joined(space[left], visits.chosen(left), reach, MAX_WIDTH * snap)
+    group[left[pair_group >= 0]] = part.max() + 1 + pair_group[pair_group >= 0]
     return group
 
 
@@ -182,18 +182,18 @@ def _joined(
     paired = np.flatnonzero(partner >= 0)
     chain = _eligible_chains(space[paired], visits.chosen(paired), reach, apart)
     is_narrow = np.zeros(len(paired), dtype=bool)
-    found = np.full(len(space), -1)
+    crossing = np.full(len(space), -1)
     if chain is not None:
         is_narrow = (_widths(space[paired], chain) <= MAX_WIDTH * reach)[chain]
-        found[paired[is_narrow]] = chain[is_narrow]
+        crossing[paired[is_narrow]] = chain[is_narrow]
     wide = paired[~is_narrow]
     first = wide[(partner[partner[wide]] == wide) & (wide < partner[wide])]
-    found[first] = found[partner[first]] = found.max(initial=-1) + 1 + np.arange(len(first))
-    return found
+    crossing[first] = crossing[partner[first]] = crossing.max(initial=-1) + 1 + np.arange(len(first))
+    return crossing
 
 
 def _eligible_chains(space: Floats, visits: _Visits, reach: float, apart: float) -> Integers | None:  # (n,)
-    """Return the chain of each point through eligible pairs, or None if there are too many pairs.
+    """Return the chain of each point through eligible pairs, None if too many.
 
     Pairs are eligible if they are on different lines or far apart along one.
     """
@@ -224,15 +224,15 @@ def _partners(
         is_near = np.isfinite(distance)
         fits = is_near.copy()
         fits[is_near] = visits.are_apart(np.repeat(rest, is_near.sum(axis=1)), near[is_near], apart)
-        found = fits.any(axis=1)
-        partner[rest[found]] = near[found, fits[found].argmax(axis=1)]
-        rest = rest[~found & is_near.all(axis=1) & (len(ranks) < len(space))]
+        has_partner = fits.any(axis=1)
+        partner[rest[has_partner]] = near[has_partner, fits[has_partner].argmax(axis=1)]
+        rest = rest[~has_partner & is_near.all(axis=1) & (len(ranks) < len(space))]
         count *= 4
     return partner
 
 
 def _chains(space: Floats, reach: float, snap: float) -> Integers:
-    """Return the component (n,) of each point (n, d); points within reach are connected."""
+    """Return the component (n,) of points (n, d), connected within reach."""
     from scipy.spatial import cKDTree
 
     tree = cKDTree(space)
@@ -251,7 +251,7 @@ def _components(first: Integers, second: Integers, count: int) -> Integers:  # (
 
 
 def _widths(space: Floats, part: Integers) -> Floats:
-    """Return the diagonals of the bounding boxes of the points (n, d) of each component."""
+    """Return the diagonals of the bounding boxes of components of points (n, d)."""
     low, high = np.full((2, part.max(initial=-1) + 1, space.shape[1]), np.inf)
     np.minimum.at(low, part, space)
     np.minimum.at(high, part, -space)

@@ -41,20 +41,20 @@ def read_triangles(
     corners = read_integers(faces, "The corners of faces")
     if corners.size == 0:
         raise InvalidGraphError("A mesh must have faces, got no faces. Use Graph.from_points for point clouds.")
-    places = as_numbers(vertices)
-    if places.ndim != 2 or places.shape[1] not in dimensions or corners.ndim != 2 or corners.shape[1] != 3:
+    points = as_numbers(vertices)
+    if points.ndim != 2 or points.shape[1] not in dimensions or corners.ndim != 2 or corners.shape[1] != 3:
         allowed = " or ".join(f"(V, {dimension})" for dimension in dimensions)
         raise InvalidGraphError(
-            f"A mesh must have real vertices {allowed} and triangles (F, 3), got {places.shape} and {corners.shape}. "
+            f"A mesh must have real vertices {allowed} and triangles (F, 3), got {points.shape} and {corners.shape}. "
             "Split polygons into triangles."
         )
-    wrong = ((corners < 0) | (corners >= len(places))).any(axis=1)
+    wrong = ((corners < 0) | (corners >= len(points))).any(axis=1)
     if wrong.any():
         face = int(wrong.argmax())
         raise InvalidGraphError(
-            f"The corners of face {face} must be vertices 0..{len(places) - 1}, got {corners[face].tolist()}."
+            f"The corners of face {face} must be vertices 0..{len(points) - 1}, got {corners[face].tolist()}."
         )
-    return places, corners
+    return points, corners
 
 
 class Angles(NamedTuple):
@@ -94,8 +94,8 @@ def angles(
         >>> angles(np.array([[0.0, 0, 0], [2, 0, 0], [0, 2, 0]]), np.array([[0, 1, 2]])).unit
         2.0
     """
-    places, unit = scale_to_unit(vertices, "Vertex")
-    corners = places[faces]  # (F, 3 corners, 3)
+    scaled, unit = scale_to_unit(vertices, "Vertex")
+    corners = scaled[faces]  # (F, 3 corners, 3)
     before, after = np.roll(corners, 1, axis=1) - corners, np.roll(corners, -1, axis=1) - corners
     double_area = np.linalg.norm(np.cross(after[:, 0], before[:, 0]), axis=1)
     flat = ~(double_area > _FLAT * (after**2).sum(axis=2).max(axis=1))

@@ -20,7 +20,7 @@ CHUNK_FLOPS = 5e8
 
 @dataclass(frozen=True, eq=False)
 class Supernodes:
-    """The s supernodes of a factor, in postorder; see `graphs.cholesky.compiled.fronts`.
+    """The s supernodes of a factor in postorder, see `compiled.fronts`.
 
     Attributes:
         starts: The first column of each supernode, (s + 1,).
@@ -65,7 +65,7 @@ class Supernodes:
 
 @dataclass(frozen=True, eq=False)
 class Analysis:
-    """The elimination order, the supernodes of the factor, and the places of matrix entries.
+    """The elimination order, the supernodes, and the indices of matrix entries.
 
     Attributes:
         indptr: The pattern (N + 1,) in CSR form, with both triangles and the whole diagonal.
@@ -114,8 +114,8 @@ class Analysis:
         tops = _cumulated(heights)
         rows, there = compiled.panel_rows(*permuted, starts, above, tops)
         panels = _cumulated(np.diff(starts) * heights)
-        found = Supernodes(starts, tops, rows, there, above, children, panels)
-        return cls(indptr, indices, order, found, int(counts.sum()))
+        fronts = Supernodes(starts, tops, rows, there, above, children, panels)
+        return cls(indptr, indices, order, fronts, int(counts.sum()))
 
     @property
     def size(self) -> int:
@@ -129,7 +129,7 @@ class Analysis:
 
     @cached_property
     def num_bytes(self) -> float:
-        """The memory of a factor and its inverse on the pattern, with temporary arrays, in bytes."""
+        """The bytes of a factor and its inverse on the pattern, with temporary arrays."""
         stack, update, path, front = self.peaks
         panels = int(self.supernodes.panels[-1])
         return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(
@@ -155,7 +155,7 @@ class Analysis:
 
     @cached_property
     def placement(self) -> tuple[Integers, Integers, Integers]:
-        """The places of entries of the factored triangle in the matrix (e,) and in the panels (e,)."""
+        """The indices of factored entries in the matrix (e,) and in the panels (e,)."""
         from graphs.cholesky import compiled
 
         s = self.supernodes
@@ -173,12 +173,12 @@ class Analysis:
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices]:
-        """The rows and columns (e,) of the entries of the factored triangle, as places in the order."""
+        """The rows and columns (e,) of factored entries, as positions in the order."""
         (source, _, _), rank = self.placement, self.rank.astype(np.int32)
         return rank[self.indices[source]], np.repeat(rank, np.diff(self.indptr))[source]
 
     def mirrored(self, triangle: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the entries (nnz,) of a symmetric matrix from those of the factored triangle, (e,)."""
+        """Return the entries (nnz,) of a symmetric matrix from factored ones (e,)."""
         source, _, _ = self.placement
         out = np.empty(len(self.indices))
         out[source] = triangle

@@ -23,7 +23,9 @@ def nested_dissection(
     indices: NDArray[np.int32],  # (nnz,)
     coordinates: Floats | None = None,  # (n, d)
 ) -> NDArray[np.int64]:  # (n,)
-    """Return a fill-reducing order (n,) of a symmetric pattern; entry k is eliminated k-th.
+    """Return a fill-reducing elimination order (n,) of a symmetric pattern.
+
+    Entry k of the order is eliminated k-th.
 
     The order depends only on the pattern and the coordinates. Separators lie along planes of the coordinates. If these
     are unknown, or no plane halves a part, distances from a few nodes serve as coordinates. Time is O(nnz log n) and

@@ -133,15 +133,15 @@ class Factor:
         a, s = self.analysis, self.analysis.supernodes
         _, target, begins = a.placement
         _, _, path, front = a.peaks
-        found, diagonal = np.empty(len(target)), np.empty((a.size, 1))
+        inverse_entries, diagonal = np.empty(len(target)), np.empty((a.size, 1))
         rooms = np.empty(path), np.empty(front), np.empty(front)
         state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
         tree = s.starts, s.tops, s.there, s.above, s.children, s.panels
-        wanted = target, begins, found, diagonal[:, 0]
+        wanted = target, begins, inverse_entries, diagonal[:, 0]
         with single_threaded_blas():
             for first, last in reversed(s.chunks):
                 compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *rooms, *state)
-        return a.mirrored(found), self._unordered(diagonal)[:, 0]
+        return a.mirrored(inverse_entries), self._unordered(diagonal)[:, 0]
 
     def _run(self, x: Floats, *names: str) -> None:
         from graphs.cholesky import compiled
@@ -166,7 +166,7 @@ def _controller() -> ThreadpoolController:
 
 @contextmanager
 def single_threaded_blas() -> Iterator[None]:
-    """Limit BLAS to one thread, so that results do not depend on the number of threads.
+    """Limit BLAS to one thread, so that results are reproducible.
 
     Examples:
         >>> import numpy as np

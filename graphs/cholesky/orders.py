@@ -21,7 +21,9 @@ def order(
     coordinates: Floats | None = None,  # (n, d)
     method: str = "auto",
 ) -> NDArray[np.int64]:  # (n,)
-    """Return an elimination order (n,) of a symmetric pattern; entry k is eliminated k-th.
+    """Return an elimination order (n,) of a symmetric pattern.
+
+    Entry k of the order is eliminated k-th.
 
     Args:
         indptr: Pointers (n + 1,) of the pattern in CSR form.

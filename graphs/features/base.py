@@ -31,7 +31,7 @@ class Pattern(NamedTuple):
 
 
 class NodeFeatures(ABC):
-    """Features Phi of n nodes of a graph: sparse rows with a fixed pattern, for any kernel.
+    """Features Phi of n nodes of a graph: sparse rows with a fixed pattern.
 
     `values` is linear, `values_adjoint` is its adjoint, and `features(kernel)` holds `values(weights(kernel))`.
 
@@ -65,11 +65,19 @@ class NodeFeatures(ABC):
 
     @abstractmethod
     def weights(self, kernel: GraphKernel) -> Floats:
-        """Return the weights (max_length + 1,) of a kernel, for `values`."""
+        """Return the weights (max_length + 1,) of a kernel, for `values`.
+
+        Args:
+            kernel: The kernel.
+        """
 
     @abstractmethod
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return the derivatives of `weights` in the parameters, (max_length + 1, p)."""
+        """Return the derivatives of `weights` in the parameters, (max_length + 1, p).
+
+        Args:
+            kernel: The kernel, with p parameters.
+        """
 
     @abstractmethod
     def values(
@@ -77,23 +85,38 @@ class NodeFeatures(ABC):
         weights: ArrayLike,  # (max_length + 1,)
         /,
     ) -> Floats:  # (nnz,)
-        """Return the values (nnz,) of Phi on `pattern` for given weights."""
+        """Return the values (nnz,) of Phi on `pattern` for given weights.
+
+        Args:
+            weights: The weights (max_length + 1,), for example of `weights`.
+        """
 
     @abstractmethod
     def values_adjoint(
         self,
         v: ArrayLike,  # (nnz,)
     ) -> Floats:  # (max_length + 1,)
-        """Return the adjoint of `values` at v (nnz,), which is the gradient in the weights."""
+        """Return the adjoint of `values`: the gradient (max_length + 1,) in the weights.
+
+        Args:
+            v: The gradient (nnz,) in the values.
+        """
 
     @abstractmethod
     def at(self, nodes: Iterable[Hashable]) -> "NodeFeatures":
-        """Return the same features for other nodes (labels)."""
+        """Return the same features for other nodes (labels).
+
+        Args:
+            nodes: The labels of the nodes.
+        """
 
     def features(self, kernel: GraphKernel) -> sp.csr_array:
         """Return Phi, `csr_array` (n, N) or (n, r), for a kernel.
 
         Rows follow `nodes`, and columns are those of `pattern`.
+
+        Args:
+            kernel: The kernel.
         """
         return feature_matrix(self, kernel)
 

@@ -12,7 +12,7 @@ from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh, splu
 from graphs.errors import GraphError
 from graphs.features.neighborhoods import max_series_degree
 from graphs.graph import Graph
-from graphs.walks.moves import Moves
+from graphs.walks.transitions import TransitionModel
 
 Floats = NDArray[np.float64]
 
@@ -23,7 +23,7 @@ _ABOVE = 1e-6
 
 
 def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
-    """Return the r largest eigenvalues of U (r,), descending, and their eigenvectors (N, r).
+    """Return the r largest eigenvalues of U, descending, and eigenvectors (N, r).
 
     The eigenvalue 1 has one eigenvector for each connected component, sqrt(d) there. Lanczos' method from a single
     vector cannot separate the eigenvectors of one eigenvalue. Therefore eigenpairs are deflated as they are found, and
@@ -44,12 +44,12 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         (1.0, (100, 3))
     """
     count, part = connected_components(graph.adjacency, directed=False)
-    roots = Moves(graph, "weights").roots
+    sqrt_degrees = TransitionModel(graph, "weights").sqrt_degrees
     largest = np.zeros(count)
-    np.maximum.at(largest, part, roots)
-    roots = roots / largest[part]  # squares of very small ones would lose digits
-    roots = roots / np.sqrt(np.bincount(part, roots**2))[part]
-    parts = sp.csr_array((roots, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
+    np.maximum.at(largest, part, sqrt_degrees)
+    sqrt_degrees = sqrt_degrees / largest[part]  # squares of very small ones would lose digits
+    sqrt_degrees = sqrt_degrees / np.sqrt(np.bincount(part, sqrt_degrees**2))[part]
+    parts = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
     if rank <= count:
         return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
     values, vectors = np.ones(count), parts.toarray()
@@ -79,7 +79,7 @@ def _some_eigenpairs(
     most: int,
     start: Floats,  # (N,)
 ) -> tuple[Floats, Floats]:
-    """Return the largest eigenvalues (k,) that converged, with vectors (N, k); at most `most`."""
+    """Return up to `most` eigenvalues (k,) that converged, and vectors (N, k)."""
     try:
         values, vectors = eigsh(matrix, k=most, which="LA", v0=start)
     except ArpackNoConvergence as error:  # a few eigenvalues of many copies each end older releases' iterations
@@ -88,7 +88,7 @@ def _some_eigenpairs(
 
 
 class _Operator(NamedTuple):
-    """A symmetric operator with the eigenvectors of U, largest first, and the map back to U's eigenvalues.
+    """A symmetric operator with the eigenvectors of U, largest first.
 
     It is U itself or, if neighborhoods grow slowly, (c - U)^-1 with c just above 1, by a sparse factorization.
     Eigenvalues of U near 1, 1e-7 apart on a ring of 10,000 nodes, are then well separated, and Lanczos' method needs
@@ -110,7 +110,7 @@ class _Operator(NamedTuple):
         return cls(factors.solve, size, 0.0, lambda values: 1 + _ABOVE - 1 / values)
 
     def without(self, vectors: Floats) -> LinearOperator:
-        """Return the operator with the eigenvalues at given eigenvectors (N, k) moved to `lowest`."""
+        """Return the operator with the eigenvalues of vectors (N, k) set to `lowest`."""
 
         def matvec(x: Floats) -> Floats:
             x = np.ravel(x)

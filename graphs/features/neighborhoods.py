@@ -10,7 +10,7 @@ _SAMPLED, _MAX_DEGREE = 64, 200
 
 
 def max_series_degree(graph: Graph, max_nonzeros: int) -> int:
-    """Return the largest degree of a series whose rows stay within a budget of non-zeros.
+    """Return the largest degree of a series within a budget of non-zeros.
 
     The number of non-zeros is a mean over 64 nodes. The degree is at least 1, at most 200, and at most the number of
     hops that reach every node.

@@ -33,7 +33,7 @@ _ROUNDING = 2e-15
 
 @dataclass(frozen=True, eq=False)
 class SeriesFeatures(NodeFeatures):
-    """Rows of a polynomial in U of degree h, from `taylor_features` or `chebyshev_features`.
+    """Rows of a polynomial in U of degree h.
 
     Attributes:
         graph: The graph.
@@ -62,7 +62,10 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:
-        """Return the coefficients (h + 1,): the modulation, or those of the Chebyshev interpolant."""
+        """Return the coefficients (h + 1,) of a kernel in the basis.
+
+        They are the modulation, or the coefficients of the Chebyshev interpolant.
+        """
         if self.basis == "taylor":
             return kernel.modulation(self.max_length)
         points, transform = chebyshev_interpolation(self.max_length)
@@ -70,7 +73,7 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return the derivatives of the coefficients in the parameters of the kernel, (h + 1, p)."""
+        """Return the derivatives (h + 1, p) of the coefficients in the parameters."""
         if self.basis == "taylor":
             return kernel.modulation_jacobian(self.max_length)
         points, transform = chebyshev_interpolation(self.max_length)
@@ -97,15 +100,19 @@ class SeriesFeatures(NodeFeatures):
         """Return the product of Phi of all N nodes with a matrix (N, p).
 
         It takes h sparse products and forms no row of Phi.
+
+        Args:
+            kernel: The kernel.
+            right: A vector or matrix (N,) or (N, k).
         """
         weights, U = self.weights(kernel), self.graph.shift_operator
         before = np.asarray(right, dtype=np.float64)
-        total, now = weights[0] * before, U @ before if len(weights) > 1 else before
-        for place, weight in enumerate(weights[1:], 1):
-            total = total + weight * now
-            if place + 1 < len(weights):
-                following = U @ now
-                before, now = now, following if self.basis == "taylor" else 2 * following - before
+        total, current = weights[0] * before, U @ before if len(weights) > 1 else before
+        for power, weight in enumerate(weights[1:], 1):
+            total = total + weight * current
+            if power + 1 < len(weights):
+                following = U @ current
+                before, current = current, following if self.basis == "taylor" else 2 * following - before
         return np.asarray(total)
 
     def at(self, nodes: Iterable[Hashable]) -> "SeriesFeatures":
@@ -161,7 +168,7 @@ def chebyshev_features(
     *,
     max_memory: float | None = None,
 ) -> SeriesFeatures:
-    """Return features of the polynomial of degree h that interpolates f at Chebyshev points.
+    """Return features of the Chebyshev interpolant of f, of degree h.
 
     They have the same non-zeros as `taylor_features`, and nearly the smallest uniform error on [-1, 1] for them.
 
@@ -195,7 +202,7 @@ def _make(
 
 
 def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
-    """Return Chebyshev points (h + 1,) and the matrix from values there to coefficients.
+    """Return Chebyshev points (h + 1,), and the matrix to coefficients.
 
     Examples:
         >>> from graphs.features import chebyshev_interpolation
@@ -251,6 +258,6 @@ def _block(matrix: sp.csr_array, starts: NDArray[np.int64], basis: str, degree: 
     rows, columns, hops, loads = rows[order], columns[order], hops[order], loads[order]
     new = np.ones(len(rows), bool)
     new[1:] = (rows[1:] != rows[:-1]) | (columns[1:] != columns[:-1])
-    places = np.flatnonzero(new)
-    hop_counts = np.diff(np.append(places, len(rows)))
-    return np.bincount(rows[places], minlength=n), columns[places].astype(np.int32), hop_counts, hops, loads
+    first_visits = np.flatnonzero(new)
+    hop_counts = np.diff(np.append(first_visits, len(rows)))
+    return np.bincount(rows[first_visits], minlength=n), columns[first_visits].astype(np.int32), hop_counts, hops, loads

@@ -100,7 +100,9 @@ def spectral_features(
     nodes: Iterable[Hashable] | None = None,  # (n,)
     rank: int = 64,
 ) -> SpectralFeatures:
-    """Return features on the eigenvectors of the r largest eigenvalues of U, by Lanczos' method.
+    """Return features on the eigenvectors of the r largest eigenvalues of U.
+
+    They are computed by Lanczos' method.
 
     They suit long lengthscales, for which few eigenvectors carry the kernel.
 

@@ -1,7 +1,7 @@
 """Random walk features: a frozen draw that maps a modulation f linearly to sparse features.
 
-A walker that starts at i, is at a after l steps, and has moved along edges with probabilities p adds f(l) prod(U_ab /
-p_ab) / P(length >= l) to entry (i, a) of Phi, first at l = 0. The contributions of m walkers are averaged. The
+A walker starts at i and is at a after l = 0, 1, ... steps, along edges with probabilities p. It adds f(l) times its
+load prod(U_ab / p_ab) / P(length >= l) to entry (i, a) of Phi. The contributions of m walkers are averaged. The
 probabilities of moves and of halting cancel in expectation, so E[Phi] = f(U) (Reid et al. 2024, "General graph random
 features", Theorem 2.1).
 
@@ -24,7 +24,7 @@ from graphs.kernels import GraphKernel
 from graphs.walks import HopRule, VisitArrays, WalkSettings, choose_settings, draw
 from graphs.walks.hops import exact_hops_of
 from graphs.walks.moments import check_second_moment
-from graphs.walks.moves import Moves
+from graphs.walks.transitions import TransitionModel
 from graphs.walks.visits import Visits
 
 
@@ -69,14 +69,14 @@ class Walks(NodeFeatures):
             columns: The result of `graphs.walks.draw` for these three, or of `graphs.walks.concatenate_visits` for its
                 parts.
         """
-        visits = Visits.of(nodes, settings, columns, Moves(graph, settings.transitions).roots)
+        visits = Visits.of(nodes, settings, columns, TransitionModel(graph, settings.transitions).sqrt_degrees)
         pattern = Pattern(visits.indptr, visits.indices, (len(nodes), graph.num_nodes))
         return cls(graph, nodes, settings, pattern, visits)
 
     @cached_property
     def loads(self) -> sp.csr_array:
-        """The loads of each hop, `csr_array` (nnz, L + 1), computed on demand; `values(f)` is loads @ f."""
-        return self.visits.table()
+        """The loads of each hop, `csr_array` (nnz, L + 1); `values(f)` is loads @ f."""
+        return self.visits.to_csr()
 
     @property
     def seed(self) -> int:
@@ -95,20 +95,33 @@ class Walks(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> NDArray[np.float64]:
-        """Return the modulation (L + 1,) of a kernel, for `values`."""
+        """Return the modulation (L + 1,) of a kernel, for `values`.
+
+        Args:
+            kernel: The kernel.
+        """
         return kernel.modulation(self.max_length)
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> NDArray[np.float64]:
-        """Return the derivatives of the modulation in the parameters of the kernel, (L + 1, p)."""
+        """Return the derivatives (L + 1, p) of the modulation in the parameters.
+
+        Args:
+            kernel: The kernel, with p parameters.
+        """
         return kernel.modulation_jacobian(self.max_length)
 
     def features(self, kernel: GraphKernel) -> sp.csr_array:
-        """Return Phi, `csr_array` (n, N), for a kernel; rows follow `nodes`, columns are positions.
+        """Return Phi, `csr_array` (n, N), for a kernel.
+
+        Rows follow `nodes`, and columns are positions.
 
         E[Phi] = f(U) entry by entry. Off the diagonal Phi Phi^T is unbiased for the kernel, since walks of different
         nodes are independent. Each diagonal entry is too large in expectation by the trace of the covariance of its
         row. Two independent draws remove this bias.
+
+        Args:
+            kernel: The kernel.
 
         Warns:
             InfiniteVarianceWarning: If walks with this halting probability have no finite second moment for the kernel.
@@ -122,7 +135,10 @@ class Walks(NodeFeatures):
         self,
         f: ArrayLike,  # (>= L + 1,)
     ) -> NDArray[np.float64]:  # (nnz,)
-        """Return the values (nnz,) of Phi on `pattern` for a modulation f_0..f_L; further terms are ignored.
+        """Return the values (nnz,) of Phi on `pattern` for a modulation.
+
+        Args:
+            f: The modulation f_0..f_L, (L + 1,). Further terms are ignored.
 
         Raises:
             InvalidArgumentError: If f is shorter than the longest walk.
@@ -140,7 +156,11 @@ class Walks(NodeFeatures):
         self,
         v: ArrayLike,  # (nnz,)
     ) -> NDArray[np.float64]:  # (L + 1,)
-        """Return the adjoint of `values` at v (nnz,): the gradient in f, (L + 1,)."""
+        """Return the adjoint of `values`: the gradient (L + 1,) in the modulation.
+
+        Args:
+            v: The gradient (nnz,) in the values.
+        """
         return self.visits.adjoint(as_vector("v", v, len(self.pattern.indices)))
 
     @np.errstate(under="ignore")
@@ -149,6 +169,9 @@ class Walks(NodeFeatures):
 
         Rows equal those of a draw over all nodes with this seed, bit by bit.
 
+        Args:
+            nodes: The labels of the start nodes.
+
         Raises:
             UnknownNodeError: If a label is not a node.
         """
@@ -156,7 +179,10 @@ class Walks(NodeFeatures):
         return Walks.of(self.graph, starts, self.settings, draw(self.graph, starts, self.settings))
 
     def check_second_moment(self, kernel: GraphKernel) -> None:
-        """Warn if these walks estimate the features of a kernel with a large or infinite variance.
+        """Warn if these walks estimate a kernel with a large or infinite variance.
+
+        Args:
+            kernel: The kernel.
 
         Warns:
             InfiniteVarianceWarning: If the second moment is infinite. The message has the largest halting probability.
@@ -174,7 +200,7 @@ def sample_walks(
     num_walkers: int = 16,
     p_halt: float | str | ArrayLike = 0.1,
     lengths: str = "systematic",
-    directions: str = "stratified",
+    step_coupling: str = "stratified",
     exact_hops: int | str | HopRule = "auto",
     max_nonzeros: int = 64,
     kernel: GraphKernel | None = None,
@@ -202,7 +228,7 @@ def sample_walks(
             `kernel`.
         lengths: The coupling of the lengths of a node: "iid", "antithetic" (pairs), "sigma" (pairs matched by a
             permutation), "systematic" (all m from one uniform) or "learned" (all m from a learned joint distribution).
-        directions: "independent", "stratified" or "repelling". Stratified walkers of one start node that meet spread
+        step_coupling: "independent", "stratified" or "repelling". Stratified walkers of one start node that meet spread
             over the neighbors. Repelling ones take neighbors without replacement, in blocks (uniform moves only).
         exact_hops: The number h of first steps that are computed exactly. Walkers begin at nodes that h steps reach,
             and halt only from there on. "auto" chooses h for each node, as many as `max_nonzeros` allows and a pilot of
@@ -250,7 +276,7 @@ def sample_walks(
         num_walkers=num_walkers,
         p_halt=p_halt,
         lengths=lengths,
-        directions=directions,
+        step_coupling=step_coupling,
         exact_hops=exact_hops,
         max_nonzeros=max_nonzeros,
         seed=seed,

@@ -73,6 +73,9 @@ def by_name(name: str, **options: Any) -> GraphKernel:
 def name_of(kernel: GraphKernel) -> str:
     """Return the name of the class of a kernel, as `by_name` takes it.
 
+    Args:
+        kernel: The kernel.
+
     Raises:
         InvalidArgumentError: If the class is not from this package.
 

@@ -12,7 +12,7 @@ from graphs.kernels.kernel import GraphKernel, Resolvent, Vector, powers
 
 @dataclass(frozen=True)
 class Diffusion(GraphKernel):
-    """The diffusion (heat) kernel exp(-lengthscale^2 / 2 L) of Kondor and Lafferty (2002).
+    """The diffusion kernel exp(-lengthscale^2 / 2 L) (Kondor and Lafferty 2002).
 
     Attributes:
         lengthscale: The lengthscale, positive, roughly in steps on the graph.
@@ -49,14 +49,17 @@ class Diffusion(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d lengthscale = lengthscale / 2 (f_{l-1} - f_l), shape (length + 1, 1)."""
+        """Return df / d lengthscale, (length + 1, 1).
+
+        It is lengthscale / 2 (f_{l-1} - f_l).
+        """
         f = self.modulation(length)
         return (self.lengthscale / 2 * (np.concatenate(([0.0], f[:-1])) - f))[:, None]
 
 
 @dataclass(frozen=True)
 class RegularizedLaplacian(GraphKernel):
-    """The regularized Laplacian kernel (I + sigma^2 L)^-order of Smola and Kondor (2003).
+    """The kernel (I + sigma^2 L)^-order (Smola and Kondor 2003).
 
     Attributes:
         order: The smoothness, positive and not learned.
@@ -102,14 +105,19 @@ class RegularizedLaplacian(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d sigma = f_l (2 l / sigma - order sigma) / (1 + sigma^2), shape (length + 1, 1)."""
+        """Return df / d sigma, (length + 1, 1).
+
+        It is f_l (2 l / sigma - order sigma) / (1 + sigma^2).
+        """
         slope = 2 * powers(length) / self.sigma - self.order * self.sigma
         return (self.modulation(length) * slope / (1 + self.sigma**2))[:, None]
 
 
 @dataclass(frozen=True)
 class Matern(GraphKernel):
-    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu of Borovitskiy et al. (2021), Eq. 9.
+    """The graph Matern kernel (2 nu / kappa^2 I + L)^-nu.
+
+    Borovitskiy et al. (2021), Eq. 9.
 
     It is not normalized: k(0) is not 1.
 
@@ -155,12 +163,18 @@ class Matern(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
-        """Return negative binomial probabilities times (2 nu / kappa^2)^(-nu / 2), (length + 1,)."""
+        """Return the modulation (length + 1,).
+
+        It consists of negative binomial probabilities times (2 nu / kappa^2)^(-nu / 2).
+        """
         a = self._shift
         return np.asarray(a ** (-self.nu / 2) * stats.nbinom.pmf(powers(length), self.nu / 2, a / (1 + a)))
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d kappa = f_l (nu / 2 + l) / (1 + a) 2 a / kappa, a = 2 nu / kappa^2, shape (length + 1, 1)."""
+        """Return df / d kappa, (length + 1, 1).
+
+        It is f_l (nu / 2 + l) / (1 + a) 2 a / kappa with a = 2 nu / kappa^2.
+        """
         slope = (self.nu / 2 + powers(length)) / (1 + self._shift) * 2 * self._shift / self.kappa
         return (self.modulation(length) * slope)[:, None]

@@ -15,7 +15,7 @@ from graphs.kernels.kernel import GraphKernel, Vector
 
 @dataclass(frozen=True)
 class FreeModulation(GraphKernel):
-    """The kernel f(U) f(U)^T with f_l = factors[l] times the modulation of a base kernel.
+    """The kernel f(U) f(U)^T, f_l = factors[l] times the modulation of a base kernel.
 
     Coefficients beyond the factors are those of the base. Learnable parameters are those of the base, by their names,
     then "factor_0", "factor_1", .... A common factor is nearly an output scale, and parameters of the base can be
@@ -68,8 +68,8 @@ class FreeModulation(GraphKernel):
             raise InvalidArgumentError(
                 f"values must be one number for each of the parameters {self.parameters}, got {numbers!r}."
             )
-        own = len(self.base.parameters)
-        return replace(self, base=self.base.with_values(numbers[:own]), factors=tuple(numbers[own:].tolist()))
+        num_base = len(self.base.parameters)
+        return replace(self, base=self.base.with_values(numbers[:num_base]), factors=tuple(numbers[num_base:].tolist()))
 
     @property
     def radius(self) -> float:
@@ -78,7 +78,10 @@ class FreeModulation(GraphKernel):
 
     @np.errstate(under="ignore")
     def root(self, eigenvalues: Vector) -> Vector:
-        """Return f(1 - lambda) = base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l, signed."""
+        """Return f(1 - lambda), signed.
+
+        It is base.root + sum_l (c_l - 1) f_l^base (1 - lambda)^l.
+        """
         excess = (np.array(self.factors) - 1) * self._first
         return np.asarray(self.base.root(eigenvalues) + self._powers(eigenvalues) @ excess)
 
@@ -106,11 +109,14 @@ class FreeModulation(GraphKernel):
 
     @np.errstate(under="ignore")
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, (length + 1, p + m); that in factor l is f_l^base in row l."""
-        own = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)
+        """Return df / d parameters, (length + 1, p + m).
+
+        The derivative in factor l is f_l^base in row l.
+        """
+        of_base = self._stretch(length)[:, None] * self.base.modulation_jacobian(length)
         free = np.zeros((length + 1, len(self.factors)))
         np.fill_diagonal(free, self.base.modulation(length))
-        return np.hstack([own, free])
+        return np.hstack([of_base, free])
 
     @property
     def _first(self) -> Vector:

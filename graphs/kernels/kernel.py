@@ -96,7 +96,7 @@ class GraphKernel(ABC):
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names of the p learnable parameters, in the order of the columns of Jacobians."""
+        """The names of the p learnable parameters, in the order of Jacobians."""
         return tuple(entry.name for entry in fields(self) if entry.name not in self.fixed_fields)
 
     @property
@@ -106,6 +106,9 @@ class GraphKernel(ABC):
 
     def with_values(self, values: ArrayLike) -> Self:
         """Return the kernel with other learnable parameters (p,).
+
+        Args:
+            values: The values (p,) of the parameters, in the order of `parameters`.
 
         Raises:
             InvalidArgumentError: If their number is wrong, or one is out of range.
@@ -119,7 +122,11 @@ class GraphKernel(ABC):
 
     @np.errstate(under="ignore")
     def exact(self, graph: Graph) -> NDArray[np.float64]:
-        """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph."""
+        """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph.
+
+        Args:
+            graph: The graph, with N nodes.
+        """
         check_graph(graph)
         spectrum = graph.spectrum
         return np.asarray((spectrum.eigenvectors * self.spectral(spectrum.eigenvalues)) @ spectrum.eigenvectors.T)
@@ -144,19 +151,22 @@ class GraphKernel(ABC):
         Entries have a relative error of about eps (1 + 2 / shift)^order, the determinant of eps. The elimination order
         is computed once per graph and order, and cached with the graph.
 
+        Args:
+            graph: The graph, with N nodes.
+
         Raises:
             InvalidArgumentError: If the kernel has no sparse precision.
         """
         check_graph(graph)
-        found, order = self.resolvent(), precision_order(self)
+        resolvent, order = self.resolvent(), precision_order(self)
         field = resolvent_field(graph, order)
         indptr, indices = field.pattern
-        data = field.entries(np.array([found.shift])) / found.amplitude
+        data = field.entries(np.array([resolvent.shift])) / resolvent.amplitude
         return Precision(sp.csr_array((data, indices, indptr), shape=(graph.num_nodes,) * 2), field.analysis)
 
     @property
     def radius(self) -> float:
-        """The radius of convergence of the modulation in U, here estimated from `spectral`.
+        """The radius of convergence of the modulation, estimated from `spectral`.
 
         Raises:
             InvalidArgumentError: If it is below 1, so the series may diverge on the spectrum of U.
@@ -165,23 +175,44 @@ class GraphKernel(ABC):
 
     @abstractmethod
     def spectral(self, eigenvalues: Vector) -> Vector:
-        """Return k at eigenvalues of L: (n,) -> (n,)."""
+        """Return k at eigenvalues of L: (n,) -> (n,).
+
+        Args:
+            eigenvalues: Eigenvalues (n,) of the Laplacian L.
+        """
 
     def root(self, eigenvalues: Vector) -> Vector:
-        """Return f = sum_l f_l (1 - lambda)^l at eigenvalues of L, a root of k: (n,) -> (n,)."""
+        """Return f = sum_l f_l (1 - lambda)^l (n,), a root of k, at eigenvalues of L.
+
+        Args:
+            eigenvalues: Eigenvalues lambda (n,) of the Laplacian L.
+        """
         return np.asarray(np.sqrt(self.spectral(eigenvalues)))
 
     def root_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return df / d parameters at eigenvalues of L: (n,) -> (n, p); 0 where k underflows."""
+        """Return df / d parameters (n, p) at eigenvalues of L, 0 where k underflows.
+
+        Args:
+            eigenvalues: Eigenvalues (n,) of the Laplacian L.
+        """
         slope, root = self.spectral_jacobian(eigenvalues), 2 * self.root(eigenvalues)[:, None]
         return np.divide(slope, root, out=np.zeros_like(slope), where=root > 0)
 
     def spectral_jacobian(self, eigenvalues: Vector) -> NDArray[np.float64]:
-        """Return dk / d parameters at eigenvalues of L: (n,) -> (n, p), here by differences."""
+        """Return dk / d parameters (n, p) at eigenvalues of L.
+
+        The base class computes it by differences.
+
+        Args:
+            eigenvalues: Eigenvalues (n,) of the Laplacian L.
+        """
         return self._differences(lambda kernel: kernel.spectral(eigenvalues), len(eigenvalues))
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length, (length + 1,), here by Cauchy's integral over `spectral`.
+
+        Args:
+            length: The number of terms minus one.
 
         Raises:
             InvalidArgumentError: If the series does not converge for |u| <= 1.
@@ -191,7 +222,11 @@ class GraphKernel(ABC):
         return root_coefficients(self.log_series, length, 1.0)
 
     def modulation_jacobian(self, length: int) -> NDArray[np.float64]:
-        """Return df / d parameters, (length + 1, p), here by central differences."""
+        """Return df / d parameters, (length + 1, p), here by central differences.
+
+        Args:
+            length: The number of terms minus one.
+        """
         return self._differences(lambda kernel: kernel.modulation(length), length + 1)
 
     def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:

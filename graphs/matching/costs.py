@@ -30,7 +30,7 @@ _SHORT = 0.05
 def quantile_costs(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> Floats:  # (n, n)
-    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of n quantiles, (n, n), by the spectral measure.
+    """Return tr(g_q(U) K g_q'(U)) / N for all pairs of quantiles, (n, n).
 
     Examples:
         >>> import graphs
@@ -51,6 +51,12 @@ def quartic_costs(
     Here it is tr (g_q + g_r)(U)^4 / N^2 exactly, by the spectral measure. The module says how it differs from
     `quantile_costs`.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        p_halt: The halting probability, or survival probabilities.
+        num_quantiles: The number n of quantiles.
+
     Examples:
         >>> import graphs
         >>> graphs.quartic_costs(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), 0.1, 4).shape
@@ -66,7 +72,7 @@ def quartic_costs(
 def _quantile_features(
     graph: Graph, kernel: GraphKernel, p_halt: float | ArrayLike | HaltingDistribution, num_quantiles: int
 ) -> tuple[Floats, Floats, Floats]:
-    """Return the spectral measure of a graph, (k,) and (k,), and the features (n, k) of quantiles."""
+    """Return the spectral measure, (k,) and (k,), and quantile features (n, k)."""
     check_graph_and_kernel(graph, kernel)
     check_count("num_quantiles", num_quantiles, most=MAX_QUANTILES)
     halting = p_halt if isinstance(p_halt, HaltingDistribution) else as_halting_distribution(p_halt)
@@ -92,11 +98,11 @@ def averaged_features(
     """
     f = complete_modulation(kernel)
     check_fits(f"{num_quantiles} quantiles", 8.0 * num_quantiles * (3 * len(f) + len(u)), "Use fewer of them.")
-    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
+    modulations = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(u)))
     for first in range(0, len(f), _BLOCK):
-        part = each[:, first : first + _BLOCK]
-        out += part @ (u[None, :] ** np.arange(first, first + part.shape[1])[:, None])
+        block = modulations[:, first : first + _BLOCK]
+        out += block @ (u[None, :] ** np.arange(first, first + block.shape[1])[:, None])
     return out
 
 

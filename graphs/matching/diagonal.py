@@ -40,7 +40,7 @@ _LEFT_OUT, _MAX_POWERS = 1e-6, 4096
 def reduced_vectors(
     graph: Graph, kernel: GraphKernel, halting: HaltingDistribution, num_quantiles: int, dimension: int
 ) -> Floats:  # (n, nodes, d)
-    """Return psi_i(q) of up to 512 nodes in d dimensions, by a Gaussian matrix unless d >= N.
+    """Return psi_i(q) of up to 512 nodes, projected to d dimensions.
 
     Examples:
         >>> import graphs
@@ -69,9 +69,9 @@ def reduced_vectors(
             f'objective="diagonal" must need at most {_MAX_POWERS} powers of U on {size} nodes, got more for '
             f'{kernel}. Use objective="linear", or a graph of at most {DENSE} nodes like it.'
         )
-    each = quantile_survival(halting, num_quantiles, len(f) - 1) * f
+    modulations = quantile_survival(halting, num_quantiles, len(f) - 1) * f
     out = np.zeros((num_quantiles, len(nodes), now.shape[1]))
-    for column in each.T:
+    for column in modulations.T:
         out += column[:, None, None] * now[nodes]
         now = U @ now
     return out
@@ -81,7 +81,7 @@ def diagonal_objective(
     grams: Floats,  # (nodes, n, n)
     permutation: Integers,  # (n,)
 ) -> float:
-    """Return sum_i |A_i|_F^2 / (16 n^2) from the products psi_i(q) . psi_i(r) of vectors.
+    """Return sum_i |A_i|_F^2 / (16 n^2) from products psi_i(q) . psi_i(r).
 
     Examples:
         >>> import numpy as np
@@ -96,7 +96,7 @@ def diagonal_objective(
 def best_projection(
     reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], kinds: Sequence[str]
 ) -> Integers:
-    """Return the candidate with the least diagonal objective: one per projection, and one of all directions.
+    """Return the candidate with the least diagonal objective.
 
     Examples:
         >>> import numpy as np

@@ -162,9 +162,9 @@ def matching_variance(
 
 def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
     """Return the reversal if it costs no more than a permutation (n,), up to rounding."""
-    places = np.arange(len(costs))
-    cost, back = costs[places, sigma].sum(), costs[places, places[::-1]].sum()
-    return places[::-1].copy() if back <= cost + _TIE * np.abs(costs).sum() else sigma
+    indices = np.arange(len(costs))
+    cost, back = costs[indices, sigma].sum(), costs[indices, indices[::-1]].sum()
+    return indices[::-1].copy() if back <= cost + _TIE * np.abs(costs).sum() else sigma
 
 
 def assign_by_scipy(costs: Floats) -> Integers:
@@ -202,7 +202,7 @@ def exhaustive(
     g: Floats,  # (n, k)
     mass: Floats,  # (k,)
 ) -> Integers:
-    """Return the permutation of least sum_k w_k (sum_q (g_q + g_sigma(q))^2)^2, the first of ties.
+    """Return the permutation of least cost by search over all, the first of ties.
 
     The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q). With p the products g_q g_r, it is a
     quadratic form in the choice of one entry of p for each q.
@@ -221,8 +221,8 @@ def exhaustive(
     best, least = None, 0.0
     while chunk := list(islice(stream, 20_000)):
         sigmas = np.array(chunk)
-        places = sigmas + offsets
-        values = linear[places].sum(1) + quadratic[places[:, :, None], places[:, None, :]].sum((1, 2))
+        entries = sigmas + offsets
+        values = linear[entries].sum(1) + quadratic[entries[:, :, None], entries[:, None, :]].sum((1, 2))
         first = int(np.argmax(values <= values.min() + _TIE * abs(values.min())))
         if best is None or values[first] < least - _TIE * abs(least):
             best, least = sigmas[first], float(values[first])

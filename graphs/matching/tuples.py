@@ -41,7 +41,7 @@ def couple_quantiles(
     num_tuples: int | None = None,
     seed: int = 0,
 ) -> Integers:  # (S, m)
-    """Return S tuples of length quantiles for the m walkers of a node, for `lengths="learned"`.
+    """Return S tuples of length quantiles for m walkers, for `lengths="learned"`.
 
     Every quantile appears equally often in each column, so each walker keeps the length distribution.
 
@@ -88,7 +88,7 @@ def tuple_cost(
     costs: Floats,  # (n, n)
     tuples: Integers,  # (S, m)
 ) -> float:
-    """Return the mean over tuples of sum_{a < b} c(q_a, q_b), divided by the number of pairs.
+    """Return the mean over tuples of the mean cost c(q_a, q_b) over pairs a < b.
 
     Examples:
         >>> import numpy as np
@@ -133,7 +133,7 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
 
 
 def _entropic(cost: Floats, regularization: float) -> Floats:
-    """Return the distributions (S, n) of quantiles given tuples of least cost minus entropy.
+    """Return distributions (S, n) of quantiles given tuples, by entropic transport.
 
     They are balanced over tuples, and a start for an exact solution. Rows and columns are shifted and truncated such
     that no factor leaves the range of double precision.
@@ -151,5 +151,5 @@ def _entropic(cost: Floats, regularization: float) -> Floats:
 
 
 def _balanced(plan: Floats) -> Integers:
-    """Return the quantile of each tuple; the plan is a vertex with S / n tuples per quantile."""
+    """Return the quantile of each tuple, with S / n tuples per quantile."""
     return np.asarray(np.argmax(plan, axis=1), dtype=np.int64)

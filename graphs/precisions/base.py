@@ -13,7 +13,7 @@ Floats = NDArray[np.float64]
 
 
 class Pattern(NamedTuple):
-    """The pattern of a symmetric matrix (N, N) in CSR form: both triangles and the whole diagonal.
+    """The pattern of a symmetric (N, N) matrix in CSR form, with its diagonal.
 
     Examples:
         >>> from graphs.precisions import IndependentField
@@ -26,7 +26,7 @@ class Pattern(NamedTuple):
 
 
 class MarkovField(ABC):
-    """A Gaussian vector of N latent values with mean 0 and a sparse precision Q that depends on parameters.
+    """A Gaussian vector of N latent values with mean 0 and a sparse precision Q.
 
     `entries` are those of a symmetric positive definite matrix on `pattern`. `pull_back` is the adjoint of their
     derivative in the parameters, a vector-Jacobian product.
@@ -112,6 +112,6 @@ class MarkovField(ABC):
         self,
         values: Floats,  # (p,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivatives (p,), here by a factor and its inverse on the pattern."""
+        """Return log |Q| and its derivatives (p,), by a factor and its inverse."""
         factor = self.factor_at(values)
         return factor.log_determinant, self.pull_back(values, factor.inverse)

@@ -39,17 +39,17 @@ class LogDeterminant:
 
     def __call__(self, x: float) -> tuple[float, float]:
         """Return log |L + x| and its derivative tr (L + x)^-1."""
-        place = math.log(x)
-        number = math.floor(place / WIDTH)
+        log_x = math.log(x)
+        number = math.floor(log_x / WIDTH)
         if number not in self._panels:
             self._panels[number] = self._computed(number)
         panel = self._panels[number]
-        return float(panel(place)), float(panel.deriv()(place)) / x
+        return float(panel(log_x)), float(panel.deriv()(log_x)) / x
 
     def _computed(self, number: int) -> Chebyshev:
         domain = [number * WIDTH, (number + 1) * WIDTH]
 
-        def at(places: NDArray[np.float64]) -> NDArray[np.float64]:
-            return np.array([self._exact(math.exp(place)) for place in places])
+        def at(log_x: NDArray[np.float64]) -> NDArray[np.float64]:
+            return np.array([self._exact(math.exp(value)) for value in log_x])
 
         return Chebyshev.interpolate(at, POINTS - 1, domain)

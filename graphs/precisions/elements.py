@@ -57,7 +57,7 @@ class Mesh(NamedTuple):
 
     Examples:
         >>> from graphs.precisions.elements import read_mesh
-        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).places.shape
+        >>> read_mesh(([(0, 0), (1, 0), (0, 1)], [(0, 1, 2)])).points.shape
         (3, 3)
     """
 
@@ -68,7 +68,7 @@ class Mesh(NamedTuple):
     elements: Elements  # of the N covered vertices
 
     @property
-    def places(self) -> Floats:
+    def points(self) -> Floats:
         """The vertices in space (V, 3)."""
         return in_space(self.vertices)
 
@@ -96,13 +96,13 @@ def read_mesh(mesh: Any) -> Mesh:
         [0, 1, 2]
     """
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
-    found = angles(in_space(vertices), faces)
-    _check_flat(found.flat)
-    whole = _without_repeated(faces, np.flatnonzero(~found.flat))
+    angle_data = angles(in_space(vertices), faces)
+    _check_flat(angle_data.flat)
+    whole = _without_repeated(faces, np.flatnonzero(~angle_data.flat))
     covered, corners = np.unique(faces[whole], return_inverse=True)
     _check_loose(len(vertices) - len(covered), len(vertices))
     _check_distinct(vertices[covered], covered)
-    angled = Angles(found.cotangents[whole], found.areas[whole], found.flat[whole], found.unit)
+    angled = Angles(angle_data.cotangents[whole], angle_data.areas[whole], angle_data.flat[whole], angle_data.unit)
     elements = assemble(corners.reshape(-1, 3), angled, len(covered))
     _check_parts(elements.stiffness)
     _check_range(elements, covered)
@@ -110,7 +110,7 @@ def read_mesh(mesh: Any) -> Mesh:
 
 
 @np.errstate(under="ignore")
-def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
+def assemble(faces: Integers, angle_data: Angles, num_vertices: int) -> Elements:
     """Return the matrices (N, N) of faces (F, 3) with given angles.
 
     Examples:
@@ -121,11 +121,11 @@ def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
         >>> assemble(faces, angles(vertices, faces), 3).stiffness.toarray().round(6).tolist()
         [[1.0, -0.5, -0.5], [-0.5, 0.5, 0.0], [-0.5, 0.0, 0.5]]
     """
-    thirds = np.repeat(found.areas / 3, 3)
+    thirds = np.repeat(angle_data.areas / 3, 3)
     masses = np.asarray(np.bincount(faces.ravel(), thirds, minlength=num_vertices), dtype=np.float64)
-    whole = ~found.flat
+    whole = ~angle_data.flat
     starts, ends = faces[whole].ravel(), np.roll(faces[whole], -1, axis=1).ravel()
-    halves = found.cotangents[whole].ravel() / 2
+    halves = angle_data.cotangents[whole].ravel() / 2
     rows, columns = (np.concatenate(parts) for parts in ((starts, ends, starts, ends), (ends, starts, starts, ends)))
     entries = np.concatenate([-halves, -halves, halves, halves])
     stiffness = sp.csr_array(sp.coo_array((entries, (rows, columns)), shape=(num_vertices, num_vertices)))
@@ -133,7 +133,7 @@ def assemble(faces: Integers, found: Angles, num_vertices: int) -> Elements:
     stiffness.data = (
         stiffness.data + sp.csr_array(stiffness.T).data
     ) / 2  # a sum would drop sums of cotangents that are 0
-    return Elements(masses, stiffness, found.unit)
+    return Elements(masses, stiffness, angle_data.unit)
 
 
 def _check_flat(flat: NDArray[np.bool_]) -> None:
@@ -156,22 +156,22 @@ def _check_loose(count: int, num_vertices: int) -> None:
 def _check_distinct(vertices: Floats, numbers: Integers) -> None:
     pairs = numbers[_repeated(vertices + 0.0)]  # -0 is 0
     if len(pairs):
-        one, other = pairs[0].tolist()
+        first, second = pairs[0].tolist()
         raise InvalidGraphError(
-            f"Vertices must be distinct, got {one} and {other} with the same coordinates "
+            f"Vertices must be distinct, got {first} and {second} with the same coordinates "
             f"({counted(len(pairs), 'such vertex', 'such vertices')}). Merge them with mesh.merge_vertices(); STL "
             "repeats vertices for each face."
         )
 
 
 def _without_repeated(faces: Integers, numbers: Integers) -> Integers:
-    """Return the numbers (m,) of faces whose corners differ from those of earlier ones."""
+    """Return the numbers (m,) of faces whose corners are not those of earlier ones."""
     pairs = _repeated(np.sort(faces[numbers], axis=1))
     if len(pairs) == 0:
         return numbers
-    one, other = numbers[pairs[0]].tolist()
+    kept, repeated = numbers[pairs[0]].tolist()
     message = (
-        f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {other} and {one}) and are "
+        f"{len(pairs)} of {len(faces)} faces have the same corners as another (first {repeated} and {kept}) and are "
         "dropped from the field."
     )
     warnings.warn(DuplicateFacesWarning(message), stacklevel=4)

@@ -12,7 +12,7 @@ from graphs.precisions.base import Floats, MarkovField, Pattern
 
 @dataclass(frozen=True, eq=False)
 class KroneckerField(MarkovField):
-    """A field on pairs of values of two fields, with precision Q_1 x Q_2 and covariance K_1 x K_2.
+    """A field on pairs of values of two fields, with covariance K_1 x K_2.
 
     The values of the second field vary fastest.
 
@@ -46,16 +46,16 @@ class KroneckerField(MarkovField):
         first, second = self.first.pattern, self.second.pattern
         counts = np.diff(first.indptr)[:, None] * np.diff(second.indptr)
         starts = np.concatenate([[0], np.cumsum(counts.reshape(-1))]).astype(np.int64)
-        one, two = self._pairs
-        return Pattern(starts, (first.indices[one] * self.sizes[1] + second.indices[two]).astype(np.int32))
+        i, j = self._pairs
+        return Pattern(starts, (first.indices[i] * self.sizes[1] + second.indices[j]).astype(np.int32))
 
     def entries(
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (nnz,)
         """Return the products of the entries of both fields."""
-        (one, two), (left, right) = self._pairs, self._split(values)
-        return np.asarray(self.first.entries(left)[one] * self.second.entries(right)[two])
+        (i, j), (left, right) = self._pairs, self._split(values)
+        return np.asarray(self.first.entries(left)[i] * self.second.entries(right)[j])
 
     def pull_back(
         self,
@@ -63,10 +63,10 @@ class KroneckerField(MarkovField):
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (p,)
         """Return sum_e weights_e dQ_e / d parameters."""
-        (one, two), (left, right) = self._pairs, self._split(values)
-        own, other = self.first.entries(left), self.second.entries(right)
-        in_first: Floats = np.bincount(one, weights * other[two], len(own)).astype(np.float64)
-        in_second: Floats = np.bincount(two, weights * own[one], len(other)).astype(np.float64)
+        (i, j), (left, right) = self._pairs, self._split(values)
+        first, second = self.first.entries(left), self.second.entries(right)
+        in_first: Floats = np.bincount(i, weights * second[j], len(first)).astype(np.float64)
+        in_second: Floats = np.bincount(j, weights * first[i], len(second)).astype(np.float64)
         return np.concatenate([self.first.pull_back(left, in_first), self.second.pull_back(right, in_second)])
 
     def log_determinant(
@@ -75,8 +75,8 @@ class KroneckerField(MarkovField):
     ) -> tuple[float, Floats]:
         """Return log |Q| = N_2 log |Q_1| + N_1 log |Q_2| and its derivatives (p,)."""
         (left, right), (rows, columns) = self._split(values), self.sizes
-        (own, in_first), (other, in_second) = self.first.log_determinant(left), self.second.log_determinant(right)
-        return columns * own + rows * other, np.concatenate([columns * in_first, rows * in_second])
+        (first, in_first), (second, in_second) = self.first.log_determinant(left), self.second.log_determinant(right)
+        return columns * first + rows * second, np.concatenate([columns * in_first, rows * in_second])
 
     def _split(self, values: Floats) -> tuple[Floats, Floats]:
         """Return the parameters of each field."""
@@ -85,7 +85,7 @@ class KroneckerField(MarkovField):
 
     @cached_property
     def _pairs(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-        """The indices (nnz,) and (nnz,) of the entries of both fields whose product each entry is.
+        """The indices (nnz,) of the entry of each field in each product.
 
         The row (i, j) has, for each entry of row i of the first field, all entries of row j of the second.
         """
@@ -99,8 +99,8 @@ class KroneckerField(MarkovField):
         outer = np.repeat(np.arange(len(degree)), len(width))  # i of each row (i, j)
         row = np.tile(np.arange(len(width)), len(degree))  # j
         counts = degree[outer] * width[row]
-        place = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        each = np.repeat(width[row], counts)
-        one = np.repeat(starts[:-1][outer], counts) + place // each
-        two = np.repeat(others[:-1][row], counts) + place % each
-        return one.astype(np.int32), two.astype(np.int32)
+        offset = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        row_width = np.repeat(width[row], counts)
+        i = np.repeat(starts[:-1][outer], counts) + offset // row_width
+        j = np.repeat(others[:-1][row], counts) + offset % row_width
+        return i.astype(np.int32), j.astype(np.int32)

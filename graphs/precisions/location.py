@@ -63,8 +63,8 @@ class Locator:
     """
 
     def __init__(self, vertices: Floats, faces: Integers) -> None:
-        places, self._unit = scale_to_unit(vertices, "Vertex")
-        self._corners = places[faces]
+        scaled, self._unit = scale_to_unit(vertices, "Vertex")
+        self._corners = scaled[faces]
 
     @np.errstate(under="ignore")
     def nearest(
@@ -86,32 +86,32 @@ class Locator:
         radii = np.linalg.norm(self._corners - centroids[:, None], axis=2).max(axis=1)
         sizes = np.frexp(radii)[1]
         members = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
-        return [_Class(those, KDTree(centroids[those]), float(radii[those].max())) for those in members]
+        return [_Class(faces, KDTree(centroids[faces]), float(radii[faces].max())) for faces in members]
 
     def _by_centroid(self, points: Floats) -> Integers:
         """Return the faces (n,) with the nearest centroids."""
-        found = [same.tree.query(points) for same in self._classes]
-        chosen = np.argmin([distances for distances, _ in found], axis=0)
-        faces = np.stack([same.numbers[places] for same, (_, places) in zip(self._classes, found, strict=True)])
+        nearest = [same.tree.query(points) for same in self._classes]
+        chosen = np.argmin([distances for distances, _ in nearest], axis=0)
+        faces = np.stack([same.numbers[indices] for same, (_, indices) in zip(self._classes, nearest, strict=True)])
         return np.asarray(np.take_along_axis(faces, chosen[None], axis=0)[0])
 
     def _distances(self, points: Floats, faces: Integers) -> Floats:
         """Return the distances (m,) of points (m, 3) to faces (m,), in blocks."""
         blocks = range(0, len(points), MAX_PAIRS_AT_ONCE)
         parts = [slice(begin, begin + MAX_PAIRS_AT_ONCE) for begin in blocks]
-        found = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
-        return np.concatenate(found) if found else np.zeros(0)
+        distances = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
+        return np.concatenate(distances) if distances else np.zeros(0)
 
     def improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
-        """Return the nearest faces and distances (n,) after a comparison with one class of faces."""
+        """Return nearest faces and distances (n,) after comparing one class of faces."""
         faces, distances = faces.copy(), distances.copy()
         reach = (distances + same.radius) * (1 + _ROUNDING)
         counts = same.tree.query_ball_point(points, reach, return_length=True)
         for rows in _blocks(counts):
             lists = same.tree.query_ball_point(points[rows], reach[rows])
             near = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(counts[rows].sum()))
-            own = np.arange(rows.start, rows.stop)
-            owners = np.concatenate([np.repeat(own, counts[rows]), own])
+            query = np.arange(rows.start, rows.stop)
+            owners = np.concatenate([np.repeat(query, counts[rows]), query])
             rivals = np.concatenate([same.numbers[near], faces[rows]])
             lengths = self._distances(points[owners], rivals)
             order = np.lexsort((rivals, lengths, owners))
@@ -134,7 +134,7 @@ def nearest_in_triangles(
     points: Floats,  # (m, 3)
     corners: Floats,  # (m, 3, 3): corner, coordinate
 ) -> tuple[Floats, Floats]:
-    """Return the barycentric weights (m, 3) of the nearest point of each triangle, and its distance (m,).
+    """Return nearest points of triangles: barycentric weights (m, 3), distances (m,).
 
     The nearest point is on a side, or the foot of the perpendicular if this is inside. The four candidates are compared
     by their distances, so that an inexact foot in a thin triangle does no harm. A point that equals a corner has

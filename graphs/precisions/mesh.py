@@ -23,7 +23,7 @@ _LISTED = 8
 
 
 class MeshField(MarkovField):
-    """A Whittle-Matern field on a triangle mesh: a Gaussian value at each vertex, linear on every face.
+    """A Whittle-Matern field on a triangle mesh: a latent value at each vertex.
 
     A vertex that is on no face with an area, such as a corner of slivers, has no value of its own. It keeps its number,
     and the field there is that at the nearest point of the surface.
@@ -127,6 +127,9 @@ class MeshField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries of Q on the pattern for a lengthscale.
 
+        Args:
+            values: The lengthscale (1,).
+
         Raises:
             InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
                 it too.
@@ -138,12 +141,17 @@ class MeshField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern."""
+        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern.
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         return self._whittle.pull_back(values, weights)
 
     @cached_property
     def root(self) -> MarkovField:
-        """The field with precision K = kappa^2 C + G (of one hop) for the same lengthscale, for determinants."""
+        """The field with precision K = kappa^2 C + G, for determinants."""
         if self.alpha == 1:
             return self._whittle
         return WhittleField(self._mesh.elements, 1, self._whittle.ratio, 1.0, self.coordinates)
@@ -152,7 +160,13 @@ class MeshField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), from that of K, which is interpolated once per mesh."""
+        """Return log |Q| and its derivative (1,).
+
+        Both follow from log |K|, which is interpolated once per mesh.
+
+        Args:
+            values: The lengthscale (1,).
+        """
         shift = self._whittle.shift(values)
         value, slope = self._determinants(shift)
         return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
@@ -162,7 +176,9 @@ class MeshField(MarkovField):
         values: Floats,  # (1,)
         root: tuple[float, Floats],  # log |K|, (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - V log(4 pi nu), and its derivative.
+        """Return log |Q| and its derivative, given those of K.
+
+        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - V log(4 pi nu).
 
         The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
 
@@ -180,6 +196,9 @@ class MeshField(MarkovField):
         """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
 
         Digits are lost if eps times it is not small.
+
+        Args:
+            values: The lengthscale (1,).
         """
         return self._whittle.condition(values)
 
@@ -189,7 +208,7 @@ class MeshField(MarkovField):
         *,
         within: float | None = None,
     ) -> Location:
-        """Return the nearest points of the mesh: faces (n,), barycentric weights (n, 3) and distances (n,).
+        """Return the nearest points of the mesh.
 
         Points near the surface take time log(F) each. If many faces are about equally far, as from the center of a
         sphere, all of them are compared.
@@ -198,16 +217,19 @@ class MeshField(MarkovField):
             points: Points (n, 3), or (n, 2) on a mesh of the plane.
             within: The largest distance of a point from the mesh, in its unit. If None, any distance is allowed.
 
+        Returns:
+            Faces (n,), barycentric weights (n, 3), and distances (n,) in the units of the vertices.
+
         Raises:
             InvalidArgumentError: If points have another dimension, are not finite, or are farther away than `within`.
         """
         if within is not None:
             check_limit(within)
-        found = self._locator.nearest(in_space(self.read_points(points)))
-        if within is not None and (found.distances > within).any():
-            row = int(found.distances.argmax())
-            raise InvalidArgumentError(too_far_message(row, float(found.distances[row]), within))
-        return found._replace(faces=self._whole[found.faces])
+        location = self._locator.nearest(in_space(self.read_points(points)))
+        if within is not None and (location.distances > within).any():
+            row = int(location.distances.argmax())
+            raise InvalidArgumentError(too_far_message(row, float(location.distances[row]), within))
+        return location._replace(faces=self._whole[location.faces])
 
     def read_points(
         self,
@@ -215,21 +237,24 @@ class MeshField(MarkovField):
     ) -> Floats:
         """Return points as an array (n, 3), or (n, 2) on a mesh of the plane.
 
+        Args:
+            points: Points (n, 3), or (n, 2) on a mesh of the plane.
+
         Raises:
             InvalidArgumentError: If points have another dimension or are not finite.
         """
-        places, dimension = as_numbers(points), self.vertices.shape[1]
+        coordinates, dimension = as_numbers(points), self.vertices.shape[1]
         if isinstance(points, list | tuple) and not points:
-            places = places.reshape(0, dimension)
-        if places.ndim != 2 or places.shape[1] != dimension:
+            coordinates = coordinates.reshape(0, dimension)
+        if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
             raise InvalidArgumentError(
                 f"Points must be real numbers (n, {dimension}) like the vertices, got {shown(points)}."
             )
-        wrong = ~(np.abs(places) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
+        wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
-            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {places[row].tolist()}.")
-        return places
+            raise InvalidArgumentError(f"Point {row} must be finite and in range, got {coordinates[row].tolist()}.")
+        return coordinates
 
     def projector(
         self,
@@ -270,6 +295,9 @@ class MeshField(MarkovField):
 
         Vertices on no face with an area are moved to the nearest point of the surface.
 
+        Args:
+            vertices: The vertices (n,), integers from 0.
+
         Raises:
             InvalidArgumentError: If vertices are not in the mesh, or on no face with an area and farther from the
                 surface than `max_distance`.
@@ -286,7 +314,7 @@ class MeshField(MarkovField):
         )
 
     def _rows(self, corners: NDArray[np.int64], shares: Floats) -> sp.csr_array:
-        """Return the rows (n, N) of points, which are sums of shares (n, 3) of vertices (n, 3)."""
+        """Return rows (n, N) of points, which are sums of shares (n, 3) of vertices."""
         lost = np.flatnonzero(((self._columns[corners] < 0) & (shares > 0)).any(axis=1))
         if len(lost):
             corners, shares = corners.copy(), shares.copy()
@@ -299,9 +327,9 @@ class MeshField(MarkovField):
         return rows
 
     def _nearest(self, corners: NDArray[np.int64], shares: Floats) -> tuple[NDArray[np.int64], Floats]:
-        """Return corners and shares (m, 3) of the nearest points of the surface to sums of vertices."""
-        found = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
-        far = found.distances > self.max_distance
+        """Return corners and shares (m, 3) of the surface's nearest points."""
+        location = self.locate(np.einsum("mk,mkd->md", shares, self.vertices[corners]))
+        far = location.distances > self.max_distance
         if far.any():
             named = np.unique(corners[far][shares[far] > 0])
             named = named[self._columns[named] < 0]
@@ -310,7 +338,7 @@ class MeshField(MarkovField):
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
                 f"surface than {self.max_distance:.3g}: {listed}. Pass other vertices."
             )
-        return self.faces[found.faces], found.barycentric
+        return self.faces[location.faces], location.barycentric
 
     @cached_property
     def _determinants(self) -> LogDeterminant:
@@ -323,7 +351,7 @@ class MeshField(MarkovField):
 
     @cached_property
     def _locator(self) -> Locator:
-        return Locator(self._mesh.places, self.faces[self._whole])
+        return Locator(self._mesh.points, self.faces[self._whole])
 
 
 def too_far_message(row: int, distance: float, within: float) -> str:

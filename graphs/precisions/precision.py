@@ -67,6 +67,9 @@ class Precision:
     ) -> Floats:
         """Return Q^-1 b, the covariance matrix times b, of the shape of b.
 
+        Args:
+            b: The right-hand sides (N,) or (N, k).
+
         Raises:
             InvalidArgumentError: If b does not have N rows.
         """
@@ -81,20 +84,23 @@ class Precision:
     ) -> Floats:  # (n, n)
         """Return the covariance matrix of the values at n positions.
 
+        Args:
+            positions: Positions (n,) of latent values, integers from 0.
+
         Raises:
             InvalidArgumentError: If a position is outside 0..N-1.
             MemoryBudgetError: If the matrix does not fit into memory.
         """
-        places, size = np.asarray(positions), self.analysis.size
-        if places.ndim != 1 or places.dtype.kind not in "iu" or ((places < 0) | (places >= size)).any():
-            raise InvalidArgumentError(f"positions must be integers 0..{size - 1} of shape (n,), got {places!r}.")
-        check_fits(f"The covariance of {len(places):,} positions", 8.0 * len(places) ** 2, "Ask for variances.")
-        out = np.empty((len(places), len(places)))
-        for begin in range(0, len(places), _COLUMNS):
-            some = places[begin : begin + _COLUMNS]
-            columns = np.zeros((size, len(some)))
-            columns[some, np.arange(len(some))] = 1.0
-            out[:, begin : begin + _COLUMNS] = self.factor.solve(columns)[places]
+        indices, size = np.asarray(positions), self.analysis.size
+        if indices.ndim != 1 or indices.dtype.kind not in "iu" or ((indices < 0) | (indices >= size)).any():
+            raise InvalidArgumentError(f"positions must be integers 0..{size - 1} of shape (n,), got {indices!r}.")
+        check_fits(f"The covariance of {len(indices):,} positions", 8.0 * len(indices) ** 2, "Ask for variances.")
+        out = np.empty((len(indices), len(indices)))
+        for begin in range(0, len(indices), _COLUMNS):
+            block = indices[begin : begin + _COLUMNS]
+            columns = np.zeros((size, len(block)))
+            columns[block, np.arange(len(block))] = 1.0
+            out[:, begin : begin + _COLUMNS] = self.factor.solve(columns)[indices]
         return (out + out.T) / 2
 
     def sample(

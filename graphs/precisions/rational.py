@@ -32,7 +32,7 @@ SPECTRAL_ERROR = 1e-3
 
 
 def default_num_terms(order: float, shift: float) -> int:
-    """Return the least number of fields with a relative error of at most `SPECTRAL_ERROR`.
+    """Return the least number of fields with relative error <= `SPECTRAL_ERROR`.
 
     Args:
         order: The fractional order.
@@ -57,7 +57,7 @@ class _Blocks(NamedTuple):
 
 
 class RationalField(MarkovField):
-    """m N latent values whose sum at each node is approximately a field with covariance (L + x)^-b.
+    """m N latent values whose sum has approximately the covariance (L + x)^-b.
 
     The m values of a node are next to each other.
 
@@ -90,7 +90,7 @@ class RationalField(MarkovField):
         self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
 
     def error(self, shift: float) -> float:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1| for lambda in [0, 2]."""
+        """Return the largest relative error of the spectrum for lambda in [0, 2]."""
         return self.fractions.error(_width(shift))
 
     @cached_property
@@ -105,8 +105,8 @@ class RationalField(MarkovField):
         """Return the entries of the m precisions; those between fields are 0."""
         blocks = self._blocks(float(values[0]))
         out = np.zeros(len(self.pattern.indices))
-        for i, places in enumerate(self._layout[1]):
-            out[places] = blocks.coefficients[i] @ self._resolvent.powers
+        for i, entry_indices in enumerate(self._layout[1]):
+            out[entry_indices] = blocks.coefficients[i] @ self._resolvent.powers
         return out
 
     def pull_back(
@@ -117,15 +117,15 @@ class RationalField(MarkovField):
         """Return sum_e weights_e dQ_e / dx."""
         shift = float(values[0])
         slopes, total = self._blocks(shift).slopes, 0.0
-        for i, places in enumerate(self._layout[1]):
-            total += float(slopes[i] @ (self._resolvent.powers @ weights[places]))
+        for i, entry_indices in enumerate(self._layout[1]):
+            total += float(slopes[i] @ (self._resolvent.powers @ weights[entry_indices]))
         return np.array([total / shift])
 
     def factor(
         self,
         data: Floats,  # (nnz,)
     ) -> Factor:
-        """Return the Cholesky factor of a matrix with these entries; errors name nodes of the graph."""
+        """Return the Cholesky factor of a matrix; errors name nodes of the graph."""
         try:
             return super().factor(data)
         except NotPositiveDefiniteError as error:
@@ -137,54 +137,54 @@ class RationalField(MarkovField):
     ) -> tuple[float, Floats]:
         """Return log |Q| = sum_i q log |L + x| + log |L + x (1 + p_i)| - N log(w_i x^(1 - f)), and its derivative."""
         x, (f, q, size) = float(values[0]), (self.fractions.power, self._whole, self._size)
-        found = self.fractions.at(_width(x))
-        own, own_slope = self._log_determinants(x) if q else (0.0, 0.0)
-        total = self.terms * (q * own - size * (1 - f) * math.log(x)) - size * float(np.log(found.weights).sum())
-        slope = self.terms * (q * own_slope * x - size * (1 - f))
+        fraction = self.fractions.at(_width(x))
+        log_det, log_det_slope = self._log_determinants(x) if q else (0.0, 0.0)
+        total = self.terms * (q * log_det - size * (1 - f) * math.log(x)) - size * float(np.log(fraction.weights).sum())
+        slope = self.terms * (q * log_det_slope * x - size * (1 - f))
         widening = _widening(x)
-        for pole, weight, bend, gain in zip(*found, strict=True):
-            value, each = self._log_determinants(x * (1 + pole))
+        for pole, weight, bend, gain in zip(*fraction, strict=True):
+            value, value_slope = self._log_determinants(x * (1 + pole))
             total += value
-            slope += each * x * (1 + pole + bend * widening) - size * gain * widening / weight
+            slope += value_slope * x * (1 + pole + bend * widening) - size * gain * widening / weight
         return total, np.array([slope / x])
 
     def _blocks(self, x: float) -> _Blocks:
         """Return the polynomials at a shift x."""
-        f, q, found, widening = self.fractions.power, self._whole, self.fractions.at(_width(x)), _widening(x)
+        f, q, fraction, widening = self.fractions.power, self._whole, self.fractions.at(_width(x)), _widening(x)
         whole = np.array([math.comb(q, j) * x ** (q - j) for j in range(q + 1)])
         whole_slope = whole * (q - np.arange(q + 1))
         rows, slopes = [], []
-        for pole, weight, bend, gain in zip(*found, strict=True):
-            place, moved = x * (1 + pole), x * (1 + pole + bend * widening)
+        for pole, weight, bend, gain in zip(*fraction, strict=True):
+            shift, moved = x * (1 + pole), x * (1 + pole + bend * widening)
             scale = x ** (f - 1) / weight
-            own = np.append(place * whole, 0.0) + np.append(0.0, whole)
-            change = np.append(moved * whole + place * whole_slope, 0.0) + np.append(0.0, whole_slope)
-            rows.append(scale * own)
-            slopes.append(scale * (change + (f - 1 - gain * widening / weight) * own))
+            coefficients = np.append(shift * whole, 0.0) + np.append(0.0, whole)
+            change = np.append(moved * whole + shift * whole_slope, 0.0) + np.append(0.0, whole_slope)
+            rows.append(scale * coefficients)
+            slopes.append(scale * (change + (f - 1 - gain * widening / weight) * coefficients))
         return _Blocks(np.array(rows), np.array(slopes))
 
     @cached_property
     def _layout(self) -> tuple[Pattern, NDArray[np.int64]]:
-        """The pattern, and the places (m, nnz of a field) of the entries of each field on it."""
+        """The pattern, and the indices (m, nnz of a field) of each field's entries."""
         indptr, indices = self._resolvent.pattern
         m, count = self.terms, len(indices)
         degree = np.diff(indptr)
         width = np.repeat(degree + m - 1, m)  # of the rows: entries of a field, and the other values of the node
         starts = np.concatenate([[0], np.cumsum(width)])
         rows = np.repeat(np.arange(self._size), degree)
-        own = indices == rows
+        is_diagonal = indices == rows
         before = np.arange(count) - indptr[rows]  # entries before it in its row
         later = (indices > rows).astype(np.int64)
         out = np.empty(starts[-1], dtype=np.int64)
-        places = np.empty((m, count), dtype=np.int64)
+        entry_indices = np.empty((m, count), dtype=np.int64)
         for i in range(m):  # fields 0..i-1 of the node come before an entry at or after the diagonal
             row_starts = starts[rows * m + i]
-            places[i] = row_starts + before + np.where(own, i, later * (m - 1))
-            out[places[i]] = indices.astype(np.int64) * m + i
-            diagonal = row_starts[own] + before[own]
+            entry_indices[i] = row_starts + before + np.where(is_diagonal, i, later * (m - 1))
+            out[entry_indices[i]] = indices.astype(np.int64) * m + i
+            diagonal = row_starts[is_diagonal] + before[is_diagonal]
             for j in range(m):
-                out[diagonal + j] = rows[own] * m + j
-        return Pattern(starts, out.astype(np.int32)), places
+                out[diagonal + j] = rows[is_diagonal] * m + j
+        return Pattern(starts, out.astype(np.int32)), entry_indices
 
     def projector(
         self,

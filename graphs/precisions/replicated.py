@@ -10,7 +10,7 @@ from graphs.precisions.base import Floats, MarkovField, Pattern
 
 @dataclass(frozen=True, eq=False)
 class ReplicatedField(MarkovField):
-    """F independent copies of a field with shared parameters, one after another; precision I_F x Q.
+    """F independent copies of a field with shared parameters; precision I_F x Q.
 
     Attributes:
         base: The field, of N values.
@@ -38,8 +38,8 @@ class ReplicatedField(MarkovField):
         size, count = len(starts) - 1, len(indices)
         shift = np.arange(self.copies)[:, None]
         heads = (starts[:-1] + shift * count).reshape(-1)
-        places = (indices.astype(np.int64) + shift * size).reshape(-1)
-        return Pattern(np.append(heads, self.copies * count).astype(np.int64), places.astype(np.int32))
+        columns = (indices.astype(np.int64) + shift * size).reshape(-1)
+        return Pattern(np.append(heads, self.copies * count).astype(np.int64), columns.astype(np.int32))
 
     def entries(
         self,

@@ -24,7 +24,7 @@ MAX_POWERS = 16
 
 
 class ResolventField(MarkovField):
-    """The field with precision (L + x)^p on the nodes of a graph; its parameter is the shift x.
+    """The field with precision (L + x)^p on the nodes of a graph, with shift x.
 
     Args:
         laplacian: L, symmetric with eigenvalues in [0, 2], (N, N).
@@ -74,7 +74,7 @@ class ResolventField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return p log |L + x| and its derivative p tr (L + x)^-1, (1,), interpolated to about 1e-12 N."""
+        """Return p log |L + x| and its derivative (1,), to about 1e-12 N."""
         value, slope = self.log_determinants(float(values[0]))
         return self.order * value, np.array([self.order * slope])
 

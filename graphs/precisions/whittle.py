@@ -34,7 +34,7 @@ _WIDEST = 500.0
 
 
 class Term(NamedTuple):
-    """A matrix G_j: its entries and their places on a pattern.
+    """A matrix G_j: its entries and their indices on a pattern.
 
     Examples:
         >>> import numpy as np
@@ -43,12 +43,12 @@ class Term(NamedTuple):
         3.0
     """
 
-    places: NDArray[np.int64]  # (m,)
+    entry_indices: NDArray[np.int64]  # (m,)
     entries: Floats  # (m,)
 
 
 class WhittleField(MarkovField):
-    """The precision of order alpha as a function of the lengthscale, kappa^2 = ratio / lengthscale^2.
+    """The precision of order alpha, with kappa^2 = ratio / lengthscale^2.
 
     Args:
         elements: The matrices C and G.
@@ -88,8 +88,8 @@ class WhittleField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries of Q on the pattern."""
         out = np.zeros(len(self._pattern.indices))
-        for (places, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
-            out[places] += coefficient * entries
+        for (entry_indices, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
+            out[entry_indices] += coefficient * entries
         return out
 
     @np.errstate(under="ignore")
@@ -98,9 +98,9 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale; l d x^(1 - j) / dl = -2 (1 - j) x^(1 - j)."""
+        """Return sum_e weights_e dQ_e / d lengthscale."""
         slopes = 2 * (np.arange(self.order + 1) - 1) * self._coefficients(values) / float(values[0])
-        inner = [float(weights[places] @ entries) for places, entries in self._terms]
+        inner = [float(weights[entry_indices] @ entries) for entry_indices, entries in self._terms]
         return np.array([slopes @ inner])
 
     def log_determinant_from(
@@ -108,7 +108,7 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         root: tuple[float, Floats],  # log |K|, (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), given those of log |K|, K = kappa^2 C + G in this field's units."""
+        """Return log |Q| and its derivative (1,), given those of log |K|."""
         masses, times = self._elements.masses, self.order - 1
         constant = times * float(np.log(self.shift(values) * masses).sum()) + len(masses) * log(self.norm)
         slope = self.order * root[1] + 2 * times * len(masses) / float(values[0])
@@ -118,7 +118,7 @@ class WhittleField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> float:
-        """Return (1 + largest row sum of |C^-1 G| / kappa^2)^alpha, a bound of the condition number."""
+        """Return a bound of the condition number."""
         with np.errstate(over="ignore"):
             return float(np.power(1 + self._steepest / self.shift(values), float(self.order)))
 
@@ -156,7 +156,7 @@ class WhittleField(MarkovField):
 
 
 def unit_norm(order: int) -> float:
-    """Return 4 pi nu with nu = order - 1, or 1 for order 1, whose variance is infinite.
+    """Return 4 pi nu with nu = order - 1, or 1 for order 1 (infinite variance).
 
     Examples:
         >>> from graphs.precisions.whittle import unit_norm
@@ -167,7 +167,7 @@ def unit_norm(order: int) -> float:
 
 
 def _hops(stiffness: sp.csr_array, order: int) -> Pattern:
-    """Return the pattern of the power, computed with ones, since sums of cotangents may be 0."""
+    """Return the pattern of the power, computed with ones."""
     hop = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
     reached = hop
     for _ in range(order - 1):
@@ -194,7 +194,7 @@ def _powers(elements: Elements, order: int, pattern: Pattern) -> list[Term]:
 
 
 def _on(matrix: sp.csr_array, pattern: Pattern) -> Term:
-    """Return the entries of a matrix (N, N) and their places on a pattern that contains them."""
+    """Return the entries of a matrix (N, N), and their indices on a pattern."""
     starts = np.arange(matrix.shape[0], dtype=np.int64) * matrix.shape[0]
     all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
     keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 
 from graphs.builders.junctions import Junctions, Stretches, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
-from graphs.builders.nearest import MAX_COORDINATE, distance_limit, nearest_places
+from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, counted, shown
@@ -43,7 +43,7 @@ _OF_POINTS = "A position is a pair (road, fraction). Use network.nearest(points)
 
 @dataclass(frozen=True, eq=False)
 class RoadNetwork:
-    """R roads that meet at V vertices: crossings, free ends, and points inside roads where others join.
+    """R roads that meet at V vertices: crossings, free ends and junctions.
 
     A position is a pair (road, fraction): the number of a road, in the given order, and the fraction of its length from
     its first point. Vertices divide roads into stretches, the edges of the metric graph. Roads may be loops, and
@@ -108,7 +108,7 @@ class RoadNetwork:
         snap: float = 0.0,
         duplicates: str = "parallel",
     ) -> Self:
-        """Build a network from line strings, which meet at points that they share, ends or not.
+        """Build a network from line strings, which meet at points that they share.
 
         Lines that cross between their points do not meet, since a bridge is not a crossing. Roads keep the numbers of
         their lines. Repeated points change nothing. A line of equal points is the vertex of another road at that point.
@@ -151,6 +151,9 @@ class RoadNetwork:
 
         Its sensors are at (sensor_edges, sensor_fractions).
 
+        Args:
+            roads: The roads, for example of `graphs.read_roads`.
+
         Raises:
             InvalidGraphError: As for `from_lines`.
             InvalidArgumentError: If the argument is not `graphs.Roads`.
@@ -169,7 +172,9 @@ class RoadNetwork:
         duplicates: str = "parallel",
         skip: bool = False,
     ) -> Self:
-        """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file, in its order.
+        """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file.
+
+        Roads are in the order of the file.
 
         Points are ignored.
 
@@ -218,7 +223,7 @@ class RoadNetwork:
 
     @property
     def degrees(self) -> Integers:
-        """The number of ends of stretches at each vertex (V,), with 2 for a loop and 1 at a free end.
+        """The number (V,) of ends of stretches at each vertex; a loop has 2.
 
         Parallel stretches count, but not stretches without length or merged into another.
         """
@@ -236,6 +241,9 @@ class RoadNetwork:
         positions: ArrayLike,  # (n, 2)
     ) -> tuple[Integers, Floats]:  # (n,), (n,)
         """Return the roads (n,) and fractions (n,) of n positions (n, 2).
+
+        Args:
+            positions: Positions (n, 2): the number of the road and a fraction of its length.
 
         Raises:
             InvalidArgumentError: If the shape is wrong, a road does not exist, or a fraction is outside [0, 1].
@@ -265,6 +273,9 @@ class RoadNetwork:
     ) -> Floats:  # (n, 2)
         """Return the coordinates (n, 2) of n positions on the lines of their roads.
 
+        Args:
+            positions: Positions (n, 2): the number of the road and a fraction of its length.
+
         Raises:
             InvalidArgumentError: As for `read_positions`.
         """
@@ -276,7 +287,9 @@ class RoadNetwork:
         *,
         within: float | None = None,
     ) -> NearestPositions:
-        """Return the positions nearest to n points, with distances; ties go to the first road.
+        """Return the positions on roads that are nearest to n points, with distances.
+
+        Ties go to the first road.
 
         Args:
             coordinates: Points (n, 2), in the coordinates of the vertices.
@@ -306,34 +319,38 @@ class RoadNetwork:
             raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
         if len(points) == 0:
             return NearestPositions(np.zeros((0, 2)), np.zeros(0))
-        found = nearest_places(self.lines, points)
-        if (found.distance > limit).any():
-            i, unit = int((found.distance > limit).argmax()), " m" * is_globe
+        nearest = project_on_lines(self.lines, points)
+        if (nearest.distance > limit).any():
+            i, unit = int((nearest.distance > limit).argmax()), " m" * is_globe
             raise InvalidArgumentError(
-                f"Point {i} must lie within {limit:,.6g}{unit} of a road, got {found.distance[i]:,.6g}{unit}. Are both "
-                f"in the same coordinates{', longitude before latitude' * is_globe}? Pass within= to allow more."
+                f"Point {i} must lie within {limit:,.6g}{unit} of a road, got {nearest.distance[i]:,.6g}{unit}. Are "
+                f"both in the same coordinates{', longitude before latitude' * is_globe}? Pass within= to allow more."
             )
-        return NearestPositions(np.stack([found.line.astype(np.float64), found.fraction], axis=1), found.distance)
+        return NearestPositions(np.stack([nearest.line.astype(np.float64), nearest.fraction], axis=1), nearest.distance)
 
     def distance(
         self,
         first: ArrayLike,  # (n, 2)
         second: ArrayLike,  # (m, 2)
     ) -> Floats:  # (n, m)
-        """Return the lengths (n, m) of shortest paths along roads between positions, or infinity.
+        """Return lengths (n, m) of shortest paths along roads, infinity without a path.
+
+        Args:
+            first: Positions (n, 2) on roads.
+            second: Positions (m, 2) on roads.
 
         Raises:
             InvalidArgumentError: As for `read_positions`.
             MemoryBudgetError: If paths from the first positions to all vertices do not fit into memory.
         """
-        found = self.stretches
+        stretches = self.stretches
         (road, fraction), (other, share) = self._along_stretches(first), self._along_stretches(second)
         lengths = self.stretch_lengths
-        sides = [(found.source, fraction, share), (found.target, 1 - fraction, 1 - share)]
+        sides = [(stretches.source, fraction, share), (stretches.target, 1 - fraction, 1 - share)]
         size = (self.num_vertices, self.num_vertices)
-        low, high = np.minimum(found.source, found.target), np.maximum(found.source, found.target)
+        low, high = np.minimum(stretches.source, stretches.target), np.maximum(stretches.source, stretches.target)
         order = np.lexsort((lengths, high, low))
-        order = order[(low != high)[order] & found.is_distinct[order]]
+        order = order[(low != high)[order] & stretches.is_distinct[order]]
         chosen = order[first_of_each(low[order] * self.num_vertices + high[order])[0]]
         links = sp.csr_array((lengths[chosen], (low[chosen], high[chosen])), shape=size)
         direct = np.abs(fraction[:, None] - share[None]) * lengths[road][:, None]
@@ -341,11 +358,13 @@ class RoadNetwork:
         for vertex, before, _ in sides:
             at, row = np.unique(vertex[road], return_inverse=True)
             check_fits("The shortest paths", 8.0 * len(at) * self.num_vertices, "Ask for fewer positions at a time.")
-            ways = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
+            vertex_distances = (
+                dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
+            )
             start = (before * lengths[road])[:, None]
             for target, _, after in sides:
                 end = (after * lengths[other])[None]
-                out = np.minimum(out, start + ways[row.reshape(-1)][:, target[other]] + end)
+                out = np.minimum(out, start + vertex_distances[row.reshape(-1)][:, target[other]] + end)
         return out
 
     def _along_stretches(self, positions: ArrayLike) -> tuple[Integers, Floats]:

@@ -13,12 +13,12 @@ from numpy.typing import NDArray
 
 from graphs import random
 from graphs.checks import check_fits
-from graphs.couplings import DIRECTIONS
+from graphs.couplings import STEP_COUPLINGS
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
-from graphs.walks.moves import Moves
 from graphs.walks.settings import WalkSettings
 from graphs.walks.starts import mean_reach, prepare_starts
+from graphs.walks.transitions import TransitionModel
 
 Array = NDArray[Any]
 
@@ -59,7 +59,7 @@ def draw(
     max_memory: float | None = None,
     progress: bool = False,
 ) -> VisitArrays:
-    """Return the visits of the walks of n start nodes (positions), see `graphs.sample_walks`.
+    """Return the visits of the walks of n start nodes, see `graphs.sample_walks`.
 
     Args:
         graph: The graph.
@@ -81,23 +81,23 @@ def draw(
         >>> bool((visits.indices == walks.pattern.indices).all())
         True
     """
-    moves = Moves(graph, settings.transitions)
-    if settings.directions == "repelling" and len(moves.cumulative):
+    model = TransitionModel(graph, settings.transitions)
+    if settings.step_coupling == "repelling" and len(model.cumulative):
         raise InvalidArgumentError(
-            'directions="repelling" must have uniform moves, got others. Pass transitions="uniform" and use the '
+            'step_coupling="repelling" must have uniform moves, got others. Pass transitions="uniform" and use the '
             "normalized Laplacian."
         )
-    _ = moves.roots, moves.cumulative  # before the threads ask for them
-    if settings.most_hops > 0:
-        _ = moves.factors, moves.probabilities
-    expected, load_type = _expected(moves, starts, settings, max_memory)
+    _ = model.sqrt_degrees, model.cumulative  # before the threads ask for them
+    if settings.max_hops > 0:
+        _ = model.load_factors, model.probabilities
+    expected, load_type = _expected(model, starts, settings, max_memory)
     chunk = _chunk_rows(len(starts), settings.num_walkers, num_threads)
     columns = [_Growing(np.int64, len(starts)), _Growing(np.int64, len(starts))]
     columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
     with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
         pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
-        over = pool.map if len(pieces) > 1 and expected > _IN_THREADS else map
-        for piece, part in zip(pieces, over(lambda rows: walk_chunk(moves, rows, settings), pieces), strict=True):
+        map_chunks = pool.map if len(pieces) > 1 and expected > _IN_THREADS else map
+        for piece, part in zip(pieces, map_chunks(lambda rows: walk_chunk(model, rows, settings), pieces), strict=True):
             for column, values in zip(columns, part, strict=True):
                 column.add(values)
             advance(len(piece))
@@ -144,18 +144,18 @@ def check_memory(
         >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
         >>> check_memory(walks.graph, walks.nodes, walks.settings, max_memory=1e6)
     """
-    _expected(Moves(graph, settings.transitions), starts, settings, max_memory)
+    _expected(TransitionModel(graph, settings.transitions), starts, settings, max_memory)
 
 
 def _expected(
-    moves: Moves, starts: NDArray[np.int64], settings: WalkSettings, max_memory: float | None
+    model: TransitionModel, starts: NDArray[np.int64], settings: WalkSettings, max_memory: float | None
 ) -> tuple[float, np.dtype[Any]]:
     """Return the expected number of visits, and the type of their loads."""
     expected = len(starts) * (1 + settings.num_walkers * settings.halting.mean())
-    if settings.most_hops > 0:
-        expected += len(starts) * mean_reach(moves, starts, settings.exact_hops)
-    load_type = _load_type(settings, _carries(moves, settings))
-    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.most_hops
+    if settings.max_hops > 0:
+        expected += len(starts) * mean_reach(model, starts, settings.exact_hops)
+    load_type = _load_type(settings, _carries(model, settings))
+    longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.max_hops
     bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
     remedy = "Use fewer walkers or start nodes, or a larger p_halt."
     check_fits("These walks", bytes_per_visit * expected, remedy, max_memory)
@@ -163,13 +163,13 @@ def _expected(
 
 
 def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:
-    """Return the number of start nodes per chunk: several chunks per thread, unless they get too small."""
+    """Return the number of start nodes per chunk, several chunks per thread."""
     fair = num_rows // (4 * (num_threads or os.cpu_count() or 1))
     return max(1, min(CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
 
 
 def walk_chunk(
-    moves: Moves,
+    model: TransitionModel,
     starts: NDArray[np.int64],  # (n,)
     settings: WalkSettings,
 ) -> VisitArrays:
@@ -178,45 +178,45 @@ def walk_chunk(
     Examples:
         >>> import graphs
         >>> from graphs.walks.drawing import walk_chunk
-        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.transitions import TransitionModel
         >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=2, seed=0)
-        >>> walk_chunk(Moves(walks.graph, "weights"), walks.nodes[:4], walks.settings).node_counts.shape
+        >>> walk_chunk(TransitionModel(walks.graph, "weights"), walks.nodes[:4], walks.settings).node_counts.shape
         (4,)
     """
     from graphs.walks.compiled import merge, walk
 
-    matrix = moves.matrix
+    matrix = model.matrix
     keys, lengths = node_draws(starts, settings)
     survival = settings.halting.survival(int(lengths.max(initial=0)))
-    prepared, carries = prepare_starts(moves, starts, settings), _carries(moves, settings)
+    prepared, carries = prepare_starts(model, starts, settings), _carries(model, settings)
     totals = lengths.sum(1) + prepared.counts
     offsets = np.cumsum(totals) - totals
     visits = np.empty(int(totals.sum()), np.uint64)
     carried = np.empty(len(visits) if carries else 0)
-    places = np.arange(len(prepared.visits)) + np.repeat(
+    exact_slots = np.arange(len(prepared.visits)) + np.repeat(
         offsets - np.cumsum(prepared.counts) + prepared.counts, prepared.counts
     )
-    visits[places] = prepared.visits
+    visits[exact_slots] = prepared.visits
     if carries:
-        carried[places] = prepared.loads
+        carried[exact_slots] = prepared.loads
     cursors = offsets + prepared.counts
     walk(
         matrix.indptr,
         matrix.indices,
-        moves.cumulative,
-        moves.factors if carries else np.zeros(0),
+        model.cumulative,
+        model.load_factors if carries else np.zeros(0),
         prepared.nodes,
         prepared.first_loads if carries else np.zeros((0, 0)),
         prepared.hops,
         keys,
         lengths,
         survival,
-        DIRECTIONS.index(settings.directions),
+        STEP_COUPLINGS.index(settings.step_coupling),
         cursors,
         visits,
         carried,
     )
-    small = np.min_scalar_type(len(survival) + settings.most_hops)
+    small = np.min_scalar_type(len(survival) + settings.max_hops)
     kinds = (np.int32, small, small, _load_type(settings, carries))
     indices, hop_counts, hops, loads = (np.empty(len(visits), kind) for kind in kinds)
     node_counts, visit_counts = merge(offsets, offsets + totals, visits, carried, indices, hop_counts, hops, loads)
@@ -224,9 +224,9 @@ def walk_chunk(
     return VisitArrays(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
 
 
-def _carries(moves: Moves, settings: WalkSettings) -> bool:
-    """Return whether walkers carry their loads, because these do not follow from the ends of a walk."""
-    return settings.most_hops > 0 or not moves.telescopes
+def _carries(model: TransitionModel, settings: WalkSettings) -> bool:
+    """Return whether walkers carry their loads, which depend on the path."""
+    return settings.max_hops > 0 or not model.load_is_path_independent
 
 
 def _load_type(settings: WalkSettings, carries: bool) -> np.dtype[Any]:
@@ -245,12 +245,12 @@ def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArra
         (9, 2)
     """
     length_keys = random.derive(random.stream(settings.seed, random.Role.LENGTHS), nodes)
-    direction_keys = random.derive(random.stream(settings.seed, random.Role.DIRECTIONS), nodes)
-    return direction_keys, settings.coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
+    step_keys = random.derive(random.stream(settings.seed, random.Role.STEPS), nodes)
+    return step_keys, settings.coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
 
 
 class _Growing:
-    """An array that grows in length and type. Unused memory is not taken from the system."""
+    """An array that grows in length and type. Unused memory is not committed."""
 
     def __init__(self, kind: Any, expected: float) -> None:
         self._array: Array = np.empty(int(1.1 * expected) + 1024, kind)

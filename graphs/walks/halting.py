@@ -26,7 +26,7 @@ def choose_p_halt(
     exact_hops: int = 0,
     max_variance: float = 0.1,
 ) -> float:
-    """Return the largest halting probability with a small enough variance for a kernel.
+    """Return the largest halting probability whose variance is small enough.
 
     It is at most half of `max_p_halt`, above which the second moment is infinite. With it m independent lengths give
     the total weight of a row a relative variance of at most `max_variance` (`relative_variance`). It lies between 0.001
@@ -71,7 +71,7 @@ def choose_p_halt(
 
 @np.errstate(under="ignore")
 def optimal_survival(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[np.float64]:  # (L + 1,)
-    """Return the survival probabilities that minimize the variance for a given mean length.
+    """Return survival probabilities of least variance for a given mean length.
 
     The second moment of the total weight of a walker is sum_l f_l (2 F_l - f_l) / S_l with F_l = f_l + f_(l+1) + ....
     For a given mean length sum_(l >= 1) S_l it is least if S_l is proportional to the root of f_l (2 F_l - f_l),

@@ -23,13 +23,13 @@ def exact_hops_of(exact_hops: int | HopRule, graph: Graph, starts: Integers) -> 
     if not isinstance(exact_hops, HopRule):
         return np.full(len(starts), exact_hops, dtype=np.int64)
     limit = min(int(exact_hops.limits.max()), graph.num_nodes)
-    fits = count_within_hops(graph, starts, exact_hops.most, limit) <= exact_hops.limits
+    fits = count_within_hops(graph, starts, exact_hops.max_hops, limit) <= exact_hops.limits
     fits[:, 0] = True
-    return np.asarray(exact_hops.most - np.argmax(fits[:, ::-1], axis=1), dtype=np.int64)
+    return np.asarray(exact_hops.max_hops - np.argmax(fits[:, ::-1], axis=1), dtype=np.int64)
 
 
-def count_within_hops(graph: Graph, starts: Integers, most: int, limit: int) -> Integers:
-    """Return the number of nodes within 0, 1, ..., `most` hops of n start nodes, (n, most + 1).
+def count_within_hops(graph: Graph, starts: Integers, max_hops: int, limit: int) -> Integers:
+    """Return the numbers (n, max_hops + 1) of nodes within 0, 1, ... hops of n nodes.
 
     The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
 
@@ -43,4 +43,4 @@ def count_within_hops(graph: Graph, starts: Integers, most: int, limit: int) -> 
     from graphs.walks.compiled import reach
 
     matrix = graph.shift_operator
-    return np.asarray(reach(matrix.indptr, matrix.indices, starts, most, limit))
+    return np.asarray(reach(matrix.indptr, matrix.indices, starts, max_hops, limit))

@@ -84,7 +84,7 @@ def max_p_halt(graph: Graph, kernel: GraphKernel, *, transitions: str = "weights
 def check_second_moment(
     graph: Graph, kernel: GraphKernel, halting: HaltingDistribution, transitions: str, num_walkers: int, exact_hops: int
 ) -> None:
-    """Warn if walks estimate the features of a kernel with a large or infinite variance.
+    """Warn if walks estimate a kernel with a large or infinite variance.
 
     Warns:
         InfiniteVarianceWarning: If the second moment is infinite. The message has the largest halting probability.

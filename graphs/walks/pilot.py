@@ -15,8 +15,8 @@ from graphs.graph import Graph
 from graphs.kernels import GraphKernel
 from graphs.walks.drawing import draw
 from graphs.walks.hops import count_within_hops
-from graphs.walks.moves import Moves
 from graphs.walks.settings import HopRule, WalkSettings
+from graphs.walks.transitions import TransitionModel
 from graphs.walks.visits import Visits
 
 Integers = NDArray[np.int64]
@@ -26,7 +26,7 @@ _NODES, _LEAST_NODES, _DRAWS = 64, 16, 6
 _WALKERS = 2**11
 """The number of walkers of the pilot; it uses fewer nodes if each has many walkers."""
 _MAX = 32
-_REWARD = 0.9
+_MAX_VARIANCE_RATIO = 0.9
 """The largest ratio of variances after and before a hop at which the hop is taken."""
 _NOTHING = 1e-12
 """The share of |Phi|^2 below which a variance counts as 0."""
@@ -35,7 +35,7 @@ _PILOT = 0x9111_07
 
 
 class Measured(NamedTuple):
-    """Measurements on the nodes whose neighborhoods fit into the budget, for one number of hops.
+    """Measurements of one number of hops, on nodes within the budget.
 
     Examples:
         >>> import graphs
@@ -54,7 +54,7 @@ class Measured(NamedTuple):
 def choose_hops(
     graph: Graph, kernel: GraphKernel, settings: WalkSettings, max_nonzeros: int, num_threads: int | None = None
 ) -> int | HopRule:
-    """Return a rule for exact hops that keeps the budget and lowers the predicted variance.
+    """Return a rule for exact hops that lowers the variance within the budget.
 
     With B_h nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops are taken up
     to the largest B_h for which rows of the sample stay within `max_nonzeros`, in expectation and on average over nodes
@@ -74,47 +74,47 @@ def choose_hops(
         >>> from graphs.walks.pilot import choose_hops
         >>> g = graphs.Graph.from_grid((20, 20))
         >>> settings = graphs.sample_walks(g, nodes=[0], exact_hops=0, seed=0).settings
-        >>> choose_hops(g, graphs.kernels.Diffusion(2.0), settings, 64).most > 0
+        >>> choose_hops(g, graphs.kernels.Diffusion(2.0), settings, 64).max_hops > 0
         True
     """
     count = max(_LEAST_NODES, min(_NODES, _WALKERS // settings.num_walkers))
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
-    balls = count_within_hops(graph, sample, _MAX, budget)
-    balls = balls[:, (balls <= budget).any(0)]  # up to the most hops with which any stays within the budget
+    neighborhood_sizes = count_within_hops(graph, sample, _MAX, budget)
+    fits_any = (neighborhood_sizes <= budget).any(0)
+    neighborhood_sizes = neighborhood_sizes[:, fits_any]  # up to the most hops with which any node stays within it
     most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
-    limits, variances = [1], np.full(balls.shape, np.nan)
-    for hops in range(balls.shape[1]):
-        fits = balls[:, hops] <= budget
+    limits, variances = [1], np.full(neighborhood_sizes.shape, np.nan)
+    for hops in range(neighborhood_sizes.shape[1]):
+        fits = neighborhood_sizes[:, hops] <= budget
         measured = measure(graph, kernel, replace(settings, exact_hops=hops), sample[fits], num_threads)
         variances[fits, hops] = measured.variances
-        limit = _largest_ball(balls[fits, hops], measured.nonzeros, budget)
-        could = balls[:, hops] <= limit
-        if not could.any() or (hops > 0 and measured.visits > most_visits):
+        limit = _largest_neighborhood(neighborhood_sizes[fits, hops], measured.nonzeros, budget)
+        in_reach = neighborhood_sizes[:, hops] <= limit
+        if not in_reach.any() or (hops > 0 and measured.visits > most_visits):
             break
         if hops > 0:
-            totals = variances[could, : hops + 1].sum(0)
-            limits.append(limit if totals[hops] <= _REWARD * totals[:hops].min() else -1)
-        if variances[could, hops].sum() <= _NOTHING * measured.squares:
+            totals = variances[in_reach, : hops + 1].sum(0)
+            limits.append(limit if totals[hops] <= _MAX_VARIANCE_RATIO * totals[:hops].min() else -1)
+        if variances[in_reach, hops].sum() <= _NOTHING * measured.squares:
             break
-    taken = max(hops for hops, limit in enumerate(limits) if limit > 0)
-    return HopRule(np.array(limits[: taken + 1])) if taken > 0 else 0
+    num_hops = max(hops for hops, limit in enumerate(limits) if limit > 0)
+    return HopRule(np.array(limits[: num_hops + 1])) if num_hops > 0 else 0
 
 
-def _largest_ball(balls: Integers, nonzeros: Floats, budget: int) -> int:
-    """Return the largest neighborhood up to which rows stay within the budget, 0 for none.
+def _largest_neighborhood(neighborhood_sizes: Integers, nonzeros: Floats, budget: int) -> int:
+    """Return the size of the largest neighborhood within the budget, 0 for none.
 
-    Rows with B nodes do if the mean non-zeros of nodes with 0.8 B to B nodes do. Beyond the largest such B of the
-    sample, or up to the first that does not, half as much again is assumed to be fine, if the non-zeros outside leave
-    room for it.
+    Rows with B nodes do if the mean non-zeros of nodes with 0.8 B to B nodes do. The limit is half as much again beyond
+    the largest such B of the sample, or up to the first that does not. The non-zeros outside must leave room for it.
     """
     limit = 0
-    for ball in np.unique(balls):
-        near = (balls > 0.8 * ball) & (balls <= ball)
-        if nonzeros[near].mean() > budget:
-            return min(limit, int(ball) - 1)
-        outside = float((nonzeros - balls)[near].mean())
-        limit = max(int(ball), min(int(1.5 * ball), int(budget - outside)))
+    for size in np.unique(neighborhood_sizes):
+        is_similar = (neighborhood_sizes > 0.8 * size) & (neighborhood_sizes <= size)
+        if nonzeros[is_similar].mean() > budget:
+            return min(limit, int(size) - 1)
+        outside = float((nonzeros - neighborhood_sizes)[is_similar].mean())
+        limit = max(int(size), min(int(1.5 * size), int(budget - outside)))
     return limit
 
 
@@ -134,13 +134,13 @@ def measure(
         >>> measure(walks.graph, graphs.kernels.Diffusion(), walks.settings, walks.nodes[:4], 1).nonzeros.shape
         (4,)
     """
-    roots, phis, visits = Moves(graph, settings.transitions).roots, [], 0
+    sqrt_degrees, phis, visits = TransitionModel(graph, settings.transitions).sqrt_degrees, [], 0
     for k in range(_DRAWS):
         columns = draw(graph, nodes, replace(settings, seed=_PILOT + k), num_threads)
-        drawn = Visits.of(nodes, settings, columns, roots)
-        values = drawn.values(kernel.modulation(drawn.max_length))
-        phis.append(sp.csr_array((values, drawn.indices, drawn.indptr), shape=(len(nodes), graph.num_nodes)))
-        visits += len(drawn.hops)
+        visited = Visits.of(nodes, settings, columns, sqrt_degrees)
+        values = visited.values(kernel.modulation(visited.max_length))
+        phis.append(sp.csr_array((values, visited.indices, visited.indptr), shape=(len(nodes), graph.num_nodes)))
+        visits += len(visited.hops)
     squares = sum(phi.power(2).sum(1) for phi in phis)
     variances = (squares - sum(phis).power(2).sum(1) / _DRAWS) / (_DRAWS - 1)
     nonzeros = np.mean([np.diff(phi.indptr) for phi in phis], axis=0)

@@ -8,8 +8,8 @@ from numpy.typing import ArrayLike
 from graphs import random
 from graphs.checks import check_choice, check_count, check_counts, counted, is_count
 from graphs.couplings import (
-    DIRECTIONS,
     LENGTHS,
+    STEP_COUPLINGS,
     HaltingDistribution,
     LengthCoupling,
     Sigma,
@@ -36,7 +36,7 @@ def choose_settings(
     num_walkers: int,
     p_halt: float | str | ArrayLike,
     lengths: str,
-    directions: str,
+    step_coupling: str,
     exact_hops: int | str | HopRule,
     max_nonzeros: int,
     seed: int | None,
@@ -59,7 +59,7 @@ def choose_settings(
     tuned = RegularizedLaplacian() if kernel is None else kernel
     check_graph_and_kernel(graph, tuned)
     check_counts(num_walkers=num_walkers, max_nonzeros=max_nonzeros)
-    check_choice("directions", directions, DIRECTIONS)
+    check_choice("step_coupling", step_coupling, STEP_COUPLINGS)
     check_choice("transitions", transitions, TRANSITIONS)
     if num_threads is not None:
         check_count("num_threads", num_threads)
@@ -71,7 +71,7 @@ def choose_settings(
     coupling = _length_coupling(graph, lengths, halting, tuned, num_quantiles, permutation, tuples, num_walkers)
     _check_size(num_walkers, halting)
     settings = WalkSettings(
-        int(num_walkers), halting, lengths, directions, transitions, random.resolve_seed(seed), coupling, hops
+        int(num_walkers), halting, lengths, step_coupling, transitions, random.resolve_seed(seed), coupling, hops
     )
     if not isinstance(exact_hops, str):
         return settings

@@ -15,7 +15,7 @@ _MAX = 1000
 
 @dataclass(frozen=True, eq=False)
 class HopRule:
-    """A rule for the number of exact first hops of a node: the most that its neighborhood allows.
+    """A rule for the number of exact first hops, by the size of the neighborhood.
 
     The number depends only on the node and the graph, so the walks of a node do not depend on the other start nodes.
 
@@ -43,7 +43,7 @@ class HopRule:
         object.__setattr__(self, "limits", limits.astype(np.int64))
 
     @property
-    def most(self) -> int:
+    def max_hops(self) -> int:
         """The largest number of hops of any node."""
         return len(self.limits) - 1
 
@@ -56,7 +56,7 @@ class WalkSettings:
         num_walkers: The number m of walkers per node.
         halting: The distribution of lengths.
         lengths: The name of the coupling of lengths.
-        directions: The coupling of directions.
+        step_coupling: The coupling of steps: "independent", "stratified" or "repelling".
         transitions: "weights" or "uniform".
         seed: The seed.
         coupling: The coupling of lengths.
@@ -72,13 +72,13 @@ class WalkSettings:
     num_walkers: int
     halting: HaltingDistribution
     lengths: str
-    directions: str
+    step_coupling: str
     transitions: str
     seed: int
     coupling: LengthCoupling
     exact_hops: int | HopRule = 0
 
     @property
-    def most_hops(self) -> int:
+    def max_hops(self) -> int:
         """The largest number of exact first hops of any node."""
-        return self.exact_hops.most if isinstance(self.exact_hops, HopRule) else self.exact_hops
+        return self.exact_hops.max_hops if isinstance(self.exact_hops, HopRule) else self.exact_hops

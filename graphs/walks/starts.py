@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 
 from graphs import random
 from graphs.walks.hops import exact_hops_of
-from graphs.walks.moves import Moves
 from graphs.walks.settings import HopRule, WalkSettings
+from graphs.walks.transitions import TransitionModel
 
 Integers = NDArray[np.int64]
 
@@ -19,10 +19,10 @@ class WalkStarts(NamedTuple):
     Examples:
         >>> import numpy as np
         >>> import graphs
-        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.transitions import TransitionModel
         >>> from graphs.walks.starts import prepare_starts
         >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
-        >>> prepare_starts(Moves(walks.graph, "weights"), walks.nodes, walks.settings).nodes.shape
+        >>> prepare_starts(TransitionModel(walks.graph, "weights"), walks.nodes, walks.settings).nodes.shape
         (9, 4)
     """
 
@@ -34,58 +34,60 @@ class WalkStarts(NamedTuple):
     first_loads: NDArray[np.float64]  # (n, m)
 
 
-def prepare_starts(moves: Moves, starts: Integers, settings: WalkSettings) -> WalkStarts:
+def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSettings) -> WalkStarts:
     """Return the exact visits and the starts of walkers for n start nodes (positions).
 
     Examples:
         >>> import graphs
-        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.transitions import TransitionModel
         >>> from graphs.walks.starts import prepare_starts
         >>> walks = graphs.sample_walks(graphs.Graph.from_grid((3, 3)), num_walkers=4, exact_hops=1, seed=0)
-        >>> int(prepare_starts(Moves(walks.graph, "weights"), walks.nodes, walks.settings).counts[4])  # the center
+        >>> int(
+        ...     prepare_starts(TransitionModel(walks.graph, "weights"), walks.nodes, walks.settings).counts[4]
+        ... )  # the center
         5
     """
     m, n = settings.num_walkers, len(starts)
-    if settings.most_hops == 0:
+    if settings.max_hops == 0:
         first = starts.astype(np.uint64) << np.uint64(32)
         nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
         return WalkStarts(np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m))
     from graphs.walks.compiled import draw_starts
 
-    num_hops = exact_hops_of(settings.exact_hops, moves.graph, starts)
-    ends, nodes, mass, loads = _push(moves, starts, num_hops)
+    num_hops = exact_hops_of(settings.exact_hops, model.graph, starts)
+    ends, nodes, mass, loads = _push(model, starts, num_hops)
     per_hop = np.diff(np.concatenate([[0], ends.ravel()])).reshape(ends.shape)
     hops = np.repeat(np.tile(np.arange(ends.shape[1], dtype=np.uint64), n), per_hop.ravel())
     visits = (nodes.astype(np.uint64) << np.uint64(32)) | hops
     keys = random.derive(random.stream(settings.seed, random.Role.STARTS), starts)
-    places = draw_starts(ends, num_hops, mass, keys, m, settings.directions != "independent")
-    begins = nodes[places]
-    first_loads = moves.roots[starts][:, None] / moves.roots[begins] / m
-    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, begins, first_loads)
+    indices = draw_starts(ends, num_hops, mass, keys, m, settings.step_coupling != "independent")
+    first_nodes = nodes[indices]
+    first_loads = model.sqrt_degrees[starts][:, None] / model.sqrt_degrees[first_nodes] / m
+    return WalkStarts(num_hops, per_hop.sum(1), visits, loads, first_nodes, first_loads)
 
 
-def mean_reach(moves: Moves, starts: Integers, exact_hops: int | HopRule) -> float:
-    """Return the mean number of visits of the exact hops of a start node, from some of them.
+def mean_reach(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:
+    """Estimate the mean number of exact visits of a start node from a sample.
 
     Examples:
         >>> import numpy as np
         >>> import graphs
-        >>> from graphs.walks.moves import Moves
+        >>> from graphs.walks.transitions import TransitionModel
         >>> from graphs.walks.starts import mean_reach
-        >>> mean_reach(Moves(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
+        >>> mean_reach(TransitionModel(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
         5.0
     """
-    some = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
-    ends, *_ = _push(moves, some, exact_hops_of(exact_hops, moves.graph, some))
-    return float(ends[-1, -1]) / len(some) if len(some) else 0.0
+    sample = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]
+    ends, *_ = _push(model, sample, exact_hops_of(exact_hops, model.graph, sample))
+    return float(ends[-1, -1]) / len(sample) if len(sample) else 0.0
 
 
-def _push(moves: Moves, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:
-    """Return the ends, nodes, probabilities and loads of the first hops, see `compiled.push`."""
+def _push(model: TransitionModel, starts: Integers, num_hops: Integers) -> tuple[NDArray[Any], ...]:
+    """Return ends, nodes, probabilities and loads of first hops, as `compiled.push`."""
     from graphs.walks.compiled import push
 
-    matrix = moves.matrix
+    matrix = model.matrix
     pushed: tuple[NDArray[Any], ...] = push(
-        matrix.indptr, matrix.indices, moves.probabilities, moves.roots, starts, num_hops
+        matrix.indptr, matrix.indices, model.probabilities, model.sqrt_degrees, starts, num_hops
     )
     return pushed

@@ -8,18 +8,20 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from graphs.walks.drawing import VisitArrays
-from graphs.walks.moves import Floats
 from graphs.walks.settings import WalkSettings
+from graphs.walks.transitions import Floats
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class Visits:
-    """Loads by start, node and hop: the linear map from a modulation to the values of features.
+    """Loads by start, node and hop: the linear map from a modulation to features.
 
-    For moves in proportion to weight the load of one visit is sqrt(d_i / d_a) / (m P(length >= hop)). Then only the
-    number of visits is stored, an integer of one or two bytes.
+    The load of a visit is its importance weight. It is the product of U_ab / p_ab over the steps of the walk, over the
+    number of walkers m times P(length >= hop). A feature is the sum over visits of modulation[hop] times load. For
+    moves in proportion to weight the load of a visit of node a from node i is sqrt(d_i / d_a) / (m P(length >= hop)).
+    Then only the number of visits is stored, an integer of one or two bytes.
 
     Attributes:
         starts: Positions (n,) of the start nodes.
@@ -29,8 +31,8 @@ class Visits:
         hop_counts: The number of hops (nnz,) of each entry of the pattern.
         hops: Hops (V,), ascending in each entry.
         loads: Sums of loads (V,), or numbers of visits.
-        shares: The load (L + 1,) of one visit if `loads` are numbers of visits, otherwise (0,).
-        roots: sqrt(d) (N,) if `loads` are numbers of visits, otherwise (0,).
+        load_per_visit: The load (L + 1,) of one visit if `loads` are numbers of visits, otherwise (0,).
+        sqrt_degrees: sqrt(d) (N,) if `loads` are numbers of visits, otherwise (0,).
 
     Examples:
         >>> import graphs
@@ -46,8 +48,8 @@ class Visits:
     hop_counts: Array
     hops: Array
     loads: Array
-    shares: Floats
-    roots: Floats
+    load_per_visit: Floats
+    sqrt_degrees: Floats
 
     @classmethod
     def of(
@@ -55,17 +57,26 @@ class Visits:
         starts: NDArray[np.int64],  # (n,)
         settings: WalkSettings,
         columns: VisitArrays,
-        roots: Floats,  # (N,)
+        sqrt_degrees: Floats,  # (N,)
     ) -> "Visits":
-        """Return drawn visits, read-only; `roots` are those of the moves."""
+        """Return drawn visits, read-only; `sqrt_degrees` are those of the model."""
         node_counts, visit_counts, indices, hop_counts, hops, loads = columns
-        shares = np.zeros(0)
+        load_per_visit = np.zeros(0)
         if loads.dtype == np.float64:
-            roots = np.zeros(0)
+            sqrt_degrees = np.zeros(0)
         else:
-            shares = 1 / (settings.num_walkers * settings.halting.survival(int(hops.max(initial=0))))
-            shares[0] = 1.0
-        arrays = (pointers(node_counts), indices, pointers(visit_counts), hop_counts, hops, loads, shares, roots)
+            load_per_visit = 1 / (settings.num_walkers * settings.halting.survival(int(hops.max(initial=0))))
+            load_per_visit[0] = 1.0
+        arrays = (
+            pointers(node_counts),
+            indices,
+            pointers(visit_counts),
+            hop_counts,
+            hops,
+            loads,
+            load_per_visit,
+            sqrt_degrees,
+        )
         for array in arrays:
             array.flags.writeable = False
         return cls(starts, *arrays)
@@ -82,7 +93,7 @@ class Visits:
         """Return sum_l f_l times the load at hop l, of each entry."""
         from graphs.walks.compiled import gather
 
-        weights = f[: len(self.shares)] * self.shares if len(self.shares) else f
+        weights = f[: len(self.load_per_visit)] * self.load_per_visit if len(self.load_per_visit) else f
         return np.asarray(gather(*self._arrays, weights, *self._factors))
 
     def adjoint(
@@ -93,15 +104,15 @@ class Visits:
         from graphs.walks.compiled import scatter
 
         out = scatter(*self._arrays, v, *self._factors, self.max_length)
-        return np.asarray(out * self.shares if len(self.shares) else out)
+        return np.asarray(out * self.load_per_visit if len(self.load_per_visit) else out)
 
-    def table(self) -> sp.csr_array:
+    def to_csr(self) -> sp.csr_array:
         """Return the loads as a `csr_array` (nnz, L + 1)."""
         loads, shape = self.loads.astype(np.float64), (len(self.indices), self.max_length + 1)
-        if len(self.shares):
+        if len(self.load_per_visit):
             left, right = self._factors
             factors = np.repeat(left, np.diff(self.indptr)) * right[self.indices]
-            loads *= np.repeat(factors, self.hop_counts) * self.shares[self.hops]
+            loads *= np.repeat(factors, self.hop_counts) * self.load_per_visit[self.hops]
         return sp.csr_array((loads, self.hops.astype(np.int32), pointers(self.hop_counts)), shape=shape)
 
     @property
@@ -110,7 +121,11 @@ class Visits:
 
     @property
     def _factors(self) -> tuple[Floats, Floats]:
-        return (self.roots[self.starts], 1 / self.roots) if len(self.roots) else (np.zeros(0), np.zeros(0))
+        return (
+            (self.sqrt_degrees[self.starts], 1 / self.sqrt_degrees)
+            if len(self.sqrt_degrees)
+            else (np.zeros(0), np.zeros(0))
+        )
 
 
 def pointers(

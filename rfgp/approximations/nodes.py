@@ -160,7 +160,7 @@ class RandomWalks(NodeApproximation):
         num_walkers: The number of walks from each node.
         p_halt: The probability to halt at each step, survival probabilities, or "auto".
         lengths: The coupling of the lengths of a node's walks.
-        directions: The coupling of the directions of a node's walks.
+        step_coupling: The coupling of the steps of a node's walkers.
         exact_hops: The number of hops that are computed exactly, "auto", or a `graphs.HopRule`.
         max_nonzeros: The number of non-zero features of a node that "auto" fills. If None, 4 for each walker.
         transitions: "weights" or "uniform".
@@ -175,14 +175,14 @@ class RandomWalks(NodeApproximation):
 
     Examples:
         >>> import rfgp
-        >>> rfgp.RandomWalks(32, directions="repelling")
-        RandomWalks(num_walkers=32, directions='repelling')
+        >>> rfgp.RandomWalks(32, step_coupling="repelling")
+        RandomWalks(num_walkers=32, step_coupling='repelling')
     """
 
     num_walkers: int = 64
     p_halt: Any = field(default=0.1, kw_only=True)
     lengths: str = field(default="systematic", kw_only=True)
-    directions: str = field(default="stratified", kw_only=True)
+    step_coupling: str = field(default="stratified", kw_only=True)
     exact_hops: Any = field(default="auto", kw_only=True)
     max_nonzeros: int | None = field(default=None, kw_only=True)
     transitions: str = field(default="weights", kw_only=True)

@@ -133,13 +133,13 @@ def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
     for name, value in reading.items():
         flag = {"as_categories": "--as-category", "missing_marks": "--missing-mark"}.get(name, f"--{name}")
         if isinstance(value, tuple):
-            yield from (f"{flag}={one}" for one in value if name != "missing_marks" or one not in MISSING_MARKS)
+            yield from (f"{flag}={entry}" for entry in value if name != "missing_marks" or entry not in MISSING_MARKS)
         elif value not in (None, "error", _PLAIN.get(name)):
             yield f"{flag}={value}"
 
 
 def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
-    """Yield the options of the best model as one types them: those of an average select again."""
+    """Yield the options of the best model as one types them."""
     from rfgp import approximations
 
     yield from ("--likelihood", request.likelihood) if request.likelihood != "gaussian" else ()
@@ -160,7 +160,7 @@ def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
 def _of_graph(
     file: Path, target: str | None, kernel: str, max_nonzeros: int, request: ModelRequest, *, visible: bool
 ) -> tuple[Any, str]:
-    """Return the selection for a mesh, roads or a graph, and the command, or the line of Python, that goes with it."""
+    """Return the selection for a mesh, roads or a graph, and its command."""
     checks.check_choice("--kernel", kernel, choices.GRAPH_KERNELS)
     checks.check_least(1, max_nonzeros=max_nonzeros)
     request.check()
@@ -183,12 +183,12 @@ def _of_graph(
         return selection, f"{line}  # in Python: it has no values"
     words = ["rfgp", command, str(file), *(["--target", target] if target is not None and command == "traffic" else [])]
     typed = shlex.join([*words, "--kernel", kernel, "--features", features])
-    place = "the surface" if command == "mesh" else "the roads"
-    return selection, f"{typed}, or {shlex.join(words)}: a field on {place}, exactly"
+    domain = "the surface" if command == "mesh" else "the roads"
+    return selection, f"{typed}, or {shlex.join(words)}: a field on {domain}, exactly"
 
 
 def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str | None]:
-    """Return a graph, and the command that reads such a file, if one does; the target is a property of sensors."""
+    """Return a graph, and the command that reads such a file, if one does."""
     import graphs
     from rfgp.datasets import CATALOG, fetch
     from rfgp.fields import read_field

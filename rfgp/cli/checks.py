@@ -226,7 +226,7 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
 
 
 def _names(file: Path, form: Any) -> tuple[str, ...] | None:
-    """Return the names in a table's header, or None if it is not known without reading the file."""
+    """Return the names in a table's header, or None without reading the file."""
     from rfgp.tables.options import PARQUET_SUFFIXES, TEXT_SUFFIXES
     from rfgp.tables.text import peek_names
 

@@ -45,7 +45,7 @@ def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> N
 
 
 def say(text: str, *, as_json: bool = False) -> None:
-    """Print a line for people: on the error stream where standard output is for programs.
+    """Print a line for people, on the error stream if output is for programs.
 
     Examples:
         >>> say("3 rows were dropped.")
@@ -67,7 +67,7 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def check_input(path: Path) -> Path:
-    """Return a path that is to be read, which is no pipe and no device: files are read more than once.
+    """Return a path that is to be read, which is no pipe and no device.
 
     Raises:
         InvalidArgumentError: it is one, or "-".
@@ -84,7 +84,7 @@ def check_input(path: Path) -> Path:
 
 
 def known_input(name: Path, command: str) -> bool:
-    """Return whether a path is a file rather than the name of a public data set, for a command that reads it.
+    """Return whether a path is a file rather than the name of a public data set.
 
     Raises:
         InvalidArgumentError: there is neither, or it is for another command.
@@ -106,7 +106,7 @@ def known_input(name: Path, command: str) -> bool:
 
 
 def is_field(file: Path, *others: str) -> bool:
-    """Return whether a file or public data set is a mesh, roads or a graph; `others` are more endings of such files.
+    """Return whether a file or public data set is a mesh, roads or a graph.
 
     Examples:
         >>> is_field(Path("mesh.ply")), is_field(Path("table.csv"))
@@ -145,14 +145,14 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
         "traffic": ("roads", choices.ROAD_SUFFIXES),
     }
     suffix = file.suffix.lower()
-    found = next((key for key, (_, endings) in kinds.items() if suffix in endings), None)
-    if found == command or (found is not None and command not in kinds) or (suffix, command) == (".gml", "advise"):
+    kind = next((key for key, (_, endings) in kinds.items() if suffix in endings), None)
+    if kind == command or (kind is not None and command not in kinds) or (suffix, command) == (".gml", "advise"):
         return
     usual = ("a table, a mesh or roads", tuple(ending for _, endings in kinds.values() for ending in endings))
     what, endings = kinds.get(command, usual)
-    if found is not None:
+    if kind is not None:
         raise InvalidArgumentError(
-            f"{name} is {kinds[found][0]} by its ending ({file.suffix}): `rfgp {found}` reads that, `rfgp {command}` "
+            f"{name} is {kinds[kind][0]} by its ending ({file.suffix}): `rfgp {kind}` reads that, `rfgp {command}` "
             f"needs {what}."
         )
     if name.exists() and not name.is_dir():
@@ -249,13 +249,13 @@ def command_line() -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as one types it in a shell, in double quotes if it has single ones and nothing special to these."""
+    """Return a word as one types it in a shell."""
     is_simple = "'" in word and word.isprintable() and not set(word) & set('"$`\\!')
     return f'"{word}"' if is_simple else shlex.quote(word)
 
 
 def print_study(study: Any, noun: str) -> None:
-    """Print the figures of a study that one wants to see first; `noun` is what the data are."""
+    """Print the main figures of a study; `noun` is what the data are."""
     from rich import box
     from rich.table import Table
     from rich.text import Text

@@ -41,14 +41,14 @@ def demo(
     from rfgp.compare import compare_file
     from rfgp.report.demo import DemoCase, demo_page
 
-    found, page = [], out / "index.html"
+    cases, page = [], out / "index.html"
     with made_folder(out):
         for path, options in demo_cases(out):
             with progress() as report:
                 comparison, fields = compare_file(path, report=report, **options)
-                found.append(DemoCase(path, comparison, fields() if fields else None))
-            _publish(comparison, found[-1].fields, out / f"{path.stem}.png")
-        write_atomically(page, demo_page(found).encode())
+                cases.append(DemoCase(path, comparison, fields() if fields else None))
+            _publish(comparison, cases[-1].fields, out / f"{path.stem}.png")
+        write_atomically(page, demo_page(cases).encode())
     say(f"All results: {page}")
 
 
@@ -62,7 +62,7 @@ halting probabilities below 0.054 (`graphs.max_p_halt` of the fitted kernel)."""
 
 
 def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Write the inputs of the demo to a folder; return their paths with options of `compare_file`."""
+    """Write the inputs of the demo; return paths with options of `compare_file`."""
     from rfgp import datasets
     from rfgp.compare import Plan
 

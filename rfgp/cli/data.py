@@ -26,11 +26,11 @@ def datasets(
             console.print(_listing(entries))
         return
     paths = {}
-    for each in name:
+    for dataset in name:
         with progress(visible=not as_json) as report:
-            paths[each] = fetch(each, folder, progress=report)
+            paths[dataset] = fetch(dataset, folder, progress=report)
         if not as_json:
-            say(f"{each}: {paths[each]}")
+            say(f"{dataset}: {paths[dataset]}")
     if as_json:
         print_json(paths)
 

@@ -64,7 +64,7 @@ MinLength = Annotated[
 ]
 Snap = Annotated[
     float,
-    typer.Option(help="Join points of roads that are at most this far apart, in metres or the units of the plane."),
+    typer.Option(help="Join points of roads that are at most this far apart, in meters or the units of the plane."),
 ]
 TestShare = Annotated[float, typer.Option(help="The share of the observations that are held out to score the fit.")]
 Compare = Annotated[bool, typer.Option("--compare/--no-compare", help="Compare with the exact process.")]

@@ -84,7 +84,7 @@ def mesh(
     seed: options.Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Interpolate values on a mesh: coloured PLY and GLB, a table of nodes, a model and a report."""
+    """Interpolate values on a mesh: colored PLY and GLB, a table of nodes, a model and a report."""
     process: dict[str, Any] = {"kernel": kernel, "features": features, "num_walkers": num_walkers, "p_halt": halt}
     process["seed"] = seed
     checks.check_field(file, "mesh", process, (test_share, holdout, holdout_by))
@@ -105,11 +105,11 @@ def mesh(
         path, folder = resolve(file, "mesh", report), out or Path(f"{stem(file)}-field")
         inputs = (path, values and check_input(values))
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_MESHES)), inputs)
-        found = _mesh_fields(path, values, target, how, known, seed)
+        fields_by_target = _mesh_fields(path, values, target, how, known, seed)
         stand_in = "properties of the file" if target else f"normals at a share of {known:g} of the nodes"
         given = {"file": file, "values": values or stand_in} | ({} if kernel == FIELD else {"weights": weights})
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_MESHES, inputs)
-        studies = job.run(found, folder, report)
+        studies = job.run(fields_by_target, folder, report)
     _publish(studies, _OF_MESHES, as_json)
 
 
@@ -167,15 +167,17 @@ def traffic(
         report("Reading", 0, 0)
         path, folder = resolve(file, "traffic", report), out or Path(f"{stem(file)}-field")
         check_outputs((folder / name for name in (*_OF_ALL, *_OF_ROADS)), (path,))
-        found = fields.read_road_fields(path, targets, metric, within=within, skip=skip, group=holdout_by, **how)
+        fields_by_target = fields.read_road_fields(
+            path, targets, metric, within=within, skip=skip, group=holdout_by, **how
+        )
         given = {"file": file, "metric": metric or "as the file says", **how}
         job = _Job(file.name, given, process, (test_share, comparison, with_data, holdout), _OF_ROADS, (path,))
-        studies = job.run(found, folder, report)
+        studies = job.run(fields_by_target, folder, report)
     _publish(studies, _OF_ROADS, as_json)
 
 
 def _check_roads(targets: Iterable[str], metric: str | None, within: float | None, how: dict[str, Any]) -> None:
-    """Refuse options of reading roads that cannot be used, and targets that have the names of results."""
+    """Refuse invalid options of reading roads, and targets named like results."""
     checks.check_choice("--metric", metric, choices.METRICS)
     checks.check_choice("--duplicates", how["duplicates"], choices.ROAD_DUPLICATES)
     checks.check_within(within)
@@ -191,18 +193,18 @@ def _check_roads(targets: Iterable[str], metric: str | None, within: float | Non
 def _mesh_fields(
     path: Path, values: Path | None, target: list[str] | None, how: dict[str, Any], known: float, seed: int
 ) -> dict[str, Any]:
-    """Return the fields of a mesh by their targets; without values and targets that of a share of the normals."""
+    """Return the fields of a mesh by their targets."""
     from rfgp import fields
 
-    found = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
-    if values is not None and not target and len(found) > 1:
-        names = " or ".join(found)
+    fields_by_target = fields.read_mesh_fields(path, values, targets=target and tuple(dict.fromkeys(target)), **how)
+    if values is not None and not target and len(fields_by_target) > 1:
+        names = " or ".join(fields_by_target)
         raise InvalidArgumentError(
             f"--target must name the columns of {values} to interpolate: {names}. It is repeatable."
         )
     if values is not None or target:
-        return found
-    ((quantity, field),) = found.items()
+        return fields_by_target
+    ((quantity, field),) = fields_by_target.items()
     field = _hide(field, known, seed)
     say(
         f"No --values: the z component of the normals is interpolated from a random {len(field.values):,} of "
@@ -248,7 +250,7 @@ def _process(
 
 
 def _check_known(known: float, values: Path | None) -> None:
-    """Refuse a share of known normals that is none, and a table of values that is not there."""
+    """Refuse an invalid share of known normals, and a missing table of values."""
     if not 0 < known <= 1:
         raise InvalidArgumentError(f"--known must be a share in (0, 1], got {known}.")
     if values is not None and not check_input(values).exists():
@@ -256,7 +258,7 @@ def _check_known(known: float, values: Path | None) -> None:
 
 
 def _check_process(kernel: str, alpha: int | None, features: str | None, largest: int) -> None:
-    """Refuse an option of the other kind of process, and an alpha that a field does not have."""
+    """Refuse an option of the other kind of process, and an invalid alpha."""
     if alpha is not None and not 1 <= alpha <= largest:
         raise typer.BadParameter(f"--alpha must be from 1 to {largest}, got {alpha}.")
     if kernel != FIELD and alpha is not None:
@@ -270,7 +272,7 @@ def _check_process(kernel: str, alpha: int | None, features: str | None, largest
 
 @dataclass(frozen=True)
 class _Job:
-    """The work of a command on each of its fields: fit, score, condition on all observations, and write.
+    """The work of a command on each field: fit, score, condition and write.
 
     Attributes:
         name: The name of the file, for titles.
@@ -288,24 +290,29 @@ class _Job:
     written: tuple[str, ...]
     inputs: tuple[Path | None, ...]
 
-    def run(self, found: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
-        """Return the study of each field by its target, and the folder that its files are in.
+    def run(self, fields_by_target: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
+        """Return the study of each field by its target, and the folder of its files.
 
         That is the one given for a single field, and a folder in it for each of several.
         """
         from graphs import DisconnectedWarning, DuplicateRoadsWarning
 
-        if len(found) == 1:
-            places = dict.fromkeys(found, folder)
+        if len(fields_by_target) == 1:
+            folders = dict.fromkeys(fields_by_target, folder)
         else:
-            places = {target: folder / name for target, name in zip(found, _folder_names(found), strict=True)}
-            outputs = (place / name for place in places.values() for name in (*_OF_ALL, *self.written))
+            folders = {
+                target: folder / name
+                for target, name in zip(fields_by_target, _folder_names(fields_by_target), strict=True)
+            }
+            outputs = (directory / name for directory in folders.values() for name in (*_OF_ALL, *self.written))
             check_outputs(outputs, self.inputs)
         with warnings.catch_warnings():
             for category in (DisconnectedWarning, DuplicateRoadsWarning):  # reading the field has warned
                 warnings.simplefilter("ignore", category)
-            studies = {target: self._study(field, places[target], report) for target, field in found.items()}
-        return {target: (study, places[target]) for target, study in studies.items()}
+            studies = {
+                target: self._study(field, folders[target], report) for target, field in fields_by_target.items()
+            }
+        return {target: (study, folders[target]) for target, study in studies.items()}
 
     def _study(self, field: Any, folder: Path, report: Any) -> Any:
         """Fit, score, condition on all observations, and write."""
@@ -337,7 +344,7 @@ class _Job:
 
 
 def _folder_names(targets: Iterable[str]) -> list[str]:
-    """Return a name of a folder for each target: other characters than letters, digits and -+. become _."""
+    """Return a name of a folder for each target, with other characters as _."""
     names: list[str] = []
     for target in targets:
         name = re.sub(r"[^\w.+-]", "_", target).lstrip(".") or "_"
@@ -348,14 +355,14 @@ def _folder_names(targets: Iterable[str]) -> list[str]:
 
 
 def _publish(studies: dict[str, tuple[Any, Path]], written: tuple[str, ...], as_json: bool) -> None:
-    """Print the figures of each study, and where its files are; of several as JSON by their targets."""
+    """Print the figures of each study, and the paths of its files."""
     names = [*written, "nodes.csv", "model.safetensors", "report.html"]
     if as_json:
-        found = {
+        results = {
             target: {**study.summary(), "files": {name: str(folder / name) for name in names}}
             for target, (study, folder) in studies.items()
         }
-        print_json(found if len(found) > 1 else next(iter(found.values())))
+        print_json(results if len(results) > 1 else next(iter(results.values())))
         return
     for study, folder in studies.values():
         print_study(study, "observations")

@@ -33,7 +33,7 @@ class Interrupts:
         self.first: float | None = None
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """Raise a KeyboardInterrupt at the first interrupt, or leave where that would be lost; leave at a second."""
+        """Raise a KeyboardInterrupt at the first interrupt; leave at a second."""
         now = time.monotonic()
         if self.first is None and not _imports(frame):
             self.first = now
@@ -51,17 +51,17 @@ class Interrupts:
 @contextmanager
 def heeded() -> Iterator[None]:
     """Run a program whose interrupts end it with one line and exit code 130."""
-    found = Interrupts()
+    interrupts = Interrupts()
     usual, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
     is_heeded = usual is signal.default_int_handler  # a caller may ignore interrupts, as `nohup` and `&` do
     if is_heeded:
-        signal.signal(signal.SIGINT, found.take)
-        sys.unraisablehook = found.unraisable
+        signal.signal(signal.SIGINT, interrupts.take)
+        sys.unraisablehook = interrupts.unraisable
     try:
         yield
     except BaseException as error:
         code = CODE if isinstance(error, KeyboardInterrupt) else getattr(error, "code", None)  # typer exits with it
-        if found.first is None and code != CODE:
+        if interrupts.first is None and code != CODE:
             raise
         _say()
         raise SystemExit(CODE) from None

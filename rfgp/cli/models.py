@@ -137,8 +137,8 @@ class TableModel:
             given: The user's options of `read_table`.
         """
         columns, levels = (None, ()) if self.kernel is None else self._columns
-        found = {**given, "levels": levels, "dates": "days", "categories": "levels"}
-        return found if columns is None else found | {"columns": columns, "categories": "error"}
+        options = {**given, "levels": levels, "dates": "days", "categories": "levels"}
+        return options if columns is None else options | {"columns": columns, "categories": "error"}
 
     def gp(self) -> Any:
         """Return the model, not fitted yet.
@@ -186,7 +186,7 @@ def as_text(approximation: Mapping[str, Any]) -> str:
     if len(approximation) == 1:
         return repr(*approximation.values())
     if all(name.isidentifier() for name in approximation):
-        return ", ".join(f"{name}={one!r}" for name, one in approximation.items())
+        return ", ".join(f"{name}={value!r}" for name, value in approximation.items())
     return repr(dict(approximation))
 
 
@@ -202,12 +202,12 @@ def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
 
 
 def _columns(tree: Any) -> Iterator[str | int]:
-    """Yield the columns that the calls of an expression name."""
+    """The columns of the kernel, None if a factor reads all, and the levels."""
     for node in nodes_of(tree):
         if isinstance(node, Call) and node.function not in choices.OBJECT_KERNELS:
-            place = 1 if node.function == "Additive" else 0
-            given = node.options.get("columns", (node.arguments[place : place + 1] or (None,))[0])
-            for one in given if isinstance(given, tuple) else (given,):
-                key = one.text if isinstance(one, Name) else one
+            i = 1 if node.function == "Additive" else 0
+            given = node.options.get("columns", (node.arguments[i : i + 1] or (None,))[0])
+            for entry in given if isinstance(given, tuple) else (given,):
+                key = entry.text if isinstance(entry, Name) else entry
                 if isinstance(key, str | int) and not isinstance(key, bool):
                     yield key

@@ -169,7 +169,7 @@ def _check_terms(gp: Any, num_rows: int) -> None:
 
 
 def _rows_of(gp: Any, inputs: Any) -> Any:
-    """Return the inputs (n, d) as the model knows its columns: by name, or by position if it was fitted to an array."""
+    """Return the inputs (n, d) as the model knows its columns."""
     keys = [key for term in gp.kernel.terms() for factor in term.factors for key in factor.columns or ()]
     if all(isinstance(key, int) for key in keys):
         return inputs.X
@@ -217,7 +217,7 @@ def _columns(prediction: Any, is_log: bool) -> tuple[Any, ...]:
 
 
 def _effects(gp: Any, rows: Any, chunk: Sequence[int], total: int, names: Sequence[str]) -> Iterator[Any]:
-    """Yield mean and standard deviation (b,) of each term in a chunk of rows, minus its mean over reference rows."""
+    """Yield mean and standard deviation (b,) of each centered term in a chunk."""
     import numpy as np
 
     reference = np.unique(np.linspace(0, total - 1, _REFERENCE).astype(np.int64))

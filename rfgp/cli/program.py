@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_e
 
 
 def run() -> None:
-    """Run the command that `sys.argv` names; our own errors end it with one line and exit code 1."""
+    """Run the command of `sys.argv`; our own errors end it with exit code 1."""
     warnings.showwarning = show_warning
     try:
         try:
@@ -39,7 +39,7 @@ def run() -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return what an error says; of the system's own the reason, and the file or the standard output."""
+    """Return the text of an error; of a system error the reason and the file."""
     if isinstance(error, RfgpError) or not isinstance(error, OSError):
         return str(error)
     if error.filename is None:

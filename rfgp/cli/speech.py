@@ -52,7 +52,7 @@ def printable(text: str) -> str:
 
 
 def as_options(message: str) -> str:
-    """Return a message of the library with its Python arguments as options of the command that runs.
+    """Return a message with its Python arguments as command-line options.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -64,22 +64,22 @@ def as_options(message: str) -> str:
     for pattern, words in PHRASES:
         message = re.sub(pattern, words, message)
     message = _CHOICE.sub(_choice, message)
-    message = _NAME.sub(lambda found: _flag(found[0]) or found[0], message)
-    return _SUBJECT.sub(lambda found: _flag(found[1]) or found[1], message)
+    message = _NAME.sub(lambda match: _flag(match[0]) or match[0], message)
+    return _SUBJECT.sub(lambda match: _flag(match[1]) or match[1], message)
 
 
 def _flag(name: str) -> str | None:
     return _known.get(_RENAMED.get(name, name))
 
 
-def _choice(found: re.Match[str]) -> str:
-    """Return `missing="drop"` as `--missing drop`, and a choice without an option unchanged."""
-    name, _, text, number, truth = found.groups()
-    if found[0] in _OTHER_NAMES:
-        return _flag(_OTHER_NAMES[found[0]]) or found[0]
+def _choice(match: re.Match[str]) -> str:
+    """Return `missing="drop"` as `--missing drop`, if the command has the option."""
+    name, _, text, number, truth = match.groups()
+    if match[0] in _OTHER_NAMES:
+        return _flag(_OTHER_NAMES[match[0]]) or match[0]
     flag = _flag(name)
     if flag is None or truth == "False":
-        return found[0]
+        return match[0]
     if text is None:
         return flag if number is None else f"{flag} {number}"
     return f"{flag} '{text}'" if name == "drop" and shlex.quote(text) == text else f"{flag} {shlex.quote(text)}"

@@ -191,19 +191,19 @@ class _Job:
 
 
 def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdout: str) -> dict[str, Any]:
-    """Return the groups of a table's rows by a column, which is not among its inputs, for `study_table`."""
+    """Return the groups of a table's rows by a column, for `study_table`."""
     from rfgp.counts import counted
     from rfgp.tables import read_groups
 
     if holdout != "random":
         raise typer.BadParameter(f"--holdout {holdout} holds out rows by their order. Leave out --holdout-by.")
-    found = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
-    number = counted(len(set(found.tolist())), "group")
+    groups = read_groups(resolve(file, "fit"), column, rows=table.rows, **table_options(file, reading))
+    number = counted(len(set(groups.tolist())), "group")
     say(
         f"Rows are held out by {column}, in {number}. It is not an input, since its new values are unknown.",
         as_json=True,
     )
-    return {"groups": found, "split_by": column}
+    return {"groups": groups, "split_by": column}
 
 
 def _say_of_classes(table: Any, likelihood: str) -> None:
@@ -235,14 +235,14 @@ def check_likelihood(gp: Any, log: bool) -> None:
 
 
 def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
-    """Say if the logarithm of a target may be fitted better, and return that as a note."""
+    """Say if the logarithm of a target may fit better, and return it as a note."""
     from rfgp.report.notes import of_scale
 
     is_number = model.request.likelihood == "gaussian" and table.classes is None
-    found = of_scale(table.y, table.target) if is_number else ()
-    for note in found:
+    notes = of_scale(table.y, table.target) if is_number else ()
+    for note in notes:
         say(note, as_json=True)
-    return found
+    return notes
 
 
 def in_logarithms(table: Any) -> Any:

@@ -22,7 +22,7 @@ STEPS = 15
 
 @dataclass(frozen=True)
 class Distance:
-    """The divergence of a model from the exact one, at some points, each by itself, given all rows.
+    """The marginal divergence of a model from the exact one, given all rows.
 
     Attributes:
         kl: The mean over the points of KL(exact || model) of the posterior predictive distributions, in nats.
@@ -53,7 +53,9 @@ class Distance:
 def distance_from_exact(
     model: GP, X: Any, *, num_points: int = 32, budget: str | float = "2min", seed: int = 0
 ) -> Distance:
-    """Return the divergence of a model from the exact one with the same hyperparameters, given all of its rows.
+    """Return the divergence of a model from the exact one, given all of its rows.
+
+    Both have the same hyperparameters.
 
     The exact posterior at a sample of points comes from conjugate gradients without a matrix
     (`rfgp.solvers.sampled`): O(n^2) time and O(n) memory, where `exact()` takes O(n^3) and O(n^2).
@@ -91,8 +93,8 @@ def distance_from_exact(
     mean, noise = (value.detach() for value in mean_and_noise(exact.hyperparameters))
     with torch.no_grad():
         generator = random.generator(seed, random.Role.SAMPLE)
-        found = exact_marginals(prior, rows, mean, noise, points, generator=generator)
-        return _distance(now, found, points, float(noise), len(rows))
+        exact_posterior = exact_marginals(prior, rows, mean, noise, points, generator=generator)
+        return _distance(now, exact_posterior, points, float(noise), len(rows))
 
 
 def check_distance(rows: int, columns: int, points: int, budget: str | float) -> float:
@@ -113,8 +115,8 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
 
 def _check(model: GP, now: GPState) -> None:
     used = model.spec.approximations.values()
-    is_learned = any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used)
-    if is_learned or all(isinstance(one, Exact) for one in used):
+    is_learned = any(isinstance(entry, RandomFeatures) and entry.learn_frequencies for entry in used)
+    if is_learned or all(isinstance(entry, Exact) for entry in used):
         why = "Learned frequencies are a kernel of their own" if is_learned else "The model is exact"
         raise InvalidArgumentError(f"{why}, so that there is no other exact process to compare it with.")
     if not now.spec.is_gaussian or now.scaling.targets.scale.ndim:
@@ -124,10 +126,10 @@ def _check(model: GP, now: GPState) -> None:
 
 
 def _distance(now: GPState, exact: ExactMarginals, points: torch.Tensor, noise: float, rows: int) -> Distance:
-    """Return the divergence of the posterior predictive distributions at points (q, d)."""
-    own = now.process.at(points)
-    mean = own.mean() + mean_and_noise(now.hyperparameters)[0]
-    first, second = exact.variance + noise, own.variance() + noise
+    """Return the divergence of predictive distributions at points (q, d)."""
+    marginals = now.process.at(points)
+    mean = marginals.mean() + mean_and_noise(now.hyperparameters)[0]
+    first, second = exact.variance + noise, marginals.variance() + noise
     ratio = first / second
     apart = 0.5 * (ratio - 1 - ratio.log() + (exact.mean - mean).square()[:, 0] / second)
     error = float(apart.std()) / math.sqrt(len(apart)) if len(apart) > 1 else math.inf

@@ -30,7 +30,9 @@ def compare_file(
     plan: Plan | None = None,
     report: Report | None = None,
 ) -> tuple[Comparison, Callable[[], tuple[Field, NodePosterior]] | None]:
-    """Compare on a table, a mesh (the z component of its face normals), or roads with sensors.
+    """Compare approximations on a table, a mesh, or roads with sensors.
+
+    On a mesh the target is the z component of its face normals.
 
     Arguments are those of `compare_table` and `compare_nodes`. `target` is a column of a table, a property of sensors
     in GeoJSON (by default "value"), or a property of a mesh's file instead of its normals. `table_options` are options
@@ -89,7 +91,7 @@ _PART = 256
 
 
 def _usual_parts(count: int, train: int | None, test: int | None) -> tuple[int, int]:
-    """Return how many rows of a table to train on and to hold out, where one or both are not given."""
+    """Return default numbers of rows to train on and to hold out."""
     if test is None:
         left = count - _PART if train is None else count - train
         test = _PART if left >= _PART else max(1, count // 4 if train is None else left)

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-# "stratified" has systematic lengths as well, the others have independent directions.
+# "stratified" has systematic lengths as well, the others have independent steps.
 WALKS: dict[str, dict[str, Any]] = {
-    name: {"lengths": lengths, "directions": directions, "exact_hops": hops}
-    for name, lengths, directions, hops in (
+    name: {"lengths": lengths, "step_coupling": step_coupling, "exact_hops": hops}
+    for name, lengths, step_coupling, hops in (
         ("iid", "iid", "independent", 0),
         ("antithetic", "antithetic", "independent", 0),
         ("sigma", "sigma", "independent", 0),

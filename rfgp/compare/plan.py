@@ -40,11 +40,21 @@ class Plan:
         return f"{counted(self.splits, 'split')} x {counted(self.draws, 'draw')}"
 
     def order(self, split: int, count: int) -> NDArray[np.int64]:
-        """Return the random order of `count` items in one split, (count,)."""
+        """Return the random order of `count` items in one split, (count,).
+
+        Args:
+            split: The number of the split.
+            count: The number of items.
+        """
         return random.numpy_generator(self.seed, random.Role.SPLIT, split).permutation(count)
 
     def draw_seed(self, split: int, repeat: int) -> int:
-        """Return the seed of one draw; the same for every method."""
+        """Return the seed of one draw; the same for every method.
+
+        Args:
+            split: The number of the split.
+            repeat: The number of the draw.
+        """
         return random.child_seed(self.seed, random.Role.FREQUENCIES, split, repeat)
 
     def parts(
@@ -54,18 +64,26 @@ class Plan:
         num_train: int,
         num_test: int,
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return observations to train on and to test on, none of which share a group, such as a node or equal rows.
+        """Return training and test observations that do not share a group.
+
+        A group is, for example, a node or rows that are equal.
 
         Groups come in a uniformly random order: in a random order of observations large groups would come first. The
         group at the border is trained on.
 
+        Args:
+            split: The number of the split.
+            groups: The group (n,) of each observation.
+            num_train: The number of training observations.
+            num_test: The largest number of test observations.
+
         Raises:
             DataError: no group is left to test on.
         """
-        found, member = np.unique(groups, return_inverse=True)
+        distinct, member = np.unique(groups, return_inverse=True)
         order = self.order(split, len(groups))
-        if len(found) < len(groups):
-            order = np.argsort(self.order(split, len(found))[member.reshape(-1)], kind="stable")
+        if len(distinct) < len(groups):
+            order = np.argsort(self.order(split, len(distinct))[member.reshape(-1)], kind="stable")
         train, test = order[:num_train], order[num_train : num_train + num_test]
         test = test[~np.isin(groups[test], groups[train])]
         if len(test) == 0:

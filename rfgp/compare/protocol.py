@@ -103,7 +103,7 @@ def compare_table(
 
 
 def _adapted(exact: ExactGP, rows: NDArray[np.float64], features: str) -> Callable[[int, int], Process[Any]]:
-    """Return a function of size and seed that makes a process with frequencies for rows (n, d)."""
+    """Return a factory of processes with frequencies for rows (n, d)."""
 
     def make(size: int, seed: int) -> Process[Any]:
         coupling = couplings.DataAdapted(rows / exact.hyperparameters.lengthscale.detach().numpy())
@@ -129,7 +129,7 @@ def compare_nodes(
 ) -> Comparison:
     """Compare couplings of walks with the exact Gaussian process on a graph's nodes.
 
-    The kernel error is over all nodes, the diagonal included, or over 500 in neighbourhoods of more than 5,000. The
+    The kernel error is over all nodes, the diagonal included, or over 500 in neighborhoods of more than 5,000. The
     permutation of "sigma" is matched to the fitted kernel on the graph itself.
 
     Args:
@@ -223,11 +223,11 @@ def row_case(
         if named is not None and method in named:
             gp = named[method](size, seed)
         elif method in POINTS:
-            own: Approximation = InducingPoints(2 * size, method=POINTS[method], seed=seed)
-            gp = exact.with_approximation({first: own, **(others or {})})
+            approximation: Approximation = InducingPoints(2 * size, method=POINTS[method], seed=seed)
+            gp = exact.with_approximation({first: approximation, **(others or {})})
         else:
-            own = RandomFeatures(size, kind=features, coupling=method, seed=seed)
-            gp = exact.with_approximation({first: own, **(others or {})})
+            approximation = RandomFeatures(size, kind=features, coupling=method, seed=seed)
+            gp = exact.with_approximation({first: approximation, **(others or {})})
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
@@ -265,9 +265,9 @@ def node_case(
         elif method == "chebyshev":
             gp = exact.with_approximation(Chebyshev(graphs.max_series_degree(graph, NONZEROS_PER_WALKER * size)))
         else:
-            own: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
+            options: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
             budget = NONZEROS_PER_WALKER * size
-            walks = RandomWalks(size, p_halt=p_halt, seed=seed, max_nonzeros=budget, **WALKS[method], **own)
+            walks = RandomWalks(size, p_halt=p_halt, seed=seed, max_nonzeros=budget, **WALKS[method], **options)
             gp = exact.with_approximation(walks)
         return gp.predict(hidden), lambda: unit_kernel(gp, every)
 
@@ -335,7 +335,7 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
 
 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:
-    """Return the prior covariance (n, n) of inputs X, rows (n, d) or n labels, divided by the sum of output scales.
+    """Return the prior covariance (n, n), divided by the sum of output scales.
 
     A model without an output scale, such as one of linear terms, has its covariance.
     """

@@ -53,7 +53,7 @@ class Draw:
 
 @dataclass(frozen=True)
 class Exact:
-    """The exact process on one split: test RMSE, NLPD, seconds to fit, and its hyperparameters in words.
+    """The exact process on one split: test errors, seconds and hyperparameters.
 
     Example:
         >>> Exact(rmse=0.5, nlpd=0.7, seconds=0.1, hyperparameters="lengthscale 1").rmse
@@ -68,7 +68,7 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """The first split's exact process and test points, with the last method's first draw, for the pictures."""
+    """One exact and one approximate process with test points, for pictures."""
 
     process: Process[Any]
     observed: NDArray[np.float64]
@@ -101,14 +101,28 @@ class Comparison:
     example: Example
 
     def estimate(self, figure: str, method: str, size: int) -> Estimate:
-        """Return the mean of a figure over all draws; the error is over splits, or draws where there is one split."""
+        """Return the mean of a figure over all draws, with its standard error.
+
+        The standard error is over splits, or over draws if there is one split.
+
+        Args:
+            figure: The name of the figure: "kernel_error", "kl", "rmse", "nlpd" or "seconds".
+            method: The method.
+            size: The number of features or walkers.
+        """
         return _estimate(self._by_split(figure, method, size))
 
     def error_ratio(self, method: str, size: int) -> Estimate:
-        """Return the root mean square kernel error over draws, relative to the baseline's, averaged over splits.
+        """Return the RMS kernel error relative to that of the baseline.
+
+        The root mean square is over draws, and ratios are averaged over splits.
 
         The error is over splits; with one split over draws, paired, since a draw's seed is the same for
         every method (delta method). A method without randomness is paired with each draw of the baseline.
+
+        Args:
+            method: The method.
+            size: The number of features or walkers.
         """
         ours = self._by_split("kernel_error", method, size) ** 2
         base = self._by_split("kernel_error", self.baseline, size) ** 2
@@ -134,7 +148,7 @@ class Comparison:
 
 
 def _estimate(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of values (splits, draws), with its error over splits, or over draws of one split."""
+    """Return the mean of values (splits, draws), with its standard error."""
     units = values.mean(1) if len(values) > 1 else values[0]
     error = float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else float("nan")
     return Estimate(float(values.mean()), error)

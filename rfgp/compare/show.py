@@ -17,7 +17,11 @@ _COLUMNS = {"kernel_error": "kernel err", "kl": "KL, nats", "rmse": "test RMSE",
 
 
 def to_table(comparison: Comparison) -> "Table":
-    """Return a table of the means, with standard errors of the last digits in brackets."""
+    """Return a table of means, with standard errors of the last digits in brackets.
+
+    Args:
+        comparison: The comparison.
+    """
     with requires_extra("cli"):
         from rich import box
         from rich.table import Table
@@ -72,7 +76,7 @@ def _add_exact(table: "Table", comparison: Comparison) -> None:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Write a mean with one digit of its standard error in brackets: 1.2345 with error 0.0432 is 1.23(4).
+    """Write a mean with one digit of its standard error in brackets: 1.23(4).
 
     Example:
         >>> from rfgp.compare import Estimate
@@ -89,7 +93,11 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return every draw as JSON."""
+    """Return every draw as JSON.
+
+    Args:
+        comparison: The comparison.
+    """
     content = {
         "title": comparison.title,
         "protocol": comparison.protocol,

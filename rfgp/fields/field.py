@@ -32,12 +32,12 @@ class Field:
         mesh: The `trimesh.Trimesh`, for a field on a mesh.
         on_faces: Whether nodes are faces of the mesh. If not, they are vertices.
         roads: The roads, for a field on roads.
-        exact_places: The positions of observations between nodes: points of the surface (n, 3), or positions (n, 2) of
-            `graphs.RoadNetwork`. If None, observations are at their nodes.
+        exact_positions: The positions of observations between nodes: points of the surface (n, 3), or positions
+            (n, 2) of `graphs.RoadNetwork`. If None, observations are at their nodes.
         groups: Numbers or texts (n,) of groups that are held out together. If None, groups are nodes.
         group_name: The name of the groups.
-        numbers: The nodes (K,) of all faces or vertices of the mesh's file, with -1 for those without a node. If None,
-            nodes are numbered as in the file.
+        node_of_element: The node (K,) of each face or vertex of the mesh's file, -1 for those without a node. If
+            None, nodes are numbered as in the file.
 
     Examples:
         >>> import tempfile
@@ -58,10 +58,10 @@ class Field:
     mesh: Any = None
     on_faces: bool = True
     roads: graphs.Roads | None = None
-    exact_places: NDArray[np.float64] | None = None
+    exact_positions: NDArray[np.float64] | None = None
     groups: NDArray[Any] | None = None
     group_name: str = ""
-    numbers: NDArray[np.int64] | None = None
+    node_of_element: NDArray[np.int64] | None = None
 
     @property
     def labels(self) -> list[Any]:
@@ -76,8 +76,8 @@ class Field:
         return self.graph.coordinates
 
     @cached_property
-    def node_places(self) -> NDArray[np.float64]:
-        """The inputs of nodes for a process between nodes: points (N, 3), or positions on roads (N, 2).
+    def node_positions(self) -> NDArray[np.float64]:
+        """The positions of nodes: points (N, 3), or positions on roads (N, 2).
 
         A crossing has its position on the first of its roads.
         """
@@ -92,25 +92,25 @@ class Field:
         """
         if self.roads is None:
             raise InvalidArgumentError("A field must be on roads for its pieces of road, got one on a mesh.")
-        edges, fractions, _ = self.roads.places()
+        edges, fractions, _ = self.roads.sensor_positions()
         roads = self.roads
         return graphs.cut_roads(roads.lines, edges, fractions, roads.metric, roads.snap, roads.duplicates)
 
     @property
-    def places(self) -> NDArray[np.float64]:
+    def observed_positions(self) -> NDArray[np.float64]:
         """The inputs of observations for a process between nodes, (n, 3) or (n, 2)."""
-        if self.exact_places is not None:
-            return self.exact_places
-        return self.node_places[self.graph.index(self.nodes)]
+        if self.exact_positions is not None:
+            return self.exact_positions
+        return self.node_positions[self.graph.index(self.nodes)]
 
     @cached_property
-    def part(self) -> NDArray[np.int32]:
-        """The connected part (N,) of each node, from 0."""
+    def component(self) -> NDArray[np.int32]:
+        """The connected component (N,) of each node, from 0."""
         return np.asarray(connected_components(self.graph.adjacency, directed=False)[1])
 
     def describe_parts(self) -> str:
-        """Return a message about disconnected parts of the graph, or "" if it is connected."""
-        sizes = np.bincount(self.part)
+        """Return a message about disconnected parts of the graph, "" if it is connected."""
+        sizes = np.bincount(self.component)
         if len(sizes) == 1:
             return ""
         if self.mesh is not None and self.graph.num_edges == 0:
@@ -118,15 +118,15 @@ class Field:
                 f"No two of the mesh's {len(sizes):,} faces share an edge, so that observations of one do not inform "
                 "predictions of others. If faces should touch, merge close vertices in the program that made the mesh."
             )
-        silent = len(sizes) - len(np.unique(self.part[self.graph.index(self.nodes)]))
+        silent = len(sizes) - len(np.unique(self.component[self.graph.index(self.nodes)]))
         falls = "roads fall" if self.mesh is None else "mesh falls"
         text = (
             f"The {falls} into {len(sizes):,} parts that are not connected, the largest with {sizes.max():,} of "
-            f"{len(self.part):,} nodes. Observations in one part do not inform predictions in the others."
+            f"{len(self.component):,} nodes. Observations in one part do not inform predictions in the others."
         )
         if silent:
-            those = "One part has" if silent == 1 else f"{silent:,} parts have"
-            text += f" {those} no observation. Predictions there are the mean and standard deviation of the prior."
+            subject = "One part has" if silent == 1 else f"{silent:,} parts have"
+            text += f" {subject} no observation. Predictions there are the mean and standard deviation of the prior."
         if self.roads is not None:
             text += " Roads meet only at shared points, and not where they cross between points."
         return text + self._snap_hint(len(sizes))

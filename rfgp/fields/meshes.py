@@ -53,10 +53,10 @@ def read_mesh_field(
     """
     targets = None if target is None else [target]
     options: dict[str, Any] = {"weights": weights, "nodes": nodes, "within": within, "table_options": table_options}
-    found = read_mesh_fields(path, values, targets=targets, **options)
-    if len(found) > 1:
-        raise InvalidArgumentError(f"target must be one of {', '.join(found)}, got None.")
-    return next(iter(found.values()))
+    fields = read_mesh_fields(path, values, targets=targets, **options)
+    if len(fields) > 1:
+        raise InvalidArgumentError(f"target must be one of {', '.join(fields)}, got None.")
+    return next(iter(fields.values()))
 
 
 def read_mesh_fields(
@@ -120,17 +120,17 @@ def read_mesh_fields(
     if values is not None:
         source = _columns(Path(values), targets, table_options or {}, nodes, group)
         surface = Surface(file, Path(path), weights, source.nodes, within)
-        found = {target: field for target in source.targets if (field := source.field(target, surface)) is not None}
-        if not found:
+        fields = {target: field for target in source.targets if (field := source.field(target, surface)) is not None}
+        if not fields:
             raise DataError(f"{values} must have a column of numbers that do not identify rows. Name one as target.")
     elif targets is not None:
-        found = {target: _property(file, Path(path), target, (weights, nodes, within)) for target in targets}
+        fields = {target: _property(file, Path(path), target, (weights, nodes, within)) for target in targets}
     else:
         surface = Surface(file, Path(path), weights, nodes or "faces", within)
         field = surface.field(np.arange(surface.graph.num_nodes), surface.normals, surface.quantity)
-        found = {field.quantity: field}
-    warn_of_parts(next(iter(found.values())))
-    return found
+        fields = {field.quantity: field}
+    warn_of_parts(next(iter(fields.values())))
+    return fields
 
 
 @contextmanager
@@ -168,7 +168,7 @@ class _Columns:
     group: str | None = None
 
     def field(self, target: str, surface: Surface) -> Field | None:
-        """Return the field of a column. None if it identifies rows and the user did not name it."""
+        """Return the field of a column, or None if it identifies rows."""
         drop = self.options.get("drop", ())
         dropped = [drop] if isinstance(drop, str | int) else list(drop)
         dropped += [name for name in self.others if name != target]
@@ -178,13 +178,13 @@ class _Columns:
         table.check_numeric_target()
         groups: dict[str, Any] = {}
         if self.group is not None:
-            found = read_groups(self.file, self.group, rows=table.rows, **self.options)
-            groups = {"groups": found, "group_name": self.group}
+            group_of_row = read_groups(self.file, self.group, rows=table.rows, **self.options)
+            groups = {"groups": group_of_row, "group_name": self.group}
         if len(self.where) == 1:
             return surface.field(surface.numbered(table, self.file), table.y, target, **groups)
         axes = [name.lower() for name in table.columns]
-        places = table.X[:, [axes.index(axis) for axis in "xyz"]]
-        return surface.field(surface.nearest(places, table.rows, self.file), table.y, target, places, **groups)
+        points = table.X[:, [axes.index(axis) for axis in "xyz"]]
+        return surface.field(surface.nearest(points, table.rows, self.file), table.y, target, points, **groups)
 
 
 def _columns(
@@ -199,10 +199,10 @@ def _columns(
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
     kinds = {name: kind for name, kind in read_kinds(file, **options).items() if name not in dropped}
     names = list(kinds)
-    given = tuple(targets or ())
-    where = tuple(name for name in names if name.lower() in set().union(*_PLACES) and name not in given)
+    named_columns = tuple(targets or ())
+    where = tuple(name for name in names if name.lower() in set().union(*_PLACES) and name not in named_columns)
     axes = sorted(name.lower() for name in where)
-    fits = next((way for way in _PLACES if sorted(way) == axes), None)
+    fits = next((axis_names for axis_names in _PLACES if sorted(axis_names) == axes), None)
     if fits is None or (nodes == "faces" and fits == {"vertex"}) or (nodes == "vertices" and fits == {"face"}):
         needed = {"faces": "face", "vertices": "vertex"}.get(nodes or "", "face, or vertex")
         raise DataError(
@@ -214,8 +214,8 @@ def _columns(
         raise DataError(f"{file} must have the column {group!r} of groups, got {', '.join(names)}.")
     if set(others) <= {group}:
         raise DataError(f"{file} must have a column of values, got {', '.join(names)}. Add one.")
-    columns = given or tuple(name for name in others if name != group)
-    is_given = len(columns) == 1 or bool(given)
+    columns = named_columns or tuple(name for name in others if name != group)
+    is_given = len(columns) == 1 or bool(named_columns)
     chosen = columns if is_given else tuple(name for name in columns if kinds[name] == "number")
     kind = nodes or ("vertices" if "vertex" in fits else "faces")
     return _Columns(file, options, where, others, chosen, is_given, kind, group)
@@ -238,11 +238,11 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
             else f'{path} has {target} of faces and of vertices. Give nodes="faces" or nodes="vertices".'
         )
     surface = Surface(file, path, weights, holders[0], within)
-    if surface.numbers is None:
+    if surface.node_of_element is None:
         raise DataError(f"{path} must have triangles, got polygons, so that {target} is ambiguous. Cut them.")
     values = sources[holders[0]][target]
-    known = np.isfinite(values) & (surface.numbers >= 0)
+    known = np.isfinite(values) & (surface.node_of_element >= 0)
     if not known.any():
         raise DataError(f"{target} must be a number somewhere on the surface of {path}, got none.")
-    pairs = np.unique(np.stack([surface.numbers[known].astype(np.float64), values[known]], axis=1), axis=0)
+    pairs = np.unique(np.stack([surface.node_of_element[known].astype(np.float64), values[known]], axis=1), axis=0)
     return surface.field(pairs[:, 0].astype(np.int64), pairs[:, 1], target)

@@ -21,24 +21,24 @@ class NodePosterior(NamedTuple):
 
     Attributes:
         mean: The mean (N,) of the latent field.
-        deviation: Its standard deviation (N,).
+        std: Its standard deviation (N,).
         num_observed: The number of observations.
-        observed_deviation: The standard deviation (N,) of an observation.
+        observed_std: The standard deviation (N,) of an observation.
         low: The lower end (N,) of its central 95 % interval.
         high: The upper end (N,).
     """
 
     mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
+    std: NDArray[np.float64]
     num_observed: int
-    observed_deviation: NDArray[np.float64]
+    observed_std: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
 
     @property
     def figures(self) -> NDArray[np.float64]:  # (5, N)
         """The figures of each node in the order of `FIGURES`."""
-        return np.stack([self.mean, self.deviation, self.observed_deviation, self.low, self.high])
+        return np.stack([self.mean, self.std, self.observed_std, self.low, self.high])
 
 
 def whittle_matern(
@@ -65,17 +65,37 @@ def whittle_matern(
 
 
 def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
-    """Return the inputs of observations: labels (n,), or places (n, d) for a process between nodes."""
-    return field.places if _is_between(model) else field.nodes
+    """Return the inputs of the observations of a field for a model.
+
+    Args:
+        model: The model.
+        field: The field, with n observations.
+
+    Returns:
+        Labels (n,), or positions (n, d) for a process that is defined between nodes.
+    """
+    return field.observed_positions if _is_between(model) else field.nodes
 
 
 def node_inputs(model: Process[Any], field: Field) -> Any:
-    """Return the inputs of all nodes: labels (N,), or places (N, d) for a process between nodes."""
-    return field.node_places if _is_between(model) else field.labels
+    """Return the inputs of all nodes of a field for a model.
+
+    Args:
+        model: The model.
+        field: The field, with N nodes.
+
+    Returns:
+        Labels (N,), or positions (N, d) for a process that is defined between nodes.
+    """
+    return field.node_positions if _is_between(model) else field.labels
 
 
 def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
     """Return the predictions of a fitted model at all nodes of a field.
+
+    Args:
+        model: The model, fitted to the field.
+        field: The field.
 
     Example:
         >>> import tempfile

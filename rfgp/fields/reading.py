@@ -25,6 +25,11 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
 
     `target` and `metric` are those of `read_road_field`.
 
+    Args:
+        path: The file of a mesh or of roads.
+        target: The property of sensors with the measurements, for roads.
+        metric: "haversine" or "euclidean", of roads. If None, that of the file.
+
     Raises:
         InvalidArgumentError: The ending of the file's name is unknown.
         FileFormatError: The file is missing, empty or of another format.
@@ -82,8 +87,8 @@ def read_road_field(
     Warns:
         graphs.DisconnectedWarning: The roads are disconnected.
     """
-    found = read_road_fields(path, (target,), metric, min_length, snap, duplicates=duplicates, within=within, skip=skip)
-    return found[target]
+    options: dict[str, Any] = {"snap": snap, "duplicates": duplicates, "within": within, "skip": skip}
+    return read_road_fields(path, (target,), metric, min_length, **options)[target]
 
 
 def read_road_fields(
@@ -138,7 +143,7 @@ def read_road_fields(
         raise InvalidArgumentError("targets must name at least one property, got none.")
     roads = graphs.read_roads(path, targets[0], metric, within=within, skip=skip)
     roads = roads._replace(snap=snap, duplicates=duplicates)
-    edges, fractions, place = roads.places()
+    edges, fractions, position_of_sensor = roads.sensor_positions()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.DisconnectedWarning)  # the warning of the field says more
         graph = graphs.Graph.from_roads(
@@ -151,21 +156,21 @@ def read_road_fields(
             duplicates=duplicates,
         )
     is_geojson = Path(path).suffix.lower() != ".rda"
-    found = {}
+    fields = {}
     for target in dict.fromkeys(targets):
-        own = with_target(roads, target, path, skip) if is_geojson and target != targets[0] else roads
-        known, quantity = np.isfinite(own.values), target if is_geojson else "y"
+        with_values = with_target(roads, target, path, skip) if is_geojson and target != targets[0] else roads
+        known, quantity = np.isfinite(with_values.values), target if is_geojson else "y"
         if not known.any():
             none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
-            fault = missing_property(own.properties, target) or none
+            fault = missing_property(with_values.properties, target) or none
             raise DataError(f"{path}: {fault} There is nothing to interpolate.")
-        labels = np.array([f"sensor-{i}" for i in place[known]], dtype=object)
+        labels = np.array([f"sensor-{i}" for i in position_of_sensor[known]], dtype=object)
         kept: dict[str, Any] = (
-            {} if group is None else {"groups": _groups(own, group, path)[known], "group_name": group}
+            {} if group is None else {"groups": _groups(with_values, group, path)[known], "group_name": group}
         )
-        found[target] = Field(graph, labels, own.values[known], quantity, 250 / 325, roads=own, **kept)
-    warn_of_parts(next(iter(found.values())))
-    return found
+        fields[target] = Field(graph, labels, with_values.values[known], quantity, 250 / 325, roads=with_values, **kept)
+    warn_of_parts(next(iter(fields.values())))
+    return fields
 
 
 def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:

@@ -57,7 +57,7 @@ class Surface:
 
     @cached_property
     def _kept(self) -> tuple[Any, Integers]:
-        """The mesh without vertices off the surface, and the vertices (K,) of it for those of the file."""
+        """The mesh without vertices off the surface, and the new vertices (K,)."""
         mesh, numbers = self.file.mesh, self.file.vertices
         loose = np.setdiff1d(np.arange(len(mesh.vertices)), mesh.faces)
         far = loose[self.located(mesh.vertices[loose]).distances > self.limit] if len(loose) else loose
@@ -79,8 +79,8 @@ class Surface:
         return self.file.mesh if self.on_faces else self._kept[0]
 
     @property
-    def numbers(self) -> Integers | None:
-        """The node of each face or vertex of the file, or -1. None if the file has polygons."""
+    def node_of_element(self) -> Integers | None:
+        """The node of each face or vertex of the file, or -1. None for polygons."""
         return self.file.faces if self.on_faces else self._kept[1]
 
     @cached_property
@@ -93,18 +93,18 @@ class Surface:
 
     def located(
         self,
-        places: NDArray[np.float64],  # (n, 3)
+        points: NDArray[np.float64],  # (n, 3)
     ) -> Location:
         """Return the nearest points of the surface to places (n, 3)."""
         vertices = np.array(self.file.mesh.vertices, dtype=np.float64)
         faces = np.array(self.file.mesh.faces, dtype=np.int64)
-        whole = np.flatnonzero(~angles(vertices, faces).flat)
-        found = Locator(vertices, faces[whole]).nearest(np.asarray(places, dtype=np.float64))
-        return found._replace(faces=whole[found.faces])
+        with_area = np.flatnonzero(~angles(vertices, faces).flat)
+        location = Locator(vertices, faces[with_area]).nearest(np.asarray(points, dtype=np.float64))
+        return location._replace(faces=with_area[location.faces])
 
     def nearest(
         self,
-        places: NDArray[np.float64],  # (n, 3)
+        points: NDArray[np.float64],  # (n, 3)
         rows: Integers,  # (n,)
         table: Path,
     ) -> Integers:  # (n,)
@@ -113,11 +113,12 @@ class Surface:
         Raises:
             DataError: A place lies far from the surface.
         """
-        found = self.located(places)
-        worst = int(found.distances.argmax())
-        if found.distances[worst] > self.limit:
-            raise DataError(f"{table}: {too_far_message(int(rows[worst]), float(found.distances[worst]), self.limit)}")
-        nearest = found.faces if self.on_faces else KDTree(self.mesh.vertices).query(places)[1]
+        location = self.located(points)
+        worst = int(location.distances.argmax())
+        if location.distances[worst] > self.limit:
+            message = too_far_message(int(rows[worst]), float(location.distances[worst]), self.limit)
+            raise DataError(f"{table}: {message}")
+        nearest = location.faces if self.on_faces else KDTree(self.mesh.vertices).query(points)[1]
         return np.asarray(nearest, dtype=np.int64)
 
     @property
@@ -135,14 +136,14 @@ class Surface:
         nodes: Integers,  # (n,)
         values: NDArray[np.float64],  # (n,)
         quantity: str,
-        places: NDArray[np.float64] | None = None,  # (n, 3)
+        points: NDArray[np.float64] | None = None,  # (n, 3)
         **groups: Any,
     ) -> Field:
         """Return the field of values at nodes, with groups and their name if given."""
-        numbers = self.numbers
+        numbers = self.node_of_element
         trivial = numbers is None or np.array_equal(numbers, np.arange(self.graph.num_nodes))
-        own: dict[str, Any] = {"exact_places": places, "numbers": None if trivial else numbers, **groups}
-        return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **own)
+        options: dict[str, Any] = {"exact_positions": points, "node_of_element": None if trivial else numbers, **groups}
+        return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **options)
 
     def numbered(self, table: Table, file: Path) -> Integers:
         """Return the nodes (n,) for numbers of the mesh's file in the rows of a table.
@@ -150,25 +151,25 @@ class Surface:
         Raises:
             DataError: A number is not in the file, or its face or vertex has no value.
         """
-        kind, given = ("face", "faces") if self.on_faces else ("vertex", "vertices")
-        if self.numbers is None:
+        kind, kinds = ("face", "faces") if self.on_faces else ("vertex", "vertices")
+        if self.node_of_element is None:
             raise DataError(
                 f"{self.path} must have triangles for face numbers, got polygons, which are "
                 f"{len(self.file.mesh.faces)} triangles. Give x, y and z."
             )
-        named, count = table.X[:, 0], len(self.numbers)
-        wrong = np.array((named != np.floor(named)) | (named < 0) | (named >= count))
+        numbers, count = table.X[:, 0], len(self.node_of_element)
+        wrong = np.array((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= count))
         if wrong.any():
             row = int(wrong.argmax())
-            fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {named[row]:g}"
+            fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {numbers[row]:g}"
             raise DataError(f"{file}: {fault}. {_COUNTED}")
-        found = self.numbers[named.astype(np.int64)]
-        if found.min(initial=0) < 0:
-            lost = np.unique(named[found < 0]).astype(np.int64)
-            listed = ", ".join(map(str, lost[:_LISTED])) + (", ..." if len(lost) > _LISTED else "")
+        nodes = self.node_of_element[numbers.astype(np.int64)]
+        if nodes.min(initial=0) < 0:
+            missing = np.unique(numbers[nodes < 0]).astype(np.int64)
+            listed = ", ".join(map(str, missing[:_LISTED])) + (", ..." if len(missing) > _LISTED else "")
             without = "without area" if self.on_faces else "on no face"
             raise DataError(
-                f"{file}: values must be at {given} of the surface, got {len(lost)} {without}: {listed}. Leave their "
-                "rows out."
+                f"{file}: values must be at {kinds} of the surface, got {len(missing)} {without}: {listed}. Leave "
+                "their rows out."
             )
-        return found
+        return nodes

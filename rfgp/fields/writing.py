@@ -19,9 +19,16 @@ from rfgp.palette import COLOR_MAPS, color_range
 
 
 def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> list[Path]:
-    """Write mean and standard deviation as colored meshes: mean.ply, sd.ply, mean.glb and sd.glb.
+    """Write mean and standard deviation as colored meshes.
+
+    The files are mean.ply, sd.ply, mean.glb and sd.glb.
 
     The PLY files also have mean, sd, observed_sd, low and high as properties of faces or vertices.
+
+    Args:
+        folder: The folder of the files.
+        field: A field on a mesh.
+        posterior: The posterior at the nodes of the field.
 
     Returns:
         The four paths.
@@ -33,7 +40,7 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
     if field.mesh is None:
         raise InvalidArgumentError("A field must be on a mesh for colored meshes, got one on roads. Use write_roads.")
     out = []
-    for name, values in (("mean", posterior.mean), ("sd", posterior.deviation)):
+    for name, values in (("mean", posterior.mean), ("sd", posterior.std)):
         colors = _colors(values, COLOR_MAPS[name])
         for suffix, content in (("ply", _ply(field, posterior, colors)), ("glb", _glb(field, colors))):
             out.append(Path(folder) / f"{name}.{suffix}")
@@ -42,11 +49,16 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
 
 
 def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
-    """Write one row per node: its label, place, observed value if any, and predictions.
+    """Write a CSV row per node: label, position, observed value and predictions.
 
     Predictions are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
     observation. For a mesh from a file, the rows are the file's faces or vertices by number. Those that are not nodes
     of the field, such as vertices without a face, have only their number.
+
+    Args:
+        path: The file.
+        field: The field.
+        posterior: The posterior at the nodes of the field.
 
     Example:
         >>> import tempfile
@@ -67,12 +79,13 @@ def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     observed = _observed(field)
     text = io.StringIO()
     text.write(",".join(("node", *axes, "observed", *FIGURES)) + "\n")
-    labels, places, figures = field.labels, field.coordinates.tolist(), posterior.figures.T.tolist()
-    for label, i in zip(labels, range(len(labels)), strict=True) if field.numbers is None else enumerate(field.numbers):
+    labels, coordinates, figures = field.labels, field.coordinates.tolist(), posterior.figures.T.tolist()
+    nodes = field.node_of_element
+    for label, i in zip(labels, range(len(labels)), strict=True) if nodes is None else enumerate(nodes):
         if i < 0:
             text.write(f"{label}{',' * (len(axes) + 1 + len(FIGURES))}\n")
             continue
-        cells = [str(label), *map(repr, places[i]), repr(observed[i]) if i in observed else ""]
+        cells = [str(label), *map(repr, coordinates[i]), repr(observed[i]) if i in observed else ""]
         text.write(",".join([*cells, *map(repr, figures[i])]) + "\n")
     write_atomically(Path(path), text.getvalue().encode())
     return Path(path)
@@ -98,13 +111,18 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     sensors meet at more points. Existing properties with these names are replaced, and numbers out of range become
     null. The file keeps its `name` and `crs`.
 
+    Args:
+        path: The file.
+        field: A field on roads.
+        posterior: The posterior at the nodes of the field.
+
     Raises:
         InvalidArgumentError: The field is not on roads, or its value has the name of a result.
         OSError: The folder cannot be written.
     """
     pieces = field.pieces()
     assert field.roads is not None
-    roads, (_, _, place) = field.roads, field.roads.places()
+    roads, (_, _, position_of_sensor) = field.roads, field.roads.sensor_positions()
     if field.quantity in RESULTS:
         raise InvalidArgumentError(
             f"The values must not have the name of a result, got {field.quantity!r}. Rename them."
@@ -113,18 +131,18 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     for piece in pieces:
         figures = _figures(posterior, [piece.source, piece.target])
         rows.append(_feature("LineString", piece.shape.tolist(), {**_road_properties(roads, piece), **figures}))
-    first = field.graph.num_nodes - (int(place.max()) + 1 if len(place) else 0)
+    first = field.graph.num_nodes - (int(position_of_sensor.max()) + 1 if len(position_of_sensor) else 0)
     for i, value in enumerate(roads.values.tolist()):
-        own = {field.quantity: value if np.isfinite(value) else None}
-        kept = dict(roads.properties[i]) if roads.properties else own
-        renamed = {_SOURCES[name]: kept.pop(name) for name in _SOURCES if name in kept}
-        position = first + int(place[i])
-        about = {**kept, **renamed, **_figures(posterior, [position])}
-        rows.append(_feature("Point", field.coordinates[position].tolist(), about))
+        measurement = {field.quantity: value if np.isfinite(value) else None}
+        sensor_properties = dict(roads.properties[i]) if roads.properties else measurement
+        renamed = {_SOURCES[name]: sensor_properties.pop(name) for name in _SOURCES if name in sensor_properties}
+        node = first + int(position_of_sensor[i])
+        about = {**sensor_properties, **renamed, **_figures(posterior, [node])}
+        rows.append(_feature("Point", field.coordinates[node].tolist(), about))
         if roads.sensor_ids and roads.sensor_ids[i] is not None:
             rows[-1]["id"] = roads.sensor_ids[i]
     text = ",\n".join(json.dumps(_finite(row), allow_nan=False) for row in rows)
-    members = json.dumps({"type": "FeatureCollection", **_finite(roads.members)}, allow_nan=False).removesuffix("}")
+    members = json.dumps({"type": "FeatureCollection", **_finite(roads.metadata)}, allow_nan=False).removesuffix("}")
     write_atomically(Path(path), f'{members}, "features": [\n{text}\n]}}\n'.encode())
     return Path(path)
 
@@ -137,13 +155,13 @@ _LENGTHS = ("length_m", "piece_length")
 def _road_properties(roads: graphs.Roads, piece: Piece) -> dict[str, Any]:
     """Return the properties of a piece of road, starting with those of its road."""
     given = roads.road_properties[piece.road] if roads.road_properties else {}
-    found = {key: value for key, value in given.items() if key not in _LENGTHS}
+    properties = {key: value for key, value in given.items() if key not in _LENGTHS}
     name = roads.road_ids[piece.road] if roads.road_ids else None
     ids = {} if name is None else {"source_id": name}
-    place = {"source_edge": piece.road, "source_begin": piece.begin, "source_end": piece.end}
+    location = {"source_edge": piece.road, "source_begin": piece.begin, "source_end": piece.end}
     if roads.unit == "m":
-        return {**found, **ids, **place, "length_m": round(piece.length, 3)}
-    return {**found, **ids, **place, "piece_length": float(f"{piece.length:.9g}")}
+        return {**properties, **ids, **location, "length_m": round(piece.length, 3)}
+    return {**properties, **ids, **location, "piece_length": float(f"{piece.length:.9g}")}
 
 
 def _finite(value: Any) -> Any:
@@ -195,7 +213,7 @@ def _ply(field: Field, posterior: NodePosterior, colors: NDArray[np.uint8]) -> b
 
 
 def _glb(field: Field, colors: NDArray[np.uint8]) -> bytes:
-    """Return a binary glTF. It colors only vertices, so that faces do not share vertices."""
+    """Return a binary glTF, in which faces do not share vertices."""
     with requires_extra("mesh"):
         import trimesh
 

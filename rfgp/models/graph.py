@@ -65,7 +65,7 @@ class GraphGP(GP):
         num_walkers: The number of walkers per node. It and the next four options are those of `graphs.sample_walks`.
         p_halt: The halting probability.
         lengths: The coupling of the walk lengths of a node.
-        directions: The coupling of the directions of a node's walkers.
+        step_coupling: The coupling of the steps of a node's walkers.
         exact_hops: The number of hops that are computed exactly: an integer, a `graphs.HopRule`, or "auto" for at most
             four non-zeros a row for each walker. A rule is applied at the starting kernel and at the fitted one.
         outputscale: Starting value of the variance. If None, the mean prior variance of the observed nodes is the
@@ -109,7 +109,7 @@ class GraphGP(GP):
         num_walkers: int = 64,
         p_halt: Any = 0.1,
         lengths: str = "systematic",
-        directions: str = "stratified",
+        step_coupling: str = "stratified",
         exact_hops: int | str | graphs.HopRule = "auto",
         outputscale: float | None = None,
         noise: float | None = None,
@@ -127,7 +127,7 @@ class GraphGP(GP):
         if not isinstance(features, str) or features not in _KINDS:
             raise InvalidArgumentError(f"features must be one of {', '.join(map(repr, _KINDS))}, got {features!r}.")
         seed = random.resolve_seed(seed)
-        options = {"p_halt": p_halt, "lengths": lengths, "directions": directions, "exact_hops": exact_hops}
+        options = {"p_halt": p_halt, "lengths": lengths, "step_coupling": step_coupling, "exact_hops": exact_hops}
         walks = RandomWalks(num_walkers, **options, **dict(walk_options or {}), seed=seed)
         nodes = Nodes(graph, kernel)
         approximation = _approximation(features, nodes, walks, degree, rank)

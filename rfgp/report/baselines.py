@@ -57,20 +57,20 @@ def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.i
     """
     rows, y, X = train[:MOST_ROWS], table.y, _numbers(table)
     center, spread = X[rows].mean(axis=0), X[rows].std(axis=0)
-    known, asked = ((X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
-    near = nearest(known[:MOST_NEAR], asked)
+    known, queries = ((X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
+    near = nearest(known[:MOST_NEAR], queries)
     name = "nearest row" if len(train) <= MOST_NEAR else f"nearest of {MOST_NEAR:,} rows"
-    return _scored(known, y[rows], asked, y[test], BaselinePrediction(name, y[rows][near]))
+    return _scored(known, y[rows], queries, y[test], BaselinePrediction(name, y[rows][near]))
 
 
 def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
     """Return the inputs of a table, with indicators for each column of few levels."""
-    parts, place = [], 0
+    parts, column = [], 0
     for rule in table.schema.inputs:
-        part = table.X[:, place : place + len(rule.encoded)]
+        part = table.X[:, column : column + len(rule.encoded)]
         is_split = rule.role == "level" and len(rule.levels) <= MOST_LEVELS
         parts.append(part == np.arange(len(rule.levels)) if is_split else part)
-        place += len(rule.encoded)
+        column += len(rule.encoded)
     return np.hstack(parts, dtype=np.float64)
 
 
@@ -91,11 +91,13 @@ def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.
     sources = dijkstra(
         lengths, directed=False, indices=np.unique(positions[train]), min_only=True, return_predecessors=True
     )[2][positions[test]]
-    found = np.where(sources >= 0, means[np.maximum(sources, 0)], values[train].mean())  # none in its part: the mean
+    nearest_means = np.where(
+        sources >= 0, means[np.maximum(sources, 0)], values[train].mean()
+    )  # none in its part: the mean
     center, spread = field.coordinates.mean(axis=0), field.coordinates.std(axis=0)
-    places = (field.coordinates[positions] - center) / np.where(spread > 0, spread, 1.0)
-    near = BaselinePrediction("nearest observed node", found)
-    return _scored(places[train], values[train], places[test], values[test], near)
+    coordinates = (field.coordinates[positions] - center) / np.where(spread > 0, spread, 1.0)
+    near = BaselinePrediction("nearest observed node", nearest_means)
+    return _scored(coordinates[train], values[train], coordinates[test], values[test], near)
 
 
 def random_walks(field: Field, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> tuple[Baseline, ...]:
@@ -119,15 +121,15 @@ def random_walks(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]
 def _scored(
     known: NDArray[np.float64],  # (n, d)
     values: NDArray[np.float64],  # (n,)
-    asked: NDArray[np.float64],  # (k, d)
+    queries: NDArray[np.float64],  # (k, d)
     observed: NDArray[np.float64],  # (k,)
     near: BaselinePrediction,
 ) -> tuple[Baseline, ...]:
     ones = _with_one(known)
     line = np.linalg.lstsq(ones.T @ ones, ones.T @ values, rcond=1e-12)[0]
-    constant = BaselinePrediction("mean", np.full(len(asked), values.mean()))
-    found = (constant, near, BaselinePrediction("linear model", _with_one(asked) @ line))
-    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - mean) ** 2)))) for name, mean in found)
+    constant = BaselinePrediction("mean", np.full(len(queries), values.mean()))
+    predictions = (constant, near, BaselinePrediction("linear model", _with_one(queries) @ line))
+    return tuple(Baseline(name, float(np.sqrt(np.mean((observed - mean) ** 2)))) for name, mean in predictions)
 
 
 def _with_one(X: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -52,7 +52,7 @@ class Compared(NamedTuple):
 
     comparison: Comparison | None
     remark: str
-    own: tuple[str, int] | None = None
+    method_and_size: tuple[str, int] | None = None
 
 
 NOT_COMPARED = Compared(None, "The comparison with the exact process was switched off.")
@@ -108,26 +108,26 @@ def compare_rows(
         return Compared(None, remark)
     frame, near, far = input_frame(table, model), train[:EXACT_ROWS], test[:_TEST_POINTS]
     rows = _Rows(frame.iloc[near], table.y[near], frame.iloc[far], table.y[far])
-    of_all = _of_all(model, frame.iloc[test])
+    distance = _distance_on_all_rows(model, frame.iloc[test])
     name = _term_of_features(model)
     if name is None:
-        return Compared(None, _of_other_approximations(model, rows) + of_all)
+        return Compared(None, _of_other_approximations(model, rows) + distance)
     small = of_rows(model, rows.X, rows.y)
-    own, m, make = _own_features(small, name)
-    methods = [*(method for method in _others_of(small, name) if method != own), own]
+    method, m, make = _fitted_features(small, name)
+    methods = [*(other_method for other_method in _other_couplings(small, name) if other_method != method), method]
     sizes = sorted({max(2, size - size % 2) for size in (m // 4, m // 2)} | {m})  # even, for antithetic pairs
     used = small.spec.approximations
     kind = getattr(used[name], "kind", "fourier")
-    others = {other: one for other, one in used.items() if other != name}
+    others = {other: approximation for other, approximation in used.items() if other != name}
     both = pd.concat([rows.X, rows.X_test])
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return row_case(small.exact(), rows.X_test, rows.y_test, both, kind, start, {own: make}, others, name)
+        return row_case(small.exact(), rows.X_test, rows.y_test, both, kind, start, {method: make}, others, name)
 
     remark = f"{rows.words}. Each method has {_DRAWS} draws{_of_term(used, name)}."
     comparison = run_comparison(title, remark, "frequencies", methods, sizes, Plan(1, _DRAWS, seed), run, show)
-    return Compared(comparison, remark + of_all + _of_bounds(model, len(train)), (own, m))
+    return Compared(comparison, remark + distance + _of_bounds(model, len(train)), (method, m))
 
 
 def _of_term(used: Mapping[str, Approximation], name: str) -> str:
@@ -144,14 +144,14 @@ def _of_bounds(model: GP, count: int) -> str:
     return f" Inducing points are twice as many as m, like features. On all {counted(count, 'training row')} {bounds}"
 
 
-def _of_all(model: GP, points: Any) -> str:
+def _distance_on_all_rows(model: GP, points: Any) -> str:
     """Return the divergence from the exact process given all rows, at points (k, d)."""
     try:
-        found = distance_from_exact(model, points, budget=DISTANCE)
+        distance = distance_from_exact(model, points, budget=DISTANCE)
     except (InvalidArgumentError, NotPositiveDefiniteError) as error:
         return f" Given all rows: {error}"
-    text = str(found).replace("given", "Given", 1)
-    return f" {text}." if found.residual <= SOLVED else f" {text}, a residual too large to rely on."
+    text = str(distance).replace("given", "Given", 1)
+    return f" {text}." if distance.residual <= SOLVED else f" {text}, a residual too large to rely on."
 
 
 def _with_fixed_frequencies(model: GP) -> GP:
@@ -159,16 +159,18 @@ def _with_fixed_frequencies(model: GP) -> GP:
     if model.fit_report is None or not model.fit_report.learned_frequencies_rejected:
         return model
     used = model.spec.approximations.items()
-    features = {name: one for name, one in used if isinstance(one, RandomFeatures)}
-    return model.with_approximation({name: replace(one, learn_frequencies=False) for name, one in features.items()})
+    features = {name: approximation for name, approximation in used if isinstance(approximation, RandomFeatures)}
+    return model.with_approximation(
+        {name: replace(approximation, learn_frequencies=False) for name, approximation in features.items()}
+    )
 
 
 def _without_comparison(model: GP) -> str | None:
     """Return why there is no comparison with an exact process. If None, there is one."""
     used = model.spec.approximations.values()
-    if all(isinstance(one, ExactTerm | SparsePrecision) for one in used):
+    if all(isinstance(entry, ExactTerm | SparsePrecision) for entry in used):
         return EXACT
-    if any(isinstance(one, RandomFeatures) and one.learn_frequencies for one in used):
+    if any(isinstance(entry, RandomFeatures) and entry.learn_frequencies for entry in used):
         return (
             "The frequencies are learned. They are a kernel of their own and approximate no other, so that there is no "
             "exact process to compare with."
@@ -179,21 +181,23 @@ def _without_comparison(model: GP) -> str | None:
 def _term_of_features(model: GP) -> str | None:
     """Return the first term with random features or inducing points, or None."""
     used = model.spec.approximations.items()
-    return next((name for name, one in used if isinstance(one, RandomFeatures | InducingPoints)), None)
+    return next(
+        (name for name, approximation in used if isinstance(approximation, RandomFeatures | InducingPoints)), None
+    )
 
 
-def _others_of(model: GP, name: str) -> tuple[str, ...]:
+def _other_couplings(model: GP, name: str) -> tuple[str, ...]:
     """Return the couplings with which the random features of a term are compared."""
     data = model.spec.term_data(model.state.hyperparameters, model.num_observations)
-    (term,) = (one for one in data if one.term.name == name)
+    (term,) = (entry for entry in data if entry.term.name == name)
     return ("iid", "orthogonal") if RandomFeatures(2).refusal(term) is None else ()
 
 
 def _of_other_approximations(model: GP, rows: _Rows) -> str:
     """Return the divergence of a model without features from the exact process."""
     small = of_rows(model, rows.X, rows.y)
-    exact, own = (one.predict(rows.X_test) for one in (small.exact(), small))
-    divergence = max(float(kl_divergence(exact, own, per_point=True)), 0.0)
+    exact, approximate = (gp.predict(rows.X_test) for gp in (small.exact(), small))
+    divergence = max(float(kl_divergence(exact, approximate, per_point=True)), 0.0)
     return f"{rows.words}. The KL from the exact process is {divergence:.2g} nats a point."
 
 
@@ -207,26 +211,30 @@ def of_rows(
     return small.with_approximation(dict(model.spec.approximations))
 
 
-def _own_features(model: GP, name: str) -> tuple[str, int, Callable[[int, int], GP]]:
+def _fitted_features(model: GP, name: str) -> tuple[str, int, Callable[[int, int], GP]]:
     """Return the name and m of a term's features, and their factory of (m, seed)."""
-    own = model.spec.approximations[name]
-    if isinstance(own, InducingPoints):
-        points, count = own, model.state.prior().of([name]).num_features
+    approximation = model.spec.approximations[name]
+    if isinstance(approximation, InducingPoints):
+        points, count = approximation, model.state.prior().of([name]).num_features
         half = max(1, count // 2)
-        label = "residual" if own.residual is not None else {"sor": "nystrom"}.get(str(own.method), own.method)
+        label = (
+            "residual"
+            if approximation.residual is not None
+            else {"sor": "nystrom"}.get(str(approximation.method), approximation.method)
+        )
 
         def of_points(m: int, seed: int) -> GP:
             size = count if m == half else 2 * m
             return model.with_approximation({name: replace(points, num_points=size, seed=seed)})
 
         return str(label or "fitc"), half, of_points
-    assert isinstance(own, RandomFeatures)
-    features = own
+    assert isinstance(approximation, RandomFeatures)
+    features = approximation
 
     def of_frequencies(m: int, seed: int) -> GP:
         return model.with_approximation({name: replace(features, num_frequencies=m, seed=seed)})
 
-    return coupling_label(own.coupling), own.num_frequencies, of_frequencies
+    return coupling_label(approximation.coupling), approximation.num_frequencies, of_frequencies
 
 
 def compare_nodes(
@@ -252,14 +260,14 @@ def compare_nodes(
             return Compared(None, f"{remark} The model itself is exact.")
         return Compared(None, f"{remark} Estimate of the error without it: {model.diagnose(seed=seed)}.")
     hidden, y = list(field.nodes[test[:_TEST_POINTS]]), field.values[test[:_TEST_POINTS]]
-    p_halt, own, m = model.walk_options.p_halt, _own_method(model), _own_size(model)
+    p_halt, method, m = model.walk_options.p_halt, _fitted_method(model), _fitted_size(model)
 
     def run(_: int) -> tuple[Case, Exact]:
         start = time.perf_counter()
-        return node_case(model.exact(), hidden, y, p_halt, start, named=named)
+        return node_case(model.exact(), hidden, y, p_halt, start, named=factories)
 
-    named = {} if own is None or own in WALKS else {own: _at_size(model, m)}
-    methods = [*(name for name in _OTHER_WALKS if name != own), *([own] if own else [])]
+    factories = {} if method is None or method in WALKS else {method: _at_size(model, m)}
+    methods = [*(name for name in _OTHER_WALKS if name != method), *([method] if method else [])]
     sizes = sorted({max(2, m // 4), m} if not _other_options(model) else {m})
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -271,7 +279,7 @@ def compare_nodes(
         if not issubclass(entry.category, graphs.GraphWarning):
             warnings.warn(entry.message, stacklevel=3)
     remark += "" if walks is None else f" Warning about the walks of this comparison: {walks}"
-    return Compared(comparison, remark, (own, m) if own else None)
+    return Compared(comparison, remark, (method, m) if method else None)
 
 
 def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
@@ -289,7 +297,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
     )
 
 
-def _own_method(model: GraphGP) -> str | None:
+def _fitted_method(model: GraphGP) -> str | None:
     """Return the name of the features in use. Coupled walks have that of the coupling."""
     if model.features != "walks":
         return None if model.is_exact else model.features
@@ -306,7 +314,7 @@ def _other_options(model: GraphGP) -> set[str]:
     return changed - {"num_walkers", "p_halt", "seed", *WALKS["iid"]}
 
 
-def _own_size(model: GraphGP) -> int:
+def _fitted_size(model: GraphGP) -> int:
     """Return the number of walkers that have as many features as the model."""
     if model.is_exact or model.features == "walks":
         return int(model.walk_options.num_walkers)

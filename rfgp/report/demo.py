@@ -78,20 +78,22 @@ class DemoCase:
     @property
     def closest(self) -> tuple[str, int]:
         """The method and the size with the smallest KL from the exact process."""
-        found = self.comparison
-        return min(found.groups(), key=lambda pair: found.estimate("kl", *pair).mean)
+        comparison = self.comparison
+        return min(comparison.groups(), key=lambda pair: comparison.estimate("kl", *pair).mean)
 
     @property
     def card(self) -> tuple[str, str, str]:
-        """The title, the KL of the closest approximation in nats per held-out point, and a remark."""
-        found, (method, size) = self.comparison, self.closest
-        count = len(found.example.observed)
-        errors = [words.number(value) for value in (found.estimate("rmse", method, size).mean, found.exact[0].rmse)]
+        """The title, the KL per held-out point of the closest method, and a remark."""
+        comparison, (method, size) = self.comparison, self.closest
+        count = len(comparison.example.observed)
+        errors = [
+            words.number(value) for value in (comparison.estimate("rmse", method, size).mean, comparison.exact[0].rmse)
+        ]
         remark = (
             f"nats per held-out point: KL from the exact process of {method}, m = {size}, the closest. Its RMSE is "
             f"{errors[0]}, that of the exact process {errors[1]}"
         )
-        return _INPUTS[self.path.stem].title, f"{found.estimate('kl', method, size).mean / count:.2g}", remark
+        return _INPUTS[self.path.stem].title, f"{comparison.estimate('kl', method, size).mean / count:.2g}", remark
 
 
 def demo_page(cases: Sequence[DemoCase]) -> str:
@@ -121,17 +123,17 @@ def demo_page(cases: Sequence[DemoCase]) -> str:
 
 def _section(case: DemoCase) -> Section:
     """Return the section on one input."""
-    texts, found = _INPUTS[case.path.stem], case.comparison
+    texts, comparison = _INPUTS[case.path.stem], case.comparison
     blocks: list[Block] = [
         Text(f"{case.path.name}: {texts.content}"),
-        Text(f"The exact process was fitted, and features approximate it: {found.protocol}."),
+        Text(f"The exact process was fitted, and features approximate it: {comparison.protocol}."),
     ]
     if case.fields is None:
         table = read_table(case.path)
-        blocks += [_columns(table), *_fitted(case), *words.distances(found), *_sum_of_terms(table)]
+        blocks += [_columns(table), *_fitted(case), *words.distances(comparison), *_sum_of_terms(table)]
     else:
         term, parameters = _fitted(case)
-        blocks += [_input(*case.fields), parameters, *views(*case.fields), term, *words.distances(found)]
+        blocks += [_input(*case.fields), parameters, *views(*case.fields), term, *words.distances(comparison)]
     return Section(texts.title, [*blocks, Text("For a file of your own:"), Command(texts.command)])
 
 
@@ -143,7 +145,7 @@ def _fitted(case: DemoCase) -> tuple[Block, Block]:
 
 
 def _input(field: Field, posterior: NodePosterior) -> Block:
-    """Return a view of a field whose nodes are all known, or the distribution of its values."""
+    """Return a view of a field that is known everywhere, or of its values."""
     nodes = field.graph.index(field.nodes)
     if len(np.unique(nodes)) < field.graph.num_nodes:
         return Plot(figures.histogram(field.values, field.quantity), "The input: values of the sensors.")
@@ -161,9 +163,9 @@ def _columns(table: Table) -> Block:
 
 
 def _sum_of_terms(table: Table) -> list[Block]:
-    """Fit a sum of three terms to a table of four columns, and return its terms with their effects."""
-    one, two, three, four = table.columns
-    kernel = k.RBF(one) + k.RBF((two, three)) + k.RBF(four)
+    """Fit a sum of three terms to a table of four columns, and show its effects."""
+    x1, x2, x3, x4 = table.columns
+    kernel = k.RBF(x1) + k.RBF((x2, x3)) + k.RBF(x4)
     gp = GP(kernel, approximation=RandomFeatures(_FREQUENCIES), seed=0).fit(table.frame(), table.y)
     rows = input_frame(table, gp).iloc[:_POINTS]
     divergence = metrics.kl_divergence(gp.exact().predict(rows), gp.predict(rows), per_point=True)
@@ -172,6 +174,6 @@ def _sum_of_terms(table: Table) -> list[Block]:
         "Each term has a share of the variance and an effect with a 95 % band. The KL from its exact process is "
         f"{divergence:.2g} nats per row, at {counted(len(rows), 'row')}. A similar fit, which holds rows out:"
     )
-    formula = f"RBF({one}) + RBF({two}, {three}) + RBF({four})"
+    formula = f"RBF({x1}) + RBF({x2}, {x3}) + RBF({x4})"
     command = f'rfgp fit table.csv --kernel "{formula}" --approximation "RandomFeatures({_FREQUENCIES})" --out results'
     return [Text(text), Command(command), *terms.section(gp, table).blocks]

@@ -40,8 +40,8 @@ class Scale:
 
     def shown(self, values: Any) -> NDArray[np.float64]:
         """Return effects (n,) of the latent function on this scale."""
-        found = np.asarray(values, dtype=np.float64)
-        return np.exp(found) if self.is_factor else found
+        array = np.asarray(values, dtype=np.float64)
+        return np.exp(array) if self.is_factor else array
 
 
 def scale_of(likelihood: Likelihood, table: Table) -> Scale:
@@ -54,9 +54,9 @@ def scale_of(likelihood: Likelihood, table: Table) -> Scale:
         words = f"Effects are factors by which the mean of {table.target} is multiplied."
         return Scale(f"factor of {target}", words, is_factor=True)
     if is_of_logarithms(table):
-        own = in_own_units(table).target
-        words = f"The model is of logarithms, so effects are factors by which the median of {own} is multiplied."
-        return Scale(f"factor of {figures.label(own, 28)}", words, is_factor=True)
+        in_units = in_own_units(table).target
+        words = f"The model is of logarithms, so effects are factors by which the median of {in_units} is multiplied."
+        return Scale(f"factor of {figures.label(in_units, 28)}", words, is_factor=True)
     return Scale(f"effect on {target}")
 
 
@@ -67,7 +67,7 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
         deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
         return [
             draw(effect, scale.shown(effect.mean), scale.name, COLOR_MAPS["mean"]),
-            draw(effect, effect.deviation, deviation, COLOR_MAPS["sd"]),
+            draw(effect, effect.std, deviation, COLOR_MAPS["sd"]),
         ]
     return [_levels(effect, scale) if effect.shape == LEVELS else _curve(effect, scale)]
 
@@ -82,13 +82,13 @@ def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
     return list(as_dates(values)) if variable.role == DATE else figures.short(values)
 
 
-def _title(effect: Effect, place: int = 0) -> str:
-    return figures.label(effect.variables[place].name, 34)
+def _title(effect: Effect, index: int = 0) -> str:
+    return figures.label(effect.variables[index].name, 34)
 
 
 def _curve(effect: Effect, scale: Scale) -> go.Figure:
     (variable,), (values,), (data,) = effect.variables, effect.values, effect.data
-    low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
+    low, high = (scale.shown(effect.mean + side * _Z * effect.std) for side in (-1, 1))
     x = axis_values(variable, values)
     band = figures.band(x, low, high, _BAND, "95 % band")
     name = "median" if scale.is_factor else "mean"
@@ -105,12 +105,12 @@ def _curve(effect: Effect, scale: Scale) -> go.Figure:
 
 def _levels(effect: Effect, scale: Scale) -> go.Figure:
     (values,), mean = effect.values, scale.shown(effect.mean)
-    low, high = (scale.shown(effect.mean + side * _Z * effect.deviation) for side in (-1, 1))
-    places = list(range(len(mean)))  # names may be cut to the same text, and would share a place
+    low, high = (scale.shown(effect.mean + side * _Z * effect.std) for side in (-1, 1))
+    rows = list(range(len(mean)))  # names may be cut to the same text, and would share a place
     bars = figures.error_bars(high - mean, mean - low, color=COLORS[0], thickness=1.5, width=3)
-    points = figures.scatter(mean, places, error_x=bars, marker={"color": COLORS[0], "size": 8})
+    points = figures.scatter(mean, rows, error_x=bars, marker={"color": COLORS[0], "size": 8})
     names = [figures.label(_level(effect.variables[0], value), 24) for value in values]
-    ticks = {"tickvals": places, "ticktext": names, "range": [-0.7, len(places) - 0.3]}
+    ticks = {"tickvals": rows, "ticktext": names, "range": [-0.7, len(rows) - 0.3]}
     figure = figures.figure_of([points], scale.name, "")
     figure.update_yaxes(**ticks)
     return _with_zero(figure, scale, vertical=True)
@@ -125,8 +125,8 @@ def _level(variable: Variable, value: Any) -> str:
 
 def _with_zero(figure: go.Figure, scale: Scale, *, vertical: bool) -> go.Figure:
     """Return a figure with a line at no effect."""
-    line, place = {"color": "#1b1f24", "width": 1, "dash": "dot"}, 1.0 if scale.is_factor else 0.0
-    return figure.add_vline(x=place, line=line) if vertical else figure.add_hline(y=place, line=line)
+    line, position = {"color": "#1b1f24", "width": 1, "dash": "dot"}, 1.0 if scale.is_factor else 0.0
+    return figure.add_vline(x=position, line=line) if vertical else figure.add_hline(y=position, line=line)
 
 
 def _map(effect: Effect, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
@@ -134,7 +134,7 @@ def _map(effect: Effect, values: NDArray[np.float64], name: str, colors: str) ->
     look = {"colorscale": colors, "colorbar": figures.color_bar(name), "zsmooth": "best"}
     heat = go.Heatmap(x=first, y=second, z=[figures.short(row) for row in values], **look)
     kept = figures.thin(len(effect.data[0]), _MOST_MARKS)
-    x, y = (axis_values(one, data[kept]) for one, data in zip(effect.variables, effect.data, strict=True))
+    x, y = (axis_values(variable, data[kept]) for variable, data in zip(effect.variables, effect.data, strict=True))
     marker = {"color": "white", "size": 3, "opacity": 0.7, "line": {"width": 0.5, "color": "#1b1f24"}}
     marks = figures.scatter(x, y, marker=marker, hoverinfo="skip")
     return figures.figure_of([heat, marks], _title(effect), _title(effect, 1))

@@ -42,7 +42,7 @@ class Effect:
         variables: The variables of the points.
         values: The values of each variable at the points, (g,) each. For a map, the values along its sides.
         mean: The posterior mean, (g,). For a map, (second side, first side).
-        deviation: The posterior standard deviation, with the shape of the mean.
+        std: The posterior standard deviation, with the shape of the mean.
         is_partial: Whether further variables of the terms are at typical values.
         data: The values of each variable in the table, (n,) each.
         num_levels: The number of levels of the variable, of which those with the largest effects are here.
@@ -60,7 +60,7 @@ class Effect:
     variables: tuple[Variable, ...]
     values: tuple[NDArray[Any], ...]
     mean: NDArray[np.float64]
-    deviation: NDArray[np.float64]
+    std: NDArray[np.float64]
     is_partial: bool
     data: tuple[NDArray[Any], ...]
     num_levels: int = 0
@@ -78,16 +78,16 @@ class _Setting:
     def posterior(self, names: Sequence[str], count: int, *cells: dict[str, NDArray[Any]]) -> tuple[Any, Any]:
         """Return mean and deviation (count,) of the centered sum of terms at cells."""
         prediction: Any = self.model.predict(self.rows(count, *cells))
-        found = prediction.of(*names).centered()
-        return np.asarray(found.mean, dtype=np.float64), np.asarray(found.std, dtype=np.float64)
+        centered = prediction.of(*names).centered()
+        return np.asarray(centered.mean, dtype=np.float64), np.asarray(centered.std, dtype=np.float64)
 
     def rows(self, count: int, *cells: dict[str, NDArray[Any]]) -> Any:
         """Return a dataframe (count, d) with cells, and otherwise typical values."""
         import pandas as pd
 
         known = typical_row(self.variables, self.frame, count)
-        for own in cells:
-            known |= own
+        for cell in cells:
+            known |= cell
         return pd.DataFrame(known)
 
 
@@ -115,15 +115,15 @@ def effects_of(model: GP, table: Table) -> list[Effect]:
         >>> [(effect.terms, effect.shape) for effect in effects_of(gp, table)]
         [(('rbf(a)',), 'curve'), (('linear(b)',), 'curve')]
     """
-    one = model.members[0][1] if model.members else model
-    frame = input_frame(table, one)
-    setting = _Setting(one, frame, variables_of(table, one, frame))
-    prediction: Any = one.predict(frame.iloc[:1])
+    gp = model.members[0][1] if model.members else model
+    frame = input_frame(table, gp)
+    setting = _Setting(gp, frame, variables_of(table, gp, frame))
+    prediction: Any = gp.predict(frame.iloc[:1])
     try:
         known = list(prediction.terms)
     except InvalidArgumentError:  # the posterior is not divided into terms
         return []
-    terms = [term for term in one.kernel.terms() if term.name in known]
+    terms = [term for term in gp.kernel.terms() if term.name in known]
     return [effect for group in _groups(terms, setting) for effect in _effects(group, setting)]
 
 
@@ -162,12 +162,12 @@ def _few_values(variable: Variable, frame: Any) -> NDArray[Any]:
 
 def _groups(terms: Sequence[Term], setting: _Setting) -> list[list[Term]]:
     """Return the terms, those together that read the same more than two variables."""
-    found: dict[Any, list[Term]] = {}
-    for place, term in enumerate(terms):
+    groups: dict[Any, list[Term]] = {}
+    for i, term in enumerate(terms):
         read = _read(term, setting)
         names = frozenset(variable.name for variable in read)
-        found.setdefault(names if len(read) > 2 else place, []).append(term)
-    return list(found.values())
+        groups.setdefault(names if len(read) > 2 else i, []).append(term)
+    return list(groups.values())
 
 
 def _read(term: Term, setting: _Setting) -> list[Variable]:
@@ -180,15 +180,15 @@ def _effects(group: list[Term], setting: _Setting) -> Iterator[Effect]:
     """Yield the effects of the sum of a group of terms, which read the same variables."""
     term, names = group[0], tuple(str(term.name) for term in group)
     read = _read(term, setting)
-    places = [variable for variable in read if variable.is_typical_of_row]
-    if len(places) > 1 and len(places) == len(read):
+    coordinates = [variable for variable in read if variable.is_typical_of_row]
+    if len(coordinates) > 1 and len(coordinates) == len(read):
         yield _scatter(names, read, setting)
-    elif len(read) == 2 and not places and not any(_has_levels(one, term, setting) for one in read):
+    elif len(read) == 2 and not coordinates and not any(_has_levels(axis, term, setting) for axis in read):
         yield _map(names, read, setting)
     elif len(read) == 1:
         yield _along(names, term, read[0], setting, is_partial=False)
     else:
-        effects = [_along(names, term, one, setting, is_partial=True) for one in read if one not in places]
+        effects = [_along(names, term, axis, setting, is_partial=True) for axis in read if axis not in coordinates]
         yield from sorted(effects, key=lambda effect: -float(np.ptp(effect.mean)))[:MOST_PARTIAL]
 
 
@@ -208,8 +208,8 @@ def _along(names: tuple[str, ...], term: Term, variable: Variable, setting: _Set
         mean, deviation = setting.posterior(names, len(values), variable.cells(values))
         kept = np.sort(np.argsort(-np.abs(mean), kind="stable")[:MOST_LEVELS])
         count, kept = len(np.unique(data)), kept[np.argsort(mean[kept], kind="stable")]
-        found = ((values[kept],), mean[kept], deviation[kept])
-        return Effect(names, LEVELS, (variable,), *found, is_partial, (data,), count)
+        curve = ((values[kept],), mean[kept], deviation[kept])
+        return Effect(names, LEVELS, (variable,), *curve, is_partial, (data,), count)
     period = None if is_partial else _period(term, data)
     low, high = float(np.min(data)), float(np.max(data))
     values = np.linspace(low, high if period is None else low + period, _num_points(term, high - low, is_partial))

@@ -94,7 +94,7 @@ def views(field: Field, posterior: NodePosterior) -> list[Block]:
     sd = "standard deviation"
     return [
         view(field, posterior.mean, "mean", "Posterior mean", COLOR_MAPS["mean"]),
-        view(field, posterior.deviation, sd, f"Posterior {sd} of the field, without the noise", COLOR_MAPS["sd"]),
+        view(field, posterior.std, sd, f"Posterior {sd} of the field, without the noise", COLOR_MAPS["sd"]),
     ]
 
 
@@ -125,7 +125,7 @@ def _still(field: Field, values: NDArray[np.float64], title: str, colors: str) -
 
 
 def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
-    parts = int(field.part.max()) + 1
+    parts = int(field.component.max()) + 1
     seen = len(set(field.graph.index(field.nodes).tolist()))
     text = (
         f"{counted(field.graph.num_nodes, 'node')}, {counted(field.graph.num_edges, 'edge')}, {parts} connected "
@@ -141,11 +141,11 @@ def _glance(field: Field, posterior: NodePosterior) -> list[Block]:
             "very short edges are smoothed less than others."
         )
     text += f" {field.describe_parts()}" if parts > 1 else ""
-    columns = np.column_stack([posterior.mean, posterior.deviation])
+    columns = np.column_stack([posterior.mean, posterior.std])
     return [
         Text(text),
         Plot(figures.histogram(field.values, field.quantity), "The observed values."),
-        Plot(figures.histogram(posterior.deviation, "standard deviation"), "The posterior sd over all nodes."),
+        Plot(figures.histogram(posterior.std, "standard deviation"), "The posterior sd over all nodes."),
         words.statistics([field.quantity], field.values[:, None], "observation"),
         words.statistics(["posterior mean", "posterior sd"], columns, "node"),
     ]

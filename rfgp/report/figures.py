@@ -182,10 +182,10 @@ def predicted(y: NDArray[np.float64], prediction: Prediction, *, is_log: bool = 
 
     If they are logarithms, their exponentials are drawn on logarithmic axes.
     """
-    own = prediction.observed()
+    observed = prediction.observed()
     rows = thin(len(y), MOST_BARS)
-    mean, sd = np.asarray(own.mean)[rows], np.sqrt(np.asarray(own.variance))[rows]
-    y, middle, low, high = (np.exp(one) if is_log else one for one in (y[rows], mean, mean - sd, mean + sd))
+    mean, sd = np.asarray(observed.mean)[rows], np.sqrt(np.asarray(observed.variance))[rows]
+    y, middle, low, high = (np.exp(column) if is_log else column for column in (y[rows], mean, mean - sd, mean + sd))
     bars = error_bars(high - middle, middle - low, **_THIN)
     points = scatter(middle, y, error_x=bars, marker={"color": COLORS[0], "size": 4})
     name = "predicted median, with one sd of its logarithm" if is_log else "predicted mean ± sd"
@@ -199,18 +199,20 @@ def reliability(
     y: NDArray[np.float64],  # (n,)
     shares: NDArray[np.float64],  # (n,)
     bins: int = 10,
-    each: float = 1.0,
+    design_effect: float = 1.0,
 ) -> go.Figure:
     """Draw the share of ones among y (n,) against predicted probabilities (n,).
 
-    Bins have equally many observations. Bars are 2 standard errors, for one independent observation in `each`.
+    Bins have equally many observations. Bars are 2 standard errors, for one independent observation in `design_effect`.
     """
     parts = [part for part in np.array_split(np.argsort(shares, kind="stable"), bins) if len(part)]
     x = np.array([shares[part].mean() for part in parts])
-    found = np.array([y[part].mean() for part in parts])
-    errors = np.array([2 * np.sqrt(each * max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)])
+    fractions = np.array([y[part].mean() for part in parts])
+    errors = np.array(
+        [2 * np.sqrt(design_effect * max(p * (1 - p), 0.0) / len(part)) for p, part in zip(x, parts, strict=True)]
+    )
     bars, ends = error_bars(errors, thickness=1, color=_GREY), np.array([0.0, 1.0])
-    points = scatter(x, found, error_y=bars, marker={"color": COLORS[0], "size": 7})
+    points = scatter(x, fractions, error_y=bars, marker={"color": COLORS[0], "size": 7})
     return figure_of([points, _diagonal(ends, ends)], "predicted probability", "share")
 
 
@@ -242,10 +244,10 @@ def candidates(selection: SelectionReport) -> go.Figure:
     known = [*scored, *selection.baselines.items()]
     sign = 1 if selection.measure == LOG_DENSITY else -1
     known.sort(key=lambda pair: sign * pair[1].value)
-    places, values = list(range(len(known))), short([each.value for _, each in known])
+    rows, values = list(range(len(known))), short([score.value for _, score in known])
     marker = {"size": 9, "color": [COLORS[int(name in selection.parts)] for name, _ in known]}
-    points = scatter(values, places, error_x=error_bars([2 * each.error for _, each in known]), marker=marker)
-    ticks = {"tickvals": places, "ticktext": [label(name, 44) for name, _ in known]}
+    points = scatter(values, rows, error_x=error_bars([2 * score.error for _, score in known]), marker=marker)
+    ticks = {"tickvals": rows, "ticktext": [label(name, 44) for name, _ in known]}
     return figure_of([points], selection.measure, "").update_yaxes(**ticks)
 
 
@@ -312,7 +314,7 @@ def against_exact(comparison: Comparison) -> go.Figure:
     """Draw one draw's approximate against the exact posterior means, bars of one sd."""
     exact, ours = comparison.example.exact, comparison.example.approximate
     a, b = np.asarray(exact.mean), np.asarray(ours.mean)
-    across, along = (error_bars(np.sqrt(each.variance), **_THIN) for each in (exact, ours))
+    across, along = (error_bars(np.sqrt(prediction.variance), **_THIN) for prediction in (exact, ours))
     points = scatter(a, b, error_x=across, error_y=along, marker={"color": COLORS[0], "size": 4})
     return figure_of([points, _diagonal(a, b)], "exact posterior mean ± sd", "approximate posterior mean ± sd")
 

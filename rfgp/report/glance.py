@@ -46,25 +46,25 @@ def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mappi
 
 def _remarks(table: Table, num_variables: int) -> list[str]:
     """Return sentences about rows and columns that are missing."""
-    found, gone = [], table.num_rows - len(table.y)
-    if gone:
-        left_out = f"{gone:,} with missing values {'is' if gone == 1 else 'are'} left out"
-        found.append(f"{len(table.y):,} of {counted(table.num_rows, 'row')} are used; {left_out}.")
+    remarks, num_left_out = [], table.num_rows - len(table.y)
+    if num_left_out:
+        left_out = f"{num_left_out:,} with missing values {'is' if num_left_out == 1 else 'are'} left out"
+        remarks.append(f"{len(table.y):,} of {counted(table.num_rows, 'row')} are used; {left_out}.")
     if table.schema.missing == "mean":
-        found.append(
+        remarks.append(
             "Missing numbers and dates are replaced by the mean of their column over all rows, held-out rows included. "
             "Missing texts are a level of their own."
         )
     if num_variables > MOST_COLUMNS:
-        found.append(f"{counted(num_variables - MOST_COLUMNS, 'column')} with smaller effects are not listed.")
-    return found
+        remarks.append(f"{counted(num_variables - MOST_COLUMNS, 'column')} with smaller effects are not listed.")
+    return remarks
 
 
 def _statistics(table: Table, variables: Sequence[Variable], frame: Any) -> Block:
     """Return the statistics of the variables and the target."""
-    rows = [words.statistics_row(one.name, one.values(frame), one.role) for one in variables]
+    rows = [words.statistics_row(variable.name, variable.values(frame), variable.role) for variable in variables]
     rows.append(words.statistics_row(table.target, table.y, NUMBER))
-    has_levels = any(one.role == CATEGORY for one in variables)
+    has_levels = any(variable.role == CATEGORY for variable in variables)
     text = " The median of a category is its most frequent level." * has_levels
     return Grid(words.STATISTICS, rows, f"{counted(len(table.y), 'row')}.{text}", wide=len(rows) > 12 or has_levels)
 
@@ -83,9 +83,9 @@ def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, 
     rows = figures.thin(len(table.y))
     y = figures.short(table.y[rows])
     for i, variable in enumerate(variables):
-        place = {"row": 1 + i // across, "col": 1 + i % across}
-        grid.add_trace(_trace(variable, variable.values(frame)[rows], y), **place)
-        grid.update_xaxes(title_text=figures.label(variable.name, 28), **_ticks(variable, frame), **place)
+        cell = {"row": 1 + i // across, "col": 1 + i % across}
+        grid.add_trace(_trace(variable, variable.values(frame)[rows], y), **cell)
+        grid.update_xaxes(title_text=figures.label(variable.name, 28), **_ticks(variable, frame), **cell)
     look = figures.figure_of([], "", "").layout
     grid.update_layout(template="none", font=look.font, margin=look.margin, showlegend=False, hovermode="closest")
     grid.update_xaxes(gridcolor="#e6eaee", zeroline=False, title_standoff=4, title_font_size=12)
@@ -113,8 +113,8 @@ def _ticks(variable: Variable, frame: Any) -> dict[str, Any]:
 def _trace(variable: Variable, values: Any, y: list[float]) -> Any:
     """Return the target y (n,) against the values (n,) of a variable."""
     if variable.role == CATEGORY:
-        places = np.unique([str(value) for value in values], return_inverse=True)[1].tolist()
-        return go.Box(x=places, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
+        category_index = np.unique([str(value) for value in values], return_inverse=True)[1].tolist()
+        return go.Box(x=category_index, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
     x = as_dates(values) if variable.role == DATE else figures.short(values)
     marker = {"color": COLORS[0], "size": 3, "opacity": 0.35}
     return go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="x+y")

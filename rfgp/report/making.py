@@ -56,17 +56,17 @@ def _entries(model: Process[Any], name: str) -> Iterator[list[str]]:
             yield [figures.plain(name, 60), f"{counted(len(columns) - _MOST_ENTRIES, 'further value')}"]
 
 
-def cost(study: Study, own: Sequence[tuple[str, str]]) -> Section:
+def cost(study: Study, rows_of_model: Sequence[tuple[str, str]]) -> Section:
     """Return the section on the cost.
 
     Args:
         study: The study.
-        own: Names and values of the costs of the model.
+        rows_of_model: Names and values of the costs of the model.
     """
     rows = [[f"seconds to {step}", f"{seconds:.2f}"] for step, seconds in study.seconds.items()]
     if study.comparison is not None:
         rows.append(["seconds of the exact process, without a fit", f"{study.comparison.exact[0].seconds:.2f}"])
-    rows += [list(pair) for pair in own]
+    rows += [list(pair) for pair in rows_of_model]
     caption = "Seconds were measured while this report was made. Memory is predicted from the sizes."
     return Section("Cost", [Grid(["item", "cost"], rows, caption)])
 
@@ -79,7 +79,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         settings: Settings by name.
         command: The command that made the report. If None, none is listed.
     """
-    rows = [[name, figures.plain(value, _VALUE)] for name, value in {**settings, **study.making}.items()]
+    rows = [[name, figures.plain(value, _VALUE)] for name, value in {**settings, **study.reproduction_settings}.items()]
     fit = study.model.fit_report
     rows += [
         ["training part", f"{len(study.train):,}"],
@@ -89,7 +89,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
         ["Python", platform.python_version()],
         ["date", datetime.date.today().isoformat()],
     ]
-    if study.repeated:
+    if study.num_repeated:
         rows.append(["copies", repeats(study)])
     if command is not None:
         rows.append(["command", figures.plain(command, _COMMAND)])

@@ -85,29 +85,31 @@ def of_bounds(model: Process[Any]) -> tuple[str, ...]:
 
 
 def _of_bound(model: Process[Any], name: str) -> Iterator[str]:
-    found, (term, _, own) = model.hyperparameters.values, name.rpartition(".")
-    is_alone = not term or sum(other.endswith(f".{own}") for other in found.space.names) == 1
-    path, subject = (own, "function") if is_alone else (f"{own} of the term {term}", f"term {term}")
-    raw, columns = found.raw[name].detach().double().cpu().reshape(-1).tolist(), columns_of(model, name)
-    for side, place in (("lower", 0), ("upper", 1)):
-        limits = [pair[place] for pair in found.space.bounds(name)]
+    values, (term, _, short_name) = model.hyperparameters.values, name.rpartition(".")
+    is_alone = not term or sum(other.endswith(f".{short_name}") for other in values.space.names) == 1
+    path, subject = (short_name, "function") if is_alone else (f"{short_name} of the term {term}", f"term {term}")
+    raw, columns = values.raw[name].detach().double().cpu().reshape(-1).tolist(), columns_of(model, name)
+    for side, end in (("lower", 0), ("upper", 1)):
+        limits = [pair[end] for pair in values.space.bounds(name)]
         pairs = zip(raw, limits, strict=True)
         at = [i for i, (value, limit) in enumerate(pairs) if limit is not None and abs(value - limit) < _NEAR]
-        if at and own == "lengthscale" and len(raw) == len(columns):
+        if at and short_name == "lengthscale" and len(raw) == len(columns):
             where = "" if is_alone else f" in the {subject}"
             if named := _without_indicators([columns[i] for i in at], model):
                 yield _of_lengthscales(named, where, side, subject)
         elif at:
             value = float(model.hyperparameters.value(name).detach().reshape(-1)[at[0]])
             shown = f"{math.sqrt(value):.3g} as a standard deviation" if name == "noise" else f"{value:.3g}"
-            meaning = _MEANINGS.get((own, side), "the search ended there. Check it, or use another starting value")
+            meaning = _MEANINGS.get(
+                (short_name, side), "the search ended there. Check it, or use another starting value"
+            )
             yield f"The {path} is at its {side} bound, {shown}: {meaning.format(subject=subject)}."
 
 
 def _without_indicators(columns: list[str], model: Process[Any]) -> list[str]:
     """Return columns without the indicators of levels."""
-    found = model.spec.options.indicators if isinstance(model, GP) else {}
-    indicators = {f"{key}={level}" for key, levels in found.items() for level in levels}
+    indicators_by_column = model.spec.options.indicators if isinstance(model, GP) else {}
+    indicators = {f"{key}={level}" for key, levels in indicators_by_column.items() for level in levels}
     return [column for column in columns if column not in indicators]
 
 

@@ -42,8 +42,8 @@ class Plot:
     @property
     def content(self) -> dict[str, Any]:
         """The data and the layout of the figure, for JSON."""
-        found = json.loads(self.figure.to_json())
-        return {"data": found["data"], "layout": found["layout"]}
+        figure = json.loads(self.figure.to_json())
+        return {"data": figure["data"], "layout": figure["layout"]}
 
 
 @dataclass(frozen=True, eq=False)

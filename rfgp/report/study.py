@@ -44,16 +44,16 @@ class Study:
         test: The held-out part (k,).
         observed: Targets of the held-out part (k,).
         prediction: The model's prediction there.
-        spread: The standard deviation of the training targets.
+        target_std: The standard deviation of the training targets.
         seconds: The seconds of each step, by name.
         comparison: The comparison with the exact process at the fitted hyperparameters, or None.
         remark: The reason why there is no comparison, or the rows of the comparison.
-        own: The model's own method and size in the comparison. None if it is not one of them.
-        repeated: The number of rows that repeat another exactly, or of observations at the node of another. They are on
-            one side of the split.
+        method_and_size: The model's own method and size in the comparison. None if it is not one of them.
+        num_repeated: The number of rows that repeat another exactly, or of observations at the node of another. They
+            are on one side of the split.
         baselines: The errors of baselines that were fitted to the same training part.
-        others: The errors of other processes that were fitted to the same training part.
-        making: Settings with which the study can be made again, by name.
+        alternatives: The errors of other processes that were fitted to the same training part.
+        reproduction_settings: Settings with which the study can be made again, by name.
         notes: Notes in sentences.
         groups: The group (k,) of each held-out observation: copies, those of one node, or groups that were given. The
             errors in a group are not independent. If None, each observation is its own.
@@ -67,7 +67,7 @@ class Study:
         >>> from rfgp.report import study_table
         >>> table = Table(np.arange(40.0)[:, None], np.sin(np.arange(40.0) / 9), ("t",), "y")
         >>> study = study_table(table, rfgp.GP(k.RBF("t"), seed=0), compare=False)
-        >>> len(study.train), len(study.test), study.explained > 0.9
+        >>> len(study.train), len(study.test), study.r_squared > 0.9
         (36, 4, True)
     """
 
@@ -77,15 +77,15 @@ class Study:
     test: NDArray[np.int64]
     observed: NDArray[np.float64]
     prediction: Prediction
-    spread: float
+    target_std: float
     seconds: dict[str, float]
     comparison: Comparison | None = None
     remark: str = ""
-    own: tuple[str, int] | None = None
-    repeated: int = 0
+    method_and_size: tuple[str, int] | None = None
+    num_repeated: int = 0
     baselines: tuple[Baseline, ...] = ()
-    others: tuple[Baseline, ...] = ()
-    making: Mapping[str, object] = field(default_factory=dict)
+    alternatives: tuple[Baseline, ...] = ()
+    reproduction_settings: Mapping[str, object] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     groups: NDArray[np.int64] | None = None
     holdout: str = "random"
@@ -98,12 +98,12 @@ class Study:
         return len(self.test) if self.groups is None else len(np.unique(self.groups))
 
     @property
-    def independent(self) -> float:
+    def num_independent(self) -> float:
         """The effective number of independent held-out observations."""
         return float(len(self.test)) if self.groups is None else independent_groups(self.groups)
 
     @property
-    def explained(self) -> float:
+    def r_squared(self) -> float:
         """The share of the held-out targets' variance that the prediction explains (R^2)."""
         total = np.mean((self.observed - self.observed.mean()) ** 2)
         return float(1 - self.rmse**2 / total) if total > 0 else float("nan")
@@ -130,14 +130,14 @@ class Study:
             "train": len(self.train),
             "test": len(self.test),
             "test_groups": self.num_groups,
-            "repeated": self.repeated,
+            "repeated": self.num_repeated,
             "rmse": self.rmse,
-            "target_sd": self.spread,
-            "r2": self.explained if np.isfinite(self.explained) else None,
+            "target_sd": self.target_std,
+            "r2": self.r_squared if np.isfinite(self.r_squared) else None,
             "nlpd": self.nlpd,
             "coverage_95": self.coverage,
             "baselines": {baseline.name: baseline.rmse for baseline in self.baselines},
-            "others": {other.name: other.rmse for other in self.others},
+            "others": {other.name: other.rmse for other in self.alternatives},
             "hyperparameters": {
                 name: self.model.hyperparameters.value(name).tolist() for name in self.model.hyperparameters.names
             },
@@ -150,10 +150,10 @@ class Study:
 
 def _selected(model: Process[Any]) -> dict[str, Any] | None:
     """Return the selected options, the reason and the weights for JSON, or None."""
-    found = None if model.fit_report is None else model.fit_report.selection
-    if found is None:
+    selection = None if model.fit_report is None else model.fit_report.selection
+    if selection is None:
         return None
-    return {"options": dict(found.chosen.options), "reason": found.reason, "weights": found.parts}
+    return {"options": dict(selection.chosen.options), "reason": selection.reason, "weights": selection.parts}
 
 
 def study_table(
@@ -239,9 +239,9 @@ def study_table(
     return replace(
         study,
         **compared._asdict(),
-        repeated=0 if copies is None else len(copies) - int(copies.max()) - 1,
+        num_repeated=0 if copies is None else len(copies) - int(copies.max()) - 1,
         baselines=baselines,
-        making=making,
+        reproduction_settings=making,
         notes=notes,
         groups=None if kinds is None else kinds[test],
         holdout=holdout,
@@ -292,24 +292,24 @@ def study_field(
     inputs = observed_inputs(model, field)
     study = _fit_and_predict(title, model, inputs, field.values, train, test, len(train), show)
     compared: Compared = NOT_COMPARED
-    others: tuple[Baseline, ...] = ()
+    alternatives: tuple[Baseline, ...] = ()
     if compare and isinstance(model, GraphGP):
         compared = compare_nodes(field, model, train, test, title, seed, show)
     elif compare:
         if field.graph.num_nodes <= MOST_WALKED:
             show("Fitting random walks for comparison", 0, 0)
-            others = random_walks(field, train, test, seed)
-        text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in others)
+            alternatives = random_walks(field, train, test, seed)
+        text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in alternatives)
         compared = Compared(None, f"{EXACT}{text}")
     baselines = baselines_of_nodes(field, train, test)
     better = of_baselines(baselines, study.rmse)
     return replace(
         study,
         **compared._asdict(),
-        repeated=len(at_nodes) - len(np.unique(at_nodes)),
+        num_repeated=len(at_nodes) - len(np.unique(at_nodes)),
         baselines=baselines,
-        others=others,
-        making={"share of the held-out part": test_share, "seed of the split": seed},
+        alternatives=alternatives,
+        reproduction_settings={"share of the held-out part": test_share, "seed of the split": seed},
         notes=(*_seen(groups, train, test), *better, *_left_out(compared, compare), *of_bounds(model)),
         groups=groups[test],
         holdout=holdout,
@@ -327,8 +327,8 @@ def _seen(
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
     if not seen:
         return ()
-    those = f"{counted(seen, 'held-out observation')} {'repeats' if seen == 1 else 'repeat'}"
-    return (f"{those} a row, or a node, of the training part, because the split is by {reason}.",)
+    subject = f"{counted(seen, 'held-out observation')} {'repeats' if seen == 1 else 'repeat'}"
+    return (f"{subject} a row, or a node, of the training part, because the split is by {reason}.",)
 
 
 def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
@@ -341,7 +341,7 @@ def _takes_all_rows(model: GP) -> bool:
     given = model.spec.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
     is_planned = not known or model.spec.options.search_space is not None
-    return is_planned or any(isinstance(one, Vecchia) for one in known)
+    return is_planned or any(isinstance(entry, Vecchia) for entry in known)
 
 
 def _fit_and_predict(

@@ -70,8 +70,8 @@ def _plots(effect: Effect, scale: Scale) -> list[Block]:
     height = 120 + 24 * len(effect.mean) if effect.shape == LEVELS else 360
     drawn, is_pair = zip(effect_figures(effect, scale), captions, strict=True), len(captions) > 1
     return [
-        Plot(figure, caption, max(height, 300), starts_row=is_pair and place == 0)
-        for place, (figure, caption) in enumerate(drawn)
+        Plot(figure, caption, max(height, 300), starts_row=is_pair and i == 0)
+        for i, (figure, caption) in enumerate(drawn)
     ]
 
 

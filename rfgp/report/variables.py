@@ -60,8 +60,8 @@ class Variable:
     def values(self, frame: Any) -> NDArray[Any]:  # (n,)
         """Return the value of each row of a dataframe (n, d)."""
         if self.column is not None:
-            found: NDArray[Any] = frame[self.column].to_numpy()
-            return to_days(found) if self.role == DATE else found
+            cells: NDArray[Any] = frame[self.column].to_numpy()
+            return to_days(cells) if self.role == DATE else cells
         shares = frame[list(self.indicators)].to_numpy()
         levels: NDArray[Any] = np.array(list(self.indicators.values()), dtype=object)
         return np.asarray(levels[shares.argmax(axis=1)])
@@ -77,16 +77,16 @@ class Variable:
 
     def frequent(self, frame: Any, most: int) -> list[Any]:
         """Return its most frequent values, at most so many, in their order."""
-        found, counts = np.unique(self.values(frame), return_counts=True)
-        return list(found[np.sort(np.argsort(-counts, kind="stable")[:most])])
+        levels, counts = np.unique(self.values(frame), return_counts=True)
+        return list(levels[np.sort(np.argsort(-counts, kind="stable")[:most])])
 
     def cells(self, values: ArrayLike) -> dict[str, NDArray[Any]]:
         """Return its columns of a dataframe at values (n,)."""
         known = np.asarray(values, dtype=object if self.role == CATEGORY else None)
-        found = {name: (known == level).astype(np.float64) for name, level in self.indicators.items()}
+        by_column = {name: (known == level).astype(np.float64) for name, level in self.indicators.items()}
         if self.column is None:
-            return found
-        return {self.column: times_of(known) if self.role == DATE else known, **found}
+            return by_column
+        return {self.column: times_of(known) if self.role == DATE else known, **by_column}
 
 
 def is_of_logarithms(table: Table) -> bool:
@@ -143,8 +143,8 @@ def input_frame(table: Table, model: GP) -> Any:
 def variables_of(table: Table, model: GP, frame: Any) -> list[Variable]:
     """Return the variables of a dataframe from `input_frame`, in the file's order."""
     kinds = _kinds(model)
-    found = [_variable(rule, frame, kinds.get(rule.name, set())) for rule in table.schema.inputs]
-    return [variable for variable in found if variable.columns]
+    variables = [_variable(rule, frame, kinds.get(rule.name, set())) for rule in table.schema.inputs]
+    return [variable for variable in variables if variable.columns]
 
 
 def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[str, NDArray[Any]]:
@@ -168,9 +168,9 @@ def columns_of(model: Process[Any], path: str) -> list[str]:
         return []
     keys = [str(column.key) for column in model.spec.schema.columns]
     for term in model.spec.terms:
-        for _, places, prefix in term.parts():
+        for _, indices, prefix in term.parts():
             if path.startswith(prefix) and "." not in path[len(prefix) :] and path != term.outputscale:
-                return [keys[place] for place in places]
+                return [keys[i] for i in indices]
     return []
 
 
@@ -198,11 +198,11 @@ def _variable(rule: ColumnRule, frame: Any, kinds: set[Kind]) -> Variable:
 
 def _kinds(model: GP) -> dict[str, set[Kind]]:
     """Return how the kernel reads the columns that it names."""
-    found: dict[str, set[Kind]] = {}
+    kinds: dict[str, set[Kind]] = {}
     for factor in _factors(model):
         for key in factor.columns or ():
-            found.setdefault(str(key), set()).add(factor.kind)
-    return found
+            kinds.setdefault(str(key), set()).add(factor.kind)
+    return kinds
 
 
 def _named_columns(model: GP) -> set[str]:

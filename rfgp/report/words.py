@@ -39,8 +39,8 @@ def number(value: float) -> str:
 def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
     """Return the names, values and remarks of cards. The noun is such as "rows"."""
     count, covered = len(study.test), round(study.coverage * len(study.test))
-    explained = f"{100 * study.explained:.1f} %" if math.isfinite(study.explained) else "not defined"
-    others = f"standard deviation of the training targets: {number(study.spread)}"
+    explained = f"{100 * study.r_squared:.1f} %" if math.isfinite(study.r_squared) else "not defined"
+    others = f"standard deviation of the training targets: {number(study.target_std)}"
     if study.baselines:
         best = min(study.baselines, key=lambda baseline: baseline.rmse)
         others += f"; best baseline ({best.name}): {number(best.rmse)}"
@@ -52,10 +52,10 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
         ("Variance explained (R²)", explained, f"of {count:,} held-out {noun}{in_groups(study)}"),
         ("Coverage of 95 % intervals", share, f"{covered:,} of {count:,}: {verdict(study, noun)}"),
     ]
-    if study.comparison is not None and study.own is not None:
-        kl = study.comparison.estimate("kl", *study.own)
+    if study.comparison is not None and study.method_and_size is not None:
+        kl = study.comparison.estimate("kl", *study.method_and_size)
         points = len(study.comparison.example.observed)
-        method, size = study.own
+        method, size = study.method_and_size
         total = format_estimate(kl) if abs(kl.mean) > _ROUNDING else "0 up to rounding"
         key = ", with the standard error of the last digit in brackets" * ("(" in total)
         name = f"nats per held-out point; {method}, m = {size}: {total} over {points} {noun}{key}"
@@ -70,7 +70,7 @@ def verdict(study: Study, noun: str) -> str:
     """
     if few := too_few(study, noun):
         return few
-    number = int(study.independent)
+    number = int(study.num_independent)
     low, high = stats.binom.ppf([0.025, 0.975], number, 0.95)
     expected = f"{low:.0f} to {high:.0f} are expected"
     if in_groups(study):
@@ -87,7 +87,7 @@ def verdict(study: Study, noun: str) -> str:
 
 def too_few(study: Study, noun: str) -> str:
     """Return a remark if too few groups are held out to assess the coverage, or ""."""
-    if study.independent >= FEW:
+    if study.num_independent >= FEW:
         return ""
     if not in_groups(study):
         return f"too few {noun} to assess"
@@ -106,20 +106,20 @@ def diagnostics(study: Study) -> list[Block]:
     """Return the notes on a fit, the baselines, and the diagnostic plots."""
     y, prediction = study.observed, study.prediction
     is_vague = bool(in_groups(study) and too_few(study, ""))
-    found: list[Block] = [
+    blocks: list[Block] = [
         *(Text(note) for note in (repeats(study), *study.notes) if note not in ("", study.remark)),
         *_errors(study),
     ]
-    found += _of_likelihood(study)
+    blocks += _of_likelihood(study)
     if not isinstance(study.model.spec.options.likelihood, Bernoulli):
         caption = (
             f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Bars are one standard "
             "deviation of the posterior predictive distribution. About two thirds of them should reach the diagonal."
         )
-        found.append(Plot(figures.predicted(y, prediction, is_log=study.is_log), caption))
-    found += [
+        blocks.append(Plot(figures.predicted(y, prediction, is_log=study.is_log), caption))
+    blocks += [
         Plot(
-            figures.calibration(y, prediction, max(1, int(study.independent))),
+            figures.calibration(y, prediction, max(1, int(study.num_independent))),
             "Calibration: the share of held-out observations inside the central interval of each level. Above the "
             "diagonal intervals are too wide, below it too narrow. Differences inside the grey band may be chance."
             + _of_band(study),
@@ -135,8 +135,8 @@ def diagnostics(study: Study) -> list[Block]:
     if fit is not None and len(fit.trace) > 1:
         stages = " Each line is a stage of the fit." * (len(fit.stages) > 1)
         caption = f"Convergence of the fit: the log marginal likelihood. {convergence(fit)}{stages}"
-        found.append(Plot(figures.convergence(fit), caption))
-    return found
+        blocks.append(Plot(figures.convergence(fit), caption))
+    return blocks
 
 
 def _of_band(study: Study) -> str:
@@ -164,7 +164,7 @@ def _of_likelihood(study: Study) -> list[Block]:
             f"{right:,} of {counted(len(y), 'held-out observation')} ({100 * right / len(y):.1f} %) are of the "
             "more probable class."
         )
-        plot = figures.reliability(y, np.asarray(predictive.mean), each=len(y) / study.independent)
+        plot = figures.reliability(y, np.asarray(predictive.mean), design_effect=len(y) / study.num_independent)
         return [Plot(plot, caption), Grid(head, table, counts, wide=False)]
     if not likelihood.is_discrete:
         return []
@@ -182,7 +182,7 @@ def _errors(study: Study) -> list[Block]:
     total = float(np.mean((study.observed - study.observed.mean()) ** 2))
     rows = [
         [name, number(rmse), f"{100 * (1 - rmse**2 / total):.1f} %" if total > 0 else "not defined"]
-        for name, rmse in (("this model", study.rmse), *study.others, *study.baselines)
+        for name, rmse in (("this model", study.rmse), *study.alternatives, *study.baselines)
     ]
     caption = "Errors on the held-out part of the model and of baselines that were fitted to the same training part."
     return [Grid(["prediction", "RMSE", "R²"], rows, caption, wide=False)]
@@ -208,22 +208,22 @@ def convergence(fit: FitReport) -> str:
 
 def repeats(study: Study) -> str:
     """Return how many rows, or nodes of observations, repeat others, or ""."""
-    if not study.repeated:
+    if not study.num_repeated:
         return ""
-    one, is_apart = study.repeated == 1, study.holdout == "random"
+    is_single, is_apart = study.num_repeated == 1, study.holdout == "random"
     if isinstance(study.model, GraphGP | MeshGP | RoadGP):
         together = " Observations of one node are all held out or none." * is_apart
-        shared = "shares its node with another one" if one else "share their node with another one"
-        return f"{counted(study.repeated, 'observation')} {shared}.{together}"
-    those = f"{counted(study.repeated, 'row')} {'repeats' if one else 'repeat'}"
-    return f"{those} another exactly{'; copies are on one side of the split' * is_apart}."
+        shared = "shares its node with another one" if is_single else "share their node with another one"
+        return f"{counted(study.num_repeated, 'observation')} {shared}.{together}"
+    subject = f"{counted(study.num_repeated, 'row')} {'repeats' if is_single else 'repeat'}"
+    return f"{subject} another exactly{'; copies are on one side of the split' * is_apart}."
 
 
 def accuracy(study: Study) -> Section:
     """Return the section on the approximation against the exact process."""
     title, comparison = "Against the exact process", study.comparison
-    found = [] if comparison is None else distances(comparison)
-    return Section(title, [Text(study.remark), *found])
+    blocks = [] if comparison is None else distances(comparison)
+    return Section(title, [Text(study.remark), *blocks])
 
 
 def distances(comparison: Comparison) -> list[Block]:
@@ -291,11 +291,13 @@ def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[
         >>> statistics_row("size", np.array([1.0, 2.0, 3.0]))
         ['size', '2', '1', '1', '2', '3', '3']
     """
-    found, counts = np.unique(values, return_counts=True)
-    shown, distinct = figures.plain(name), f"{len(found):,}"
+    distinct_values, counts = np.unique(values, return_counts=True)
+    shown, distinct = figures.plain(name), f"{len(distinct_values):,}"
     if role == CATEGORY:
-        return [shown, "-", "-", "-", figures.plain(found[counts.argmax()], 24), "-", distinct]
-    own = [values.mean(), values.min(), np.median(values), values.max()]
-    mean, low, middle, high = as_dates(np.floor(own)) if role == DATE else [number(float(value)) for value in own]
+        return [shown, "-", "-", "-", figures.plain(distinct_values[counts.argmax()], 24), "-", distinct]
+    statistics = [values.mean(), values.min(), np.median(values), values.max()]
+    mean, low, middle, high = (
+        as_dates(np.floor(statistics)) if role == DATE else [number(float(value)) for value in statistics]
+    )
     deviation = number(float(values.std(ddof=1))) + " days" * (role == DATE)
     return [shown, mean, deviation, low, middle, high, distinct]

@@ -29,7 +29,7 @@ from rfgp.saving import objects, plain
 from rfgp.saving.kernels import encode_kernel
 from rfgp.saving.models import Json, Tensors, part
 from rfgp.saving.options import encode_options
-from rfgp.saving.values import Encoder, decode_coupling
+from rfgp.saving.values import NAMES_IN_FILES, Encoder, decode_coupling
 
 _LOCAL = "local"
 """The name of the second term, and the prefix of the former names of its hyperparameters."""
@@ -274,7 +274,8 @@ def _walks(old: Json) -> approximations.RandomWalks:
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
         raise ValueError('a rule for exact hops must come with exact_hops="auto" or "rule"')
     hops = HopRule(limits) if asked == "rule" else asked
-    options = {"p_halt" if name == "halt" else name: value for name, value in old["walks"].items()}
+    names = {name: present for present, name in NAMES_IN_FILES[approximations.RandomWalks].items()}
+    options = {names.get(name, name): value for name, value in old["walks"].items()}
     return approximations.RandomWalks(**{**options, "exact_hops": hops}, seed=old["seed"])
 
 

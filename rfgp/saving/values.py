@@ -87,7 +87,7 @@ APPROXIMATIONS: Registry[Approximation] = Registry(
 ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size": 1}}
 """Arguments that are always written, because older files without them have other values than the defaults."""
 NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {
-    approximations.RandomWalks: {"p_halt": "halt"},
+    approximations.RandomWalks: {"p_halt": "halt", "step_coupling": "directions"},
     Coupling: {"proposal_histogram": "tilt", "proposal_scale": "broadening"},
 }
 """Arguments with another name in files, from earlier versions."""

@@ -135,7 +135,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             for `rfgp.GraphGP`.
         p_halt: The halting probability.
         lengths: The coupling of a node's lengths.
-        directions: The coupling of a node's directions.
+        step_coupling: The coupling of the steps of a node's walkers.
         exact_hops: An integer, a `graphs.HopRule`, or "auto".
         outputscale: Starting value of the latent variance. If None, the variance of the targets.
         noise: Starting value of the noise variance. If None, a tenth of the variance of the targets.
@@ -162,7 +162,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
     _: KW_ONLY
     p_halt: Any = 0.1
     lengths: str = "systematic"
-    directions: str = "stratified"
+    step_coupling: str = "stratified"
     exact_hops: int | str | graphs.HopRule = "auto"
     noise: float | None = None
 
@@ -189,7 +189,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
         gp = self._graph_gp(
             p_halt=self.p_halt,
             lengths=self.lengths,
-            directions=self.directions,
+            step_coupling=self.step_coupling,
             exact_hops=self.exact_hops,
             noise=self.noise,
         )

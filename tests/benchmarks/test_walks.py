@@ -73,7 +73,7 @@ def test_copies_of_a_graph_have_its_rank():
     rank = walks_pagerank.exact_rank(graph, 0.5)
     assert len(errors) == 400
     single = [
-        np.linalg.norm(graphs.pagerank(graph, 0.5, 2, lengths="iid", directions="independent", seed=s) - rank)
+        np.linalg.norm(graphs.pagerank(graph, 0.5, 2, lengths="iid", step_coupling="independent", seed=s) - rank)
         for s in range(400)
     ]
     error = np.sqrt((errors.var() + np.var(single)) / 400)

@@ -89,7 +89,7 @@ class TestCombinatorialLaplacian:
         with pytest.warns(graphs.LargeVarianceWarning):
             graphs.sample_walks(g, transitions="uniform", exact_hops=0, seed=0).features(graphs.kernels.Diffusion(3.0))
         with pytest.raises(graphs.InvalidArgumentError, match="normalized Laplacian"):
-            graphs.sample_walks(g, directions="repelling", seed=0)
+            graphs.sample_walks(g, step_coupling="repelling", seed=0)
         with pytest.raises(graphs.InvalidArgumentError, match="laplacian must be one of"):
             Graph(g.adjacency, laplacian="foo")
 

@@ -36,8 +36,8 @@ def test_laplacian_spectrum_and_positive_kernels(g, scale):
 @pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(weighted_graphs(), st.sampled_from(["independent", "stratified"]), st.sampled_from(["weights", "uniform"]))
-def test_walks_on_any_graph(g, directions, transitions):
-    walks = sample_walks(g, num_walkers=4, p_halt=0.4, directions=directions, transitions=transitions, seed=1)
+def test_walks_on_any_graph(g, step_coupling, transitions):
+    walks = sample_walks(g, num_walkers=4, p_halt=0.4, step_coupling=step_coupling, transitions=transitions, seed=1)
     f = np.random.default_rng(0).standard_normal(walks.max_length + 1)
     phi = walks.values(f)
     assert np.isfinite(phi).all()

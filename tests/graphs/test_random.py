@@ -29,8 +29,8 @@ def test_uniforms_are_uniform_and_inside_the_unit_interval():
     assert u.min() > 0
     assert u.max() < 1
     assert stats.kstest(u.ravel(), "uniform").pvalue > 1e-9
-    neighbours = np.corrcoef(u[:, 0], u[:, 1])[0, 1], np.corrcoef(u[:-1, 0], u[1:, 0])[0, 1]
-    assert max(map(abs, neighbours)) < 6 / np.sqrt(1000)
+    neighbors = np.corrcoef(u[:, 0], u[:, 1])[0, 1], np.corrcoef(u[:-1, 0], u[1:, 0])[0, 1]
+    assert max(map(abs, neighbors)) < 6 / np.sqrt(1000)
 
 
 def test_extreme_bits_stay_inside():

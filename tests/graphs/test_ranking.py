@@ -8,7 +8,7 @@ from walking import copies
 
 import graphs
 from graphs import Graph, pagerank
-from graphs.couplings import DIRECTIONS, LENGTHS
+from graphs.couplings import LENGTHS, STEP_COUPLINGS
 from graphs.ranking import transposed_moves
 
 HALT = 0.2
@@ -32,13 +32,13 @@ def estimates(g, repeats=1000, p_halt=HALT, **options):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("step_coupling", STEP_COUPLINGS)
 @pytest.mark.parametrize("lengths", [name for name in LENGTHS if name != "learned"])
-def test_estimates_match_networkx(weighted, directions, lengths):
-    if weighted and directions == "repelling":
+def test_estimates_match_networkx(weighted, step_coupling, lengths):
+    if weighted and step_coupling == "repelling":
         pytest.skip("repelling walkers move uniformly, which a test of the arguments shows")
     g, exact = example(weighted)
-    ranks = estimates(g, directions=directions, lengths=lengths)
+    ranks = estimates(g, step_coupling=step_coupling, lengths=lengths)
     np.testing.assert_allclose(ranks.sum(1), 1)
     np.testing.assert_allclose(ranks[:, 12:], exact[12:][None].repeat(len(ranks), 0))
     assert_mean(ranks[:, :12], exact[:12])
@@ -57,8 +57,8 @@ def test_couplings_lower_the_error():
         squares = ((estimates(g, 6000, **options) - exact) ** 2).sum(1)
         return squares.mean(), squares.std(ddof=1) / np.sqrt(6000)
 
-    (plain, a), (sigma, b) = (error(lengths=name, directions="independent") for name in ("iid", "sigma"))
-    ours, c = error(lengths="systematic", directions="stratified", num_walkers=4)
+    (plain, a), (sigma, b) = (error(lengths=name, step_coupling="independent") for name in ("iid", "sigma"))
+    ours, c = error(lengths="systematic", step_coupling="stratified", num_walkers=4)
     assert (plain - sigma) / np.hypot(a, b) > 4
     assert (plain - ours) / np.hypot(a, c) > 4
 
@@ -100,10 +100,10 @@ def test_threads_and_chunks_do_not_change_results(monkeypatch):
         ({"num_walkers": 0}, "num_walkers must be a positive integer"),
         ({"num_walkers": 3}, "must be even"),
         ({"lengths": "all"}, "lengths must be one of"),
-        ({"directions": "all"}, "directions must be one of"),
+        ({"step_coupling": "all"}, "step_coupling must be one of"),
         ({"permutation": [0, 0]}, "permutation"),
         ({"num_quantiles": 1}, "an integer from 2 on"),
-        ({"directions": "repelling"}, "weighted graph"),
+        ({"step_coupling": "repelling"}, "weighted graph"),
     ],
 )
 def test_bad_arguments_are_refused(options, words):

@@ -34,9 +34,11 @@ GRAPHS = {
 }
 
 
-def moving(name, directions):
+def moving(name, step_coupling):
     """Repelling walkers move uniformly."""
-    return "uniform" if directions == "repelling" and name in ("weighted", "self-loop", "combinatorial") else "weights"
+    return (
+        "uniform" if step_coupling == "repelling" and name in ("weighted", "self-loop", "combinatorial") else "weights"
+    )
 
 
 def exact_features(g, kernel):

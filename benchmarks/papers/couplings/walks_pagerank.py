@@ -48,9 +48,9 @@ class Copies:
         self.count = -(-repeats // self.batches)
         self.copies = graphs.Graph.from_scipy(sp.csr_array(sp.block_diag([graph.adjacency] * self.count)))
 
-    def errors(self, p_halt: float, lengths: str, directions: str, sigma: np.ndarray) -> Floats:  # (repeats,)
+    def errors(self, p_halt: float, lengths: str, step_coupling: str, sigma: np.ndarray) -> Floats:  # (repeats,)
         """Return |estimate - rank| of each repeat."""
-        exact, options = exact_rank(self.graph, p_halt), {"lengths": lengths, "directions": directions}
+        exact, options = exact_rank(self.graph, p_halt), {"lengths": lengths, "step_coupling": step_coupling}
         found = [
             graphs.pagerank(self.copies, p_halt, 2, permutation=sigma, seed=seed, num_threads=1, **options)
             for seed in range(self.batches)
@@ -67,7 +67,7 @@ def figure_9(scale: Scale) -> Result:
     """
     values: list[Value] = []
     notes = []
-    methods = {name: (o["lengths"], o["directions"]) for name, o in {**PAPER, **OURS}.items()}
+    methods = {name: (o["lengths"], o["step_coupling"]) for name, o in {**PAPER, **OURS}.items()}
     for name, label in GRAPHS.items():
         graph = datasets.load(name)
         copies = Copies(graph, scale(REPEATS))

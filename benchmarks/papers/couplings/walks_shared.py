@@ -37,12 +37,12 @@ GRAPHS = {
 """By their names in `rfgp.datasets`: those whose numbers of nodes App. E.3 lists, in its order."""
 
 PAPER: dict[str, dict[str, Any]] = {
-    name: {"lengths": lengths, "directions": "independent", "exact_hops": 0, "transitions": "uniform"}
+    name: {"lengths": lengths, "step_coupling": "independent", "exact_hops": 0, "transitions": "uniform"}
     for name, lengths in (("i.i.d.", "iid"), ("antithetic", "antithetic"), ("sigma", "sigma"))
 }
 """The paper's walkers: sec. 4 has them choose neighbors alike."""
 OURS: dict[str, dict[str, Any]] = {
-    "stratified": {"lengths": "systematic", "directions": "stratified", "exact_hops": 0, "transitions": "uniform"}
+    "stratified": {"lengths": "systematic", "step_coupling": "stratified", "exact_hops": 0, "transitions": "uniform"}
 }
 RANDOM_GRAPH = "an Erdos-Renyi graph of 100 nodes, edges with probability 0.1 (not stated in the paper)"
 
@@ -59,7 +59,7 @@ def load(name: str) -> graphs.Graph:
     """Return the largest connected part of a graph, of the faces of a mesh, or of roads."""
     found = datasets.load(name)
     if isinstance(found, graphs.Roads):
-        edges, fractions, _ = found.places()
+        edges, fractions, _ = found.sensor_positions()
         return graphs.Graph.from_roads(found.lines, edges, fractions).largest_component()
     graph = found if isinstance(found, graphs.Graph) else graphs.Graph.from_mesh(found)
     return graph.largest_component()

@@ -90,7 +90,7 @@ class Case:
 def whole_data() -> Case:
     """Return all readings for training, and for prediction as well."""
     roads = graphs.read_roads(fetch("pems").with_name("pems_repl.rda"))
-    edges, fractions, _ = roads.places()
+    edges, fractions, _ = roads.sensor_positions()
     y = roads.values.reshape(-1, len(edges)).T
     sensors, times = (np.arange(count) for count in y.shape)
     positions = np.stack([edges, fractions], axis=1)

@@ -65,14 +65,14 @@ def syrk(f, n, k, alpha, a, lda, beta, c, ldc):
 
 @jit
 def symm(f, m, n, alpha, a, lda, b, ldb, beta, c, ldc):
-    """C (m, n) <- alpha A B + beta C, with A (m, m) symmetric, of which the lower triangle is read."""
+    """C (m, n) <- alpha A B + beta C, with the lower triangle of A (m, m)."""
     sizes, left, right = (np.int32(m), np.int32(n)), (a.ctypes.data, np.int32(lda)), (b.ctypes.data, np.int32(ldb))
     _call(f[_SYMM], (LEFT, LOWER, *sizes, float(alpha), *left, *right, float(beta), c.ctypes.data, np.int32(ldc)))
 
 
 @jit
 def trsm(f, a_is, m, n, a, lda, b, ldb):
-    """B (m, n) <- B op(A)^-1, with A (n, n) lower triangular; `a_is`: PLAIN or TRANSPOSED."""
+    """B (m, n) <- B op(A)^-1, A lower triangular; `a_is`: PLAIN or TRANSPOSED."""
     sizes, left = (np.int32(m), np.int32(n)), (a.ctypes.data, np.int32(lda))
     _call(f[_TRSM], (RIGHT, LOWER, a_is, _NOT_UNIT, *sizes, 1.0, *left, b.ctypes.data, np.int32(ldb)))
 

@@ -13,7 +13,7 @@ from graphs.compiled import jit
 
 @jit
 def _assemble(panel, update, added, there, columns, rows, width):
-    """Add the lower triangle of a child's update matrix (width, width) to the front of its parent.
+    """Add the lower triangle of a child's update (width, width) to the parent.
 
     `there` has the places of the child's rows among the `rows` of the front, the first `columns` of which are in the
     panel.
@@ -48,7 +48,7 @@ def _eliminate_one(panel, update, rows):
 
 @jit
 def _eliminate(f, panel, update, columns, rows, info):
-    """Factor a panel; return 0, or the number from 1 of the column whose pivot is not positive."""
+    """Factor a panel; return 0, or the number of the first non-positive pivot."""
     below = rows - columns
     wrong = potrf(f, columns, panel, rows, info)
     if wrong == 0 and below > 0:
@@ -90,9 +90,9 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
         for _ in range(children[s]):
             depth -= 1
             c, top = waiting[0, depth], waiting[1, depth]
-            own = np.int64(starts[c + 1] - starts[c])
-            width = tops[c + 1] - tops[c] - own
-            _assemble(panel, update, stack[top:], there[tops[c] + own :], columns, rows, width)
+            num_columns = np.int64(starts[c + 1] - starts[c])
+            width = tops[c + 1] - tops[c] - num_columns
+            _assemble(panel, update, stack[top:], there[tops[c] + num_columns :], columns, rows, width)
         if columns == 1:
             wrong = 0 if _eliminate_one(panel, update, rows) else 1
         else:

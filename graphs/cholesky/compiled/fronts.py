@@ -44,15 +44,15 @@ def _is_worth_it(columns, zeros, entries):
 
 @jit
 def supernodes(parent, counts):
-    """Return the first columns of supernodes (s + 1,) and the heights of their panels (s,).
+    """Return first columns of supernodes (s + 1,), and heights of panels (s,).
 
     The tree must be in postorder.
     """
     starts = _fundamental(parent, counts)
-    found = len(starts) - 1
-    begin, width, height = np.empty(found, np.int32), np.empty(found, np.int64), np.empty(found, np.int64)
-    zeros, top = np.empty(found), 0
-    for s in range(found):
+    count = len(starts) - 1
+    begin, width, height = np.empty(count, np.int32), np.empty(count, np.int64), np.empty(count, np.int64)
+    zeros, top = np.empty(count), 0
+    for s in range(count):
         first, columns, rows, empty = starts[s], np.int64(starts[s + 1] - starts[s]), counts[starts[s]], 0.0
         while top > 0:  # merge with the ranges before it that are its children
             last = begin[top - 1] + width[top - 1] - 1
@@ -74,7 +74,7 @@ def supernodes(parent, counts):
 
 @jit
 def supernode_tree(parent, starts):
-    """Return the supernode of each column (n,), and the parents (s,) and numbers of children (s,)."""
+    """Return supernodes of columns (n,), parents (s,), numbers of children (s,)."""
     count = len(starts) - 1
     of = np.empty(len(parent), np.int32)
     for s in range(count):
@@ -90,13 +90,13 @@ def supernode_tree(parent, starts):
 
 @jit
 def panel_rows(indptr, indices, starts, above, tops):
-    """Return the rows of each panel, one after another, and their places in the panel of the parent.
+    """Return the rows of each panel, and their indices in the parent's panel.
 
     `tops` (s + 1,) are the indices of the first rows of panels.
     """
     count, n = len(starts) - 1, len(indptr) - 1
     rows, there = np.empty(tops[count], np.int32), np.zeros(tops[count], np.int32)
-    mark, place = np.full(n, -1, np.int32), np.empty(n, np.int32)
+    mark, local_row = np.full(n, -1, np.int32), np.empty(n, np.int32)
     child, sibling = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     for s in range(count):
         first, last = starts[s], starts[s + 1]
@@ -104,7 +104,7 @@ def panel_rows(indptr, indices, starts, above, tops):
         for j in range(first, last):
             rows[k] = j
             k += 1
-        own = k
+        first_update = k
         for j in range(first, last):
             for q in range(indptr[j], indptr[j + 1]):
                 i = indices[q]
@@ -121,13 +121,13 @@ def panel_rows(indptr, indices, starts, above, tops):
                     rows[k] = i
                     k += 1
             c = sibling[c]
-        rows[own:k].sort()
+        rows[first_update:k].sort()
         for q in range(tops[s], k):
-            place[rows[q]] = q - tops[s]
+            local_row[rows[q]] = q - tops[s]
         c = child[s]
         while c != -1:
             for q in range(tops[c] + starts[c + 1] - starts[c], tops[c + 1]):
-                there[q] = place[rows[q]]
+                there[q] = local_row[rows[q]]
             c = sibling[c]
         if above[s] >= 0:
             sibling[s] = child[above[s]]
@@ -137,7 +137,7 @@ def panel_rows(indptr, indices, starts, above, tops):
 
 @jit
 def placement(indptr, indices, order, rank, starts, tops, rows, panels):
-    """Return the places of the entries of the factored triangle in the matrix and in the panels.
+    """Return the indices of factored entries in the matrix and in the panels.
 
     They are in the order of the supernodes, whose first entries are the third result, (s + 1,).
     """
@@ -147,17 +147,17 @@ def placement(indptr, indices, order, rank, starts, tops, rows, panels):
         for q in range(indptr[i], indptr[i + 1]):
             total += rank[indices[q]] >= rank[i]
     source, target = np.empty(total, np.int64), np.empty(total, np.int64)
-    begins, place, k = np.zeros(count + 1, np.int64), np.empty(n, np.int64), 0
+    begins, local_row, k = np.zeros(count + 1, np.int64), np.empty(n, np.int64), 0
     for s in range(count):
         height = tops[s + 1] - tops[s]
         for q in range(tops[s], tops[s + 1]):
-            place[rows[q]] = q - tops[s]
+            local_row[rows[q]] = q - tops[s]
         for j in range(starts[s], starts[s + 1]):
             for q in range(indptr[order[j]], indptr[order[j] + 1]):
                 i = rank[indices[q]]
                 if i >= j:
                     source[k] = q
-                    target[k] = panels[s] + (j - starts[s]) * height + place[i]
+                    target[k] = panels[s] + (j - starts[s]) * height + local_row[i]
                     k += 1
         begins[s + 1] = k
     return source, target, begins
@@ -165,7 +165,7 @@ def placement(indptr, indices, order, rank, starts, tops, rows, panels):
 
 @jit
 def peaks(starts, tops, above, children):
-    """Return peak numbers of entries: of the stack of updates, one update, the path of fronts, one front."""
+    """Return peak numbers of entries: stack, one update, path of fronts, one front."""
     count = len(starts) - 1
     waiting, below = 0, np.zeros(count, np.int64)
     stack = update = path = front = 0

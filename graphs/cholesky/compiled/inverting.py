@@ -115,11 +115,11 @@ def invert(
             top += rows * rows
         if columns < rows:
             height = tops[above[s] + 1] - tops[above[s]]
-            places = there[tops[s] : tops[s + 1]]
+            parent_rows = there[tops[s] : tops[s + 1]]
             for j in range(columns, rows):
-                column = known[np.int64(places[j]) * height :]
+                column = known[np.int64(parent_rows[j]) * height :]
                 for i in range(j, rows):
-                    inverse[j * rows + i] = column[places[i]]
+                    inverse[j * rows + i] = column[parent_rows[i]]
         panel = entries[panels[s] : panels[s + 1]]
         if columns == 1:
             _invert_one(panel, inverse, y, rows)

@@ -10,25 +10,25 @@ from graphs.compiled import jit
 
 
 @jit
-def _forward_one(panel, below, x, own, columns, rows):
+def _forward_one(panel, below, x, begin, columns, rows):
     for j in range(columns):
-        value = x[own + j, 0] / panel[j * (rows + 1)]
-        x[own + j, 0] = value
+        value = x[begin + j, 0] / panel[j * (rows + 1)]
+        x[begin + j, 0] = value
         for i in range(j + 1, columns):
-            x[own + i, 0] -= value * panel[j * rows + i]
+            x[begin + i, 0] -= value * panel[j * rows + i]
         for i in range(columns, rows):
             x[below[i - columns], 0] -= value * panel[j * rows + i]
 
 
 @jit
-def _backward_one(panel, below, x, own, columns, rows):
+def _backward_one(panel, below, x, begin, columns, rows):
     for j in range(columns - 1, -1, -1):
-        value = x[own + j, 0]
+        value = x[begin + j, 0]
         for i in range(j + 1, columns):
-            value -= x[own + i, 0] * panel[j * rows + i]
+            value -= x[begin + i, 0] * panel[j * rows + i]
         for i in range(columns, rows):
             value -= x[below[i - columns], 0] * panel[j * rows + i]
-        x[own + j, 0] = value / panel[j * (rows + 1)]
+        x[begin + j, 0] = value / panel[j * (rows + 1)]
 
 
 @jit
@@ -37,15 +37,17 @@ def forward(f, starts, tops, lists, panels, entries, x, room):
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 1):
-        own, columns, rows = np.int64(starts[s]), np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
+        begin, columns, rows = np.int64(starts[s]), np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
         panel, below = entries[panels[s] : panels[s + 1]], lists[tops[s] + columns : tops[s + 1]]
         if k == 1:
-            _forward_one(panel, below, x, own, columns, rows)
+            _forward_one(panel, below, x, begin, columns, rows)
             continue
-        trsm(f, TRANSPOSED, k, columns, panel, rows, flat[own * k :], k)
+        trsm(f, TRANSPOSED, k, columns, panel, rows, flat[begin * k :], k)
         if len(below) == 0:
             continue
-        gemm(f, PLAIN, TRANSPOSED, k, len(below), columns, 1.0, flat[own * k :], k, panel[columns:], rows, 0.0, room, k)
+        gemm(
+            f, PLAIN, TRANSPOSED, k, len(below), columns, 1.0, flat[begin * k :], k, panel[columns:], rows, 0.0, room, k
+        )
         for i in range(len(below)):
             for c in range(k):
                 x[below[i], c] -= room[i * k + c]
@@ -57,14 +59,16 @@ def backward(f, starts, tops, lists, panels, entries, x, room):
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 2, -1, -1):
-        own, columns, rows = np.int64(starts[s]), np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
+        begin, columns, rows = np.int64(starts[s]), np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
         panel, below = entries[panels[s] : panels[s + 1]], lists[tops[s] + columns : tops[s + 1]]
         if k == 1:
-            _backward_one(panel, below, x, own, columns, rows)
+            _backward_one(panel, below, x, begin, columns, rows)
             continue
         for i in range(len(below)):
             for c in range(k):
                 room[i * k + c] = x[below[i], c]
         if len(below) > 0:
-            gemm(f, PLAIN, PLAIN, k, columns, len(below), -1.0, room, k, panel[columns:], rows, 1.0, flat[own * k :], k)
-        trsm(f, PLAIN, k, columns, panel, rows, flat[own * k :], k)
+            gemm(
+                f, PLAIN, PLAIN, k, columns, len(below), -1.0, room, k, panel[columns:], rows, 1.0, flat[begin * k :], k
+            )
+        trsm(f, PLAIN, k, columns, panel, rows, flat[begin * k :], k)

@@ -30,7 +30,7 @@ def elimination_tree(indptr, indices):
 
 @jit
 def postorder(parent):
-    """Return the columns (n,) in an order in which each subtree is a range that ends with its root."""
+    """Return the columns (n,) in an order in which subtrees are ranges."""
     n = len(parent)
     child = np.full(n + 1, -1, np.int32)  # the first remaining child; n is the parent of roots
     sibling = np.full(n, -1, np.int32)
@@ -71,7 +71,7 @@ def _first_descendants(parent, counts):
 
 @jit
 def column_counts(indptr, indices, parent):
-    """Return the number of entries of each column of the factor, (n,), for a postordered tree.
+    """Return the number (n,) of entries of the factor's columns in postorder.
 
     The diagonal counts. Source: Gilbert, Ng and Peyton (1994), An efficient algorithm to compute row and column counts
     for sparse Cholesky factorization. The row i of the factor is the subtree of i with the leaves j of its entries.

@@ -26,7 +26,7 @@ from graphs.precisions.chains.transition import (
 
 @dataclass(frozen=True, eq=False)
 class ChainField(MarkovField):
-    """A process of one column with a Matern kernel, nu = alpha - 1/2 and variance 1, at knots.
+    """A process of one column with a Matern kernel, nu = alpha - 1/2, at knots.
 
     The latent values at a knot are f, unit f', ..., unit^(alpha - 1) f^(alpha - 1), next to each other. Their precision
     is exact and block tridiagonal.
@@ -114,16 +114,17 @@ class ChainField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, (1,); d x / d lengthscale = -x / lengthscale."""
+        """Return sum_e weights_e dQ_e / d lengthscale, (1,)."""
         kappa = self._kappa(values)
         x = kappa * self._gaps
         step, slope = steps(self.alpha, x)
         every = np.zeros(self._there.shape)
         every[self._there] = weights
         every *= self._scales(kappa)
-        own, cross = every[:, :, 1], every[:-1, :, 2] + np.swapaxes(every[1:, :, 0], 1, 2)
+        diagonal, cross = every[:, :, 1], every[:-1, :, 2] + np.swapaxes(every[1:, :, 0], 1, 2)
         pulled = sum(
-            (a * b).sum((1, 2)) for a, b in ((slope.left, own[:-1]), (slope.right, own[1:]), (slope.cross, cross))
+            (a * b).sum((1, 2))
+            for a, b in ((slope.left, diagonal[:-1]), (slope.right, diagonal[1:]), (slope.cross, cross))
         )
         entries = np.zeros(self._there.shape)
         entries[self._there] = self._laid_out(step, kappa)
@@ -163,7 +164,7 @@ class ChainField(MarkovField):
         values: Floats,  # (1,)
         points: ArrayLike,  # (n,)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return f at n points given the latent values: the mean is A (n, N) times these, with variances (n,).
+        """Return a matrix A (n, N) to the conditional mean of f, and variances (n,).
 
         Points may be anywhere. Errors of points between the same knots, or beyond the same end, are correlated.
 
@@ -201,9 +202,9 @@ class ChainField(MarkovField):
         kappa, knots, given = self._kappa(values), np.asarray(self.knots), as_numbers(points)
         reads, slopes = sp.csr_array((len(given), self.alpha * len(knots))), np.zeros(len(given))
         for after in (np.searchsorted(knots, given, side="left"), np.searchsorted(knots, given, side="right")):
-            weights, own = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
+            weights, slope_of_knot = self._placed(kappa, given, after, (bridge_slopes, extrapolation_slopes), -1.0)
             reads = reads + self._matrix(after, kappa / 2 * weights * self._scales(kappa)[0, 0])
-            slopes += kappa / 2 * own
+            slopes += kappa / 2 * slope_of_knot
         return reads, slopes
 
     def _placed(
@@ -229,9 +230,9 @@ class ChainField(MarkovField):
         (within, outside), knots = formulas, np.asarray(self.knots)
         weights, numbers = np.zeros((len(points), 2, self.alpha)), np.zeros(len(points))
         first, last = np.flatnonzero(after == 0), np.flatnonzero(after == len(knots))
-        found, own = outside(self.alpha, kappa * (knots[0] - points[first]))
-        weights[first, 1] = sign * found * (-1.0) ** np.arange(self.alpha)  # derivatives in reversed direction
-        numbers[first] = sign * own
+        weight, number = outside(self.alpha, kappa * (knots[0] - points[first]))
+        weights[first, 1] = sign * weight * (-1.0) ** np.arange(self.alpha)  # derivatives in reversed direction
+        numbers[first] = sign * number
         weights[last, 0], numbers[last] = outside(self.alpha, kappa * (points[last] - knots[-1]))
         inside = np.flatnonzero((after > 0) & (after < len(knots)))
         x, y = points[inside] - knots[after[inside] - 1], knots[after[inside]] - points[inside]
@@ -239,7 +240,7 @@ class ChainField(MarkovField):
         return weights, numbers
 
     def _matrix(self, after: NDArray[np.int64], weights: Floats) -> sp.csr_array:
-        """Return the matrix (n, N) of weights (n, 2, alpha) of the states before and after each point."""
+        """Return the matrix (n, N) of weights (n, 2, alpha) of neighboring states."""
         knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
         kept = np.broadcast_to(((knots >= 0) & (knots < len(self._there)))[:, :, None], weights.shape) & (weights != 0)
@@ -248,7 +249,7 @@ class ChainField(MarkovField):
         return sp.csr_array((weights[kept], columns[kept], starts), shape=(len(after), size))
 
     def _laid_out(self, step: Step, kappa: float) -> Floats:
-        """Return the entries (nnz,) of the energies of steps and of the precision of the first state."""
+        """Return the entries (nnz,) of the energies of steps and of the first state."""
         blocks = np.zeros(self._there.shape)
         blocks[0, :, 1] = np.linalg.inv(STATIONARY[self.alpha])
         blocks[:-1, :, 1] += step.left

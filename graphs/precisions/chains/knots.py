@@ -32,7 +32,7 @@ def place_knots(
     values: Floats,  # (T,)
     spacing: float,
 ) -> Floats:  # (K,)
-    """Return ascending knots: the values themselves, or a grid where they are too close.
+    """Return ascending knots: the values, or a grid if they are too close.
 
     Args:
         values: Distinct ascending values, at least one.
@@ -66,7 +66,7 @@ def hermite_projector(
     alpha: int,
     unit: float,
 ) -> sp.csr_array:  # (n, alpha K)
-    """Return the matrix that interpolates f at points from f^(j) unit^j, j < alpha, at knots.
+    """Return the matrix that interpolates f from f^(j) unit^j, j < alpha, at knots.
 
     Args:
         knots: Ascending numbers.
@@ -101,11 +101,11 @@ def hermite_projector(
     columns[starts[:-1][at_knot]] = alpha * nearest[at_knot]
     inside = np.flatnonzero(~at_knot)
     if above is not None and len(inside):
-        places = starts[inside][:, None] + np.arange(2 * alpha)
+        entry_indices = starts[inside][:, None] + np.arange(2 * alpha)
         first = above[inside] - 1
         gap = knots[first + 1] - knots[first]
-        columns[places] = alpha * first[:, None] + np.arange(2 * alpha)
-        entries[places] = _basis((points[inside] - knots[first]) / gap, gap / unit, alpha)
+        columns[entry_indices] = alpha * first[:, None] + np.arange(2 * alpha)
+        entries[entry_indices] = _basis((points[inside] - knots[first]) / gap, gap / unit, alpha)
     return sp.csr_array((entries, columns, starts), shape=(len(points), alpha * len(knots)))
 
 
@@ -115,7 +115,7 @@ def _same(values: Floats, spacing: float) -> float:
 
 
 def _basis(u: Floats, ratio: Floats, alpha: int) -> Floats:
-    """Return the weights (n, 2 alpha) of both ends of an interval at shares u (n,) of it.
+    """Return weights (n, 2 alpha) of the ends of an interval at shares u (n,).
 
     The polynomial whose derivative j is 1 at the left end, and all others 0, is u^j / j! (1 - u)^alpha
     sum_(k < alpha - j) binom(alpha - 1 + k, k) u^k on [0, 1].

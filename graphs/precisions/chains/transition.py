@@ -47,7 +47,7 @@ _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 
 class Step(NamedTuple):
-    """The energy z_0^T L z_0 + 2 z_0^T C z_1 + z_1^T R^-1 z_1 of n steps, or derivatives in x.
+    """The energies of n steps, z_0^T L z_0 + 2 z_0^T C z_1 + z_1^T R^-1 z_1.
 
     Examples:
         >>> import numpy as np
@@ -71,9 +71,9 @@ def companion(alpha: int) -> Floats:  # (alpha, alpha)
         >>> companion(2).tolist()
         [[0.0, 1.0], [-1.0, -2.0]]
     """
-    found = np.eye(alpha, k=1)
-    found[-1] = [-math.comb(alpha, k) for k in range(alpha)]
-    return found
+    matrix = np.eye(alpha, k=1)
+    matrix[-1] = [-math.comb(alpha, k) for k in range(alpha)]
+    return matrix
 
 
 def propagator(
@@ -118,14 +118,14 @@ def steps(
         gain = transition[:, :, -1:]  # g(x), (n, alpha, 1)
         v = right @ gain
         change, q = companion(alpha) @ transition, INTENSITY[alpha]
-        own = q * v @ np.swapaxes(v, 1, 2)
+        innovation_precision = q * v @ np.swapaxes(v, 1, 2)
         to_right = np.swapaxes(change, 1, 2) @ right
         both = -back @ change
-        mixed = np.swapaxes(transition, 1, 2) @ own
+        mixed = np.swapaxes(transition, 1, 2) @ innovation_precision
         slopes = Step(
             both + np.swapaxes(both, 1, 2) - mixed @ transition,
             mixed - to_right,
-            -own,
+            -innovation_precision,
             -q * (np.swapaxes(gain, 1, 2) @ v)[:, 0, 0],
         )
         return Step(_symmetric(left), back, right, log_determinant), slopes
@@ -136,7 +136,7 @@ def bridge(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return f at points between two states: the weights of both states, and the remaining variance.
+    """Return the weights of both states in f between them, and the variance.
 
     Args:
         alpha: 1, 2 or 3.
@@ -163,7 +163,7 @@ def extrapolation(
     alpha: int,
     x: Floats,  # (n,)
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
-    """Return f at points after the last state: its weights, and the remaining variance.
+    """Return the weights of the last state in f after it, and the variance.
 
     Args:
         alpha: 1, 2 or 3.
@@ -186,7 +186,7 @@ def bridge_slopes(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
-    """Return the derivatives of the results of `bridge` as points move from one state to the other.
+    """Return the derivatives of `bridge` as points move towards the other state.
 
     Examples:
         >>> import numpy as np
@@ -197,12 +197,12 @@ def bridge_slopes(
     x, y = np.minimum(x, LONGEST), np.minimum(y, LONGEST)
     with np.errstate(under="ignore"):
         spread, growth = innovations(alpha, x)[:, :1], _innovation_slopes(alpha, x)[:, :1]
-        forward, own = propagator(alpha, y), companion(alpha)
+        forward, drift = propagator(alpha, y), companion(alpha)
         precision = _innovation_precision(alpha, x + y)[0]
         gain = (spread @ np.swapaxes(forward, 1, 2) @ precision)[:, 0]
-        moved = growth @ np.swapaxes(forward, 1, 2) - spread @ np.swapaxes(own @ forward, 1, 2)
+        moved = growth @ np.swapaxes(forward, 1, 2) - spread @ np.swapaxes(drift @ forward, 1, 2)
         slope = (moved @ precision)[:, 0]
-        start = (own @ propagator(alpha, x))[:, 0] - np.einsum("ni,nij->nj", slope, propagator(alpha, x + y))
+        start = (drift @ propagator(alpha, x))[:, 0] - np.einsum("ni,nij->nj", slope, propagator(alpha, x + y))
         return start, slope, growth[:, 0, 0] - 2 * (gain * moved[:, 0]).sum(1)
 
 

@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class RoadField(MarkovField):
-    """The field (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise on a road network.
+    """The field (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise on roads.
 
     Latent values are u at vertices and cuts. On roads u is continuous, and its derivatives into the roads at a crossing
     sum to 0 (Kirchhoff's condition). On an infinite road it has variance 1. The correlation is exp(-d / lengthscale)
@@ -89,7 +89,7 @@ class RoadField(MarkovField):
 
     @cached_property
     def layout(self) -> Layout:
-        """The latent values at the ends of pieces, and the energies of pieces in the precision."""
+        """Latent values at the ends of pieces, and their energies in the precision."""
         return lay_out(self.pieces, self.alpha, self.boundary)
 
     @property
@@ -103,11 +103,14 @@ class RoadField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries (nnz,) of Q on the pattern for a lengthscale.
 
+        Args:
+            values: The lengthscale (1,).
+
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
-        found = blocks(self.alpha, self._scaled(values)[0])
-        return np.asarray(self.layout.spread @ found.ravel()) + self.layout.fixed
+        piece_blocks = blocks(self.alpha, self._scaled(values)[0])
+        return np.asarray(self.layout.spread @ piece_blocks.ravel()) + self.layout.fixed
 
     def pull_back(
         self,
@@ -115,6 +118,10 @@ class RoadField(MarkovField):
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
         """Return sum_e weights_e dQ_e / d lengthscale, (1,).
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
 
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number, or weights do not match the entries.
@@ -132,7 +139,7 @@ class RoadField(MarkovField):
         *,
         within: float = 0.0,
     ) -> tuple["RoadField", Integers]:  # (n,)
-        """Return the same field with n more positions among its latent values, and their indices (n,).
+        """Return the field with n more positions among its latent values.
 
         The distribution of the previous values does not change. Positions at a vertex, or equal ones, share a value.
 
@@ -140,6 +147,9 @@ class RoadField(MarkovField):
             positions: Positions (n, 2), pairs of (road, fraction).
             within: If positive, move positions along their roads by less than this length onto an equidistant grid, so
                 that close positions share values.
+
+        Returns:
+            The field, and the indices (n,) of the positions among its latent values.
 
         Raises:
             InvalidArgumentError: If positions are not on these roads, or the tolerance is not a number of at least 0.
@@ -159,7 +169,7 @@ class RoadField(MarkovField):
         values: Floats,  # (1,)
         positions: ArrayLike,  # (n, 2)
     ) -> tuple[sp.csr_array, Floats]:  # (n, N), (n,)
-        """Return u at n positions given the latent values: the mean is A (n, N) times these, with variances (n,).
+        """Return the mean and variance of u at n positions given the latent values.
 
         Errors of positions in different pieces are independent. Use `refine` for covariances within one piece.
 
@@ -167,15 +177,20 @@ class RoadField(MarkovField):
             values: The lengthscale, (1,).
             positions: Positions (n, 2), pairs of (road, fraction).
 
+        Returns:
+            A matrix A (n, N), which maps latent values to means, and variances (n,).
+
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number, or positions are not on these roads.
         """
         spots = locate(self.roads, self.pieces, self._begins, *self.roads.read_positions(positions))
         x = np.maximum(self._free(values, self.pieces.length[spots.piece]), SHORTEST[self.alpha])
-        found = bridge(self.alpha, x * spots.share, x * (1 - spots.share))
+        interpolation = bridge(self.alpha, x * spots.share, x * (1 - spots.share))
         inside = spots.vertex < 0
         kinds, signs = np.array(KINDS[self.alpha]), np.array(SIGNS[self.alpha])[:, None]
-        weights = np.concatenate([signs * found.start[kinds], signs * found.end[kinds], np.ones((1, len(inside)))])
+        weights = np.concatenate(
+            [signs * interpolation.start[kinds], signs * interpolation.end[kinds], np.ones((1, len(inside)))]
+        )
         slots = np.concatenate(self.layout.slots[:, :, spots.piece])
         columns = np.concatenate([np.where(inside, slots, -1), spots.vertex[None]])
         row = np.broadcast_to(np.arange(len(inside)), columns.shape)
@@ -183,7 +198,7 @@ class RoadField(MarkovField):
         shape = (len(inside), len(self.layout.owner))
         matrix = sp.csr_array((weights[there], (row[there], columns[there])), shape=shape)
         matrix.sort_indices()
-        return matrix, np.where(inside, found.variance, 0.0)
+        return matrix, np.where(inside, interpolation.variance, 0.0)
 
     def __repr__(self) -> str:
         return (
@@ -197,7 +212,7 @@ class RoadField(MarkovField):
         return self.pieces.begins
 
     def _scaled(self, values: Floats) -> tuple[Floats, Floats]:
-        """Return kappa times the lengths of pieces (P,), clipped, and the derivative in the lengthscale."""
+        """Return kappa times the lengths (P,) of pieces, clipped, and the derivative."""
         free = self._free(values, self.pieces.length)
         with np.errstate(over="ignore", under="ignore"):
             slope = -free / float(as_numbers(values)[0])

@@ -31,7 +31,7 @@ BOUNDARIES = ("neumann", "stationary", "open")
 
 
 class Layout(NamedTuple):
-    """The N latent values of a field, its pattern, and the linear map from blocks of pieces to entries.
+    """N latent values, their pattern, and the map from blocks of pieces to entries.
 
     Examples:
         >>> import graphs
@@ -79,7 +79,7 @@ def lay_out(
 
 
 def _slots(ends: Integers, degree: Integers, sums: Integers, alpha: int) -> Integers:
-    """Return the latent values (c, 2 P) at ends of pieces with given vertices: u, S_k and S_(k - 1)."""
+    """Return latent values (c, 2 P) at the ends of pieces: u, S_k and S_(k - 1)."""
     if alpha == 1:
         return ends[None]
     order = np.argsort(ends, kind="stable")
@@ -101,11 +101,11 @@ def _assemble(slots: Integers, owner: Integers, own_half: Integers, alpha: int) 
         keys.append(row[there] * size + column[there])
         features.append((kind * num_pieces + there).astype(np.int32))
         signs.append(np.full(len(there), SIGNS[alpha][i] * SIGNS[alpha][j], dtype=np.int8))
-    places, entry = np.unique(np.concatenate(keys), return_inverse=True)
-    shape = (len(places), 2 * num_kinds * num_pieces)
+    entry_keys, entry = np.unique(np.concatenate(keys), return_inverse=True)
+    shape = (len(entry_keys), 2 * num_kinds * num_pieces)
     where = (entry.reshape(-1).astype(np.int32), np.concatenate(features))
     spread = sp.csr_array((np.concatenate(signs), where), shape).astype(np.float64)
-    indptr = np.searchsorted(places, np.arange(size + 1) * size)
-    fixed = np.zeros(len(places))
-    fixed[np.searchsorted(places, own_half * (size + 1))] = 0.5
-    return Layout(slots, owner, Pattern(indptr, (places % size).astype(np.int32)), spread, fixed)
+    indptr = np.searchsorted(entry_keys, np.arange(size + 1) * size)
+    fixed = np.zeros(len(entry_keys))
+    fixed[np.searchsorted(entry_keys, own_half * (size + 1))] = 0.5
+    return Layout(slots, owner, Pattern(indptr, (entry_keys % size).astype(np.int32)), spread, fixed)

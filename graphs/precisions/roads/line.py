@@ -2,9 +2,9 @@
 
 u solves (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise, with tau such that the variance is 1 on the infinite
 line: 2 kappa tau^2 = 1 for alpha = 1 (covariance exp(-x), x = kappa distance) and 4 kappa^3 tau^2 = 1 for alpha = 2
-(covariance (1 + x) exp(-x)). Its density is proportional to exp(-E / 2) with the energy E = tau^2 int kappa^2 u^2 +
-u'^2 for alpha = 1 and tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2, which is a sum over the stretches
-of a network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C
+(covariance (1 + x) exp(-x)). Its density is proportional to exp(-E / 2). The energy E is tau^2 int kappa^2 u^2 + u'^2
+for alpha = 1, and tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2. It is a sum over the stretches of a
+network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C
 z_1 for its ends. Here z is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0
 = u' / kappa and w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
 
@@ -74,7 +74,7 @@ def blocks(
     alpha: int,
     x: Floats,  # (n,)
 ) -> Floats:  # (2, k, n)
-    """Return O and C, each as k rows: the single entry, or for alpha = 2 the entries uu, uw and ww.
+    """Return O and C as k rows each: one entry, or uu, uw and ww for alpha = 2.
 
     Args:
         alpha: 1 or 2.
@@ -94,13 +94,13 @@ def blocks(
             return np.stack([c / (2 * s), -e / s])[:, None]
         y, gap = 2 * e * x, cosine_gap(x)
         double = 2 * (s + y) * sine_gap(x)  # 8 e^2 D
-        own = np.stack([s * c + 2 * e * y, y * y, sine_gap(2 * x)])
+        diagonal = np.stack([s * c + 2 * e * y, y * y, sine_gap(2 * x)])
         cross = -np.stack([2 * e * (s + x * c), y * s, 2 * e * gap])
-        return np.stack([own, cross]) / double
+        return np.stack([diagonal, cross]) / double
 
 
 def slopes(
-    found: Floats,  # (2, k, n)
+    piece_blocks: Floats,  # (2, k, n)
 ) -> Floats:  # (2, k, n)
     """Return the derivatives in x of the results of `blocks`.
 
@@ -111,13 +111,13 @@ def slopes(
         [-0.362, 0.5586]
     """
     with np.errstate(under="ignore"):
-        if found.shape[1] == 1:
-            own, cross = found[:, 0]
-            return np.stack([-2 * cross**2, -2 * own * cross])[:, None]
-        (_, own_uw, own_ww), (_, uw, ww) = found
+        if piece_blocks.shape[1] == 1:
+            diagonal, cross = piece_blocks[:, 0]
+            return np.stack([-2 * cross**2, -2 * diagonal * cross])[:, None]
+        (_, own_uw, own_ww), (_, uw, ww) = piece_blocks
         k = 1 + 4 * own_uw
-        own = -4 * np.stack([uw**2, uw * ww, ww**2])
-        return np.stack([own, np.stack([-k * uw, -k * ww, uw - 4 * own_ww * ww])])
+        diagonal = -4 * np.stack([uw**2, uw * ww, ww**2])
+        return np.stack([diagonal, np.stack([-k * uw, -k * ww, uw - 4 * own_ww * ww])])
 
 
 def bridge(
@@ -125,7 +125,7 @@ def bridge(
     x: Floats,  # (n,)
     y: Floats,  # (n,)
 ) -> Bridge:
-    """Return u at points of stretches given the ends, at distances x before and y after them.
+    """Return u at distances x and y from the ends of stretches, given the ends.
 
     The distances (n,) are positive and in units of 1 / kappa. The point divides its stretch in two, whose energies are
     added. Their sum for (u, u' / kappa) at the point is K, the precision given the ends. The derivative points into the
@@ -137,15 +137,15 @@ def bridge(
         >>> bridge(2, np.array([0.5]), np.array([0.5])).start.shape
         (2, 1)
     """
-    (own, cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
+    (before_own, before_cross), (after_own, after_cross) = blocks(alpha, x), blocks(alpha, y)
     with np.errstate(under="ignore"):
         if alpha == 1:
-            total = own[0] + after_own[0]
-            return Bridge(-cross / total, -after_cross / total, 1 / total)
-        uu, uw, ww = own[0] + after_own[0], after_own[1] - own[1], own[2] + after_own[2]
+            total = before_own[0] + after_own[0]
+            return Bridge(-before_cross / total, -after_cross / total, 1 / total)
+        uu, uw, ww = before_own[0] + after_own[0], after_own[1] - before_own[1], before_own[2] + after_own[2]
         determinant = uu * ww - uw * uw
         a, b = ww / determinant, -uw / determinant  # the first row of the inverse of K
-        start = np.stack([b * cross[1] - a * cross[0], b * cross[2] - a * cross[1]])
+        start = np.stack([b * before_cross[1] - a * before_cross[0], b * before_cross[2] - a * before_cross[1]])
         end = -np.stack([a * after_cross[0] + b * after_cross[1], a * after_cross[1] + b * after_cross[2]])
         return Bridge(start, end, a)
 
@@ -153,7 +153,7 @@ def bridge(
 def sine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (sinh x - x), as exp(-x) x^3 / 3 (1 + x^2 / 20 (1 + x^2 / 42 (...))) for small x.
+    """Return 2 exp(-x) (sinh x - x), by a series for small x.
 
     Examples:
         >>> import numpy as np
@@ -169,7 +169,7 @@ def sine_gap(
 def cosine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
-    """Return 2 exp(-x) (x cosh x - sinh x), by a series with positive terms for small x.
+    """Return 2 exp(-x) (x cosh x - sinh x), by a series for small x.
 
     Examples:
         >>> import numpy as np

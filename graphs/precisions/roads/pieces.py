@@ -13,7 +13,7 @@ Integers = NDArray[np.int64]
 
 
 class Pieces(NamedTuple):
-    """P pieces of road between two different vertices each, ordered by road and along it.
+    """P pieces of road between two different vertices each, ordered along roads.
 
     Examples:
         >>> import graphs
@@ -60,7 +60,7 @@ def cut(
     road: Integers,  # (c,)
     fraction: Floats,  # (c,)
 ) -> Pieces:
-    """Cut roads at positions, and cut in the middle stretches that would still begin and end at one vertex.
+    """Cut roads at positions, and loops of a single stretch in the middle.
 
     Examples:
         >>> import numpy as np
@@ -85,8 +85,8 @@ def cut(
     number[order] = roads.num_vertices + np.cumsum(is_new) - 1
     vertex[inner] = number[: len(inner)]
     at, where = at[is_new], where[is_new]
-    places = np.concatenate([roads.coordinates, roads.lines.along(roads.stretches.road[at], where)])
-    return _between_cuts(roads, at, where, places, vertex)
+    coordinates = np.concatenate([roads.coordinates, roads.lines.along(roads.stretches.road[at], where)])
+    return _between_cuts(roads, at, where, coordinates, vertex)
 
 
 def _used(roads: RoadNetwork) -> NDArray[np.bool_]:  # (S,)
@@ -94,18 +94,18 @@ def _used(roads: RoadNetwork) -> NDArray[np.bool_]:  # (S,)
     return roads.stretches.is_distinct & (roads.lengths[roads.stretches.road] > 0)
 
 
-def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, places: Floats, vertex: Integers) -> Pieces:
-    """Return the pieces between distinct ascending cuts inside stretches, numbered after the vertices."""
-    found, used = roads.stretches, np.flatnonzero(_used(roads))
+def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, coordinates: Floats, vertex: Integers) -> Pieces:
+    """Return the pieces between ascending cuts, numbered after the vertices."""
+    stretches, used = roads.stretches, np.flatnonzero(_used(roads))
     stretch = np.concatenate([used, at, used])
-    fraction = np.concatenate([found.begin[used], where, found.end[used]])
-    node = np.concatenate([found.source[used], roads.num_vertices + np.arange(len(at)), found.target[used]])
+    fraction = np.concatenate([stretches.begin[used], where, stretches.end[used]])
+    node = np.concatenate([stretches.source[used], roads.num_vertices + np.arange(len(at)), stretches.target[used]])
     order = np.lexsort((fraction, stretch))
     stretch, fraction, node = stretch[order], fraction[order], node[order]
     first = np.flatnonzero(stretch[1:] == stretch[:-1])
-    road, low, high = found.road[stretch[first]], fraction[first], fraction[first + 1]
+    road, low, high = stretches.road[stretch[first]], fraction[first], fraction[first + 1]
     length = (high - low) * roads.lengths[road]
-    return Pieces(node[first], node[first + 1], length, road, low, high, places, vertex)
+    return Pieces(node[first], node[first + 1], length, road, low, high, coordinates, vertex)
 
 
 def locate(

@@ -10,7 +10,7 @@ _DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128
 
 @jit
 def _sort(visits, carried, other_visits, other_carried, counts):
-    """Sort visits by node, stably, by digits of 7 bits; return the sorted pair of arrays."""
+    """Sort visits by node, stably, by digits of 7 bits; return both arrays."""
     size = visits.size
     differing = np.uint64(0)
     for a in range(size):
@@ -26,10 +26,10 @@ def _sort(visits, carried, other_visits, other_carried, counts):
                 counts[digit + 1] += counts[digit]
             for a in range(size):
                 digit = (visits[a] >> shift) & _DIGIT_MASK
-                place = np.uint64(counts[digit])
-                other_visits[place] = visits[a]
+                slot = np.uint64(counts[digit])
+                other_visits[slot] = visits[a]
                 if carried.size:
-                    other_carried[place] = carried[a]
+                    other_carried[slot] = carried[a]
                 counts[digit] += 1
             visits, other_visits = other_visits, visits
             carried, other_carried = other_carried, carried
@@ -60,27 +60,27 @@ def merge(
         widest = max(widest, ends[row] - offsets[row])
     spare, spare_carried = np.empty(widest, np.uint64), np.empty(widest if carried.size else 0)
     counts = np.empty(_DIGITS + 1, np.int32)
-    found = visited = np.int64(-1)
+    entry = visit = np.int64(-1)
     for row in range(offsets.size):
         inside, size = slice(offsets[row], ends[row]), ends[row] - offsets[row]
         held = carried[inside] if carried.size else carried
         keys, values = _sort(visits[inside], held, spare[:size], spare_carried[:size], counts)
-        first_found, first_visited = found, visited
+        first_entry, first_visit = entry, visit
         previous_node = previous = ~np.uint64(0)
         for a in range(size):
             key = keys[a]
             if key == previous:
-                loads[visited] += values[a] if carried.size else 1
+                loads[visit] += values[a] if carried.size else 1
                 continue
             node = key >> _HOP_BITS
             if node != previous_node:
-                found += 1
-                columns[found], hop_counts[found], previous_node = node, 0, node
-            visited += 1
-            hop_counts[found] += 1
-            hops[visited], loads[visited] = key & _HOP_MASK, values[a] if carried.size else 1
+                entry += 1
+                columns[entry], hop_counts[entry], previous_node = node, 0, node
+            visit += 1
+            hop_counts[entry] += 1
+            hops[visit], loads[visit] = key & _HOP_MASK, values[a] if carried.size else 1
             previous = key
-        node_counts[row], visit_counts[row] = found - first_found, visited - first_visited
+        node_counts[row], visit_counts[row] = entry - first_entry, visit - first_visit
     return node_counts, visit_counts
 
 
@@ -96,15 +96,15 @@ def gather(
     left,  # (n,) factors of rows, or (0,)
     right,  # (N,) and of columns
 ):
-    """Return sum_l weights_l load_l of each entry (nnz,), times the factors of its row and column."""
+    """Return sum_l weights_l load_l (nnz,), times factors of row and column."""
     out = np.empty(indices.size)
     for row in range(indptr.size - 1):
-        place = visit_indptr[row]
+        visit = visit_indptr[row]
         for entry in range(indptr[row], indptr[row + 1]):
             total = 0.0
             for _ in range(hop_counts[entry]):
-                total += weights[hops[place]] * loads[place]
-                place += 1
+                total += weights[hops[visit]] * loads[visit]
+                visit += 1
             out[entry] = total * left[row] * right[indices[entry]] if left.size else total
     return out
 
@@ -114,10 +114,10 @@ def scatter(visit_indptr, indptr, indices, hop_counts, hops, loads, v, left, rig
     """Return the adjoint of `gather` in the weights at v (nnz,): (length + 1,)."""
     out = np.zeros(length + 1)
     for row in range(indptr.size - 1):
-        place = visit_indptr[row]
+        visit = visit_indptr[row]
         for entry in range(indptr[row], indptr[row + 1]):
             value = v[entry] * left[row] * right[indices[entry]] if left.size else v[entry]
             for _ in range(hop_counts[entry]):
-                out[hops[place]] += value * loads[place]
-                place += 1
+                out[hops[visit]] += value * loads[visit]
+                visit += 1
     return out

@@ -16,7 +16,7 @@ def derive(key, index):
 
 @jit
 def to_unit(bits):
-    """Map bits to (0, 1) like `random.to_unit`; signed integers convert faster to floats."""
+    """Map bits to (0, 1) like `random.to_unit`, through fast signed integers."""
     return (np.float64(np.int64(bits >> np.uint64(12))) + 0.5) * 2.0**-52
 
 
@@ -28,7 +28,7 @@ def uniform(key, index):
 
 @jit
 def shuffle(key, first_index, items):
-    """Shuffle items in place (Fisher-Yates), with the uniforms of `key` from `first_index` on."""
+    """Shuffle items in place (Fisher-Yates) with uniforms of `key`."""
     for q in range(items.size - 1, 0, -1):
         other = np.int64(uniform(key, first_index + q) * (q + 1))
         items[q], items[other] = items[other], items[q]
@@ -36,7 +36,7 @@ def shuffle(key, first_index, items):
 
 @jit
 def search(cumulative, first, count, x):
-    """Return the index of quantile x in (0, 1) among `count` entries of `cumulative` from `first` on."""
+    """Return the index of quantile x in (0, 1) in a range of `cumulative`."""
     last = first + count
     while first < last - 1:
         middle = (first + last - 1) // 2

@@ -12,9 +12,9 @@ def cumulate(indptr, probabilities):
     cumulative = np.empty_like(probabilities)
     for row in range(indptr.size - 1):
         total = 0.0
-        for place in range(indptr[row], indptr[row + 1]):
-            total += probabilities[place]
-            cumulative[place] = total
+        for edge in range(indptr[row], indptr[row + 1]):
+            total += probabilities[edge]
+            cumulative[edge] = total
         if indptr[row + 1] > indptr[row]:
             cumulative[indptr[row + 1] - 1] = 1.0
     return cumulative
@@ -25,7 +25,7 @@ def push(
     indptr,
     indices,
     probabilities,  # (nnz,) of moves in proportion to weight, or (0,) if they are uniform
-    roots,  # (N,) sqrt of the stationary mass
+    sqrt_degrees,  # (N,) sqrt of the stationary mass
     starts,  # (n,) int64
     num_hops,  # (n,) int64
 ):
@@ -33,45 +33,53 @@ def push(
 
     Returns: ends (n, H + 1), the ends of the entries of each hop of each start, with H the largest number of hops.
         Then, in this order, the nodes, ascending within a hop, their probabilities, and the loads U^hop, which are
-        probabilities times a ratio of roots.
+        probabilities times a ratio of sqrt_degrees.
     """
-    most = num_hops.max() if num_hops.size else 0
-    ends = np.empty((starts.size, most + 1), np.int64)
+    max_hops = num_hops.max() if num_hops.size else 0
+    ends = np.empty((starts.size, max_hops + 1), np.int64)
     nodes, mass, loads = np.empty(1024, np.int32), np.empty(1024), np.empty(1024)
-    held, seen, touched = np.zeros(roots.size), np.zeros(roots.size, np.int64), np.empty(1024, np.int32)
-    used = 0
+    mass_at, seen, touched = (
+        np.zeros(sqrt_degrees.size),
+        np.zeros(sqrt_degrees.size, np.int64),
+        np.empty(1024, np.int32),
+    )
+    num_entries = 0
     for row in range(starts.size):
-        begin = used
+        begin = num_entries
         for hop in range(num_hops[row] + 1):
-            reached, mark = 0, row * (most + 1) + hop + 1
+            num_reached, mark = 0, row * (max_hops + 1) + hop + 1
             if hop == 0:
-                held[starts[row]] = 1.0
-                touched[0], reached = starts[row], 1
-            for place in range(begin, used if hop > 0 else begin):
-                node = nodes[place]
+                mass_at[starts[row]] = 1.0
+                touched[0], num_reached = starts[row], 1
+            for source in range(begin, num_entries if hop > 0 else begin):
+                node = nodes[source]
                 first, last = indptr[node], indptr[node + 1]
-                while reached + last - first > touched.size:
+                while num_reached + last - first > touched.size:
                     touched = np.concatenate((touched, np.empty_like(touched)))
                 for edge in range(first, last):
                     other = indices[edge]
                     if seen[other] != mark:
                         seen[other] = mark
-                        touched[reached] = other
-                        reached += 1
-                    held[other] += mass[place] * (probabilities[edge] if probabilities.size else 1.0 / (last - first))
-            here = touched[:reached][np.argsort(touched[:reached], kind="mergesort")]  # np.sort has a quadratic case
-            while used + reached > nodes.size:
+                        touched[num_reached] = other
+                        num_reached += 1
+                    mass_at[other] += mass[source] * (
+                        probabilities[edge] if probabilities.size else 1.0 / (last - first)
+                    )
+            here = touched[:num_reached][
+                np.argsort(touched[:num_reached], kind="mergesort")
+            ]  # np.sort has a quadratic case
+            while num_entries + num_reached > nodes.size:
                 nodes, mass = np.concatenate((nodes, np.empty_like(nodes))), np.concatenate((mass, np.empty_like(mass)))
                 loads = np.concatenate((loads, np.empty_like(loads)))
-            begin = used
+            begin = num_entries
             for other in here:
-                nodes[used], mass[used] = other, held[other]
-                loads[used] = held[other] * (roots[starts[row]] / roots[other])
-                held[other] = 0.0
-                used += 1
-            ends[row, hop] = used
-        ends[row, num_hops[row] :] = used
-    return ends, nodes[:used], mass[:used], loads[:used]
+                nodes[num_entries], mass[num_entries] = other, mass_at[other]
+                loads[num_entries] = mass_at[other] * (sqrt_degrees[starts[row]] / sqrt_degrees[other])
+                mass_at[other] = 0.0
+                num_entries += 1
+            ends[row, hop] = num_entries
+        ends[row, num_hops[row] :] = num_entries
+    return ends, nodes[:num_entries], mass[:num_entries], loads[:num_entries]
 
 
 @jit
@@ -79,33 +87,33 @@ def reach(
     indptr,
     indices,
     starts,  # (n,) int64
-    most,
+    max_hops,
     limit,
 ):
-    """Count the nodes within 0, 1, ..., `most` hops of each start, (n, most + 1).
+    """Count the nodes within 0, 1, ... hops of each start, (n, max_hops + 1).
 
     The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
     """
-    balls = np.empty((starts.size, most + 1), np.int64)
+    neighborhood_sizes = np.empty((starts.size, max_hops + 1), np.int64)
     seen, touched = np.zeros(indptr.size - 1, np.int64), np.empty(max(limit, 0) + 2, np.int32)
     for row in range(starts.size):
         mark = row + 1
         seen[starts[row]], touched[0] = mark, starts[row]
-        balls[row, 0], found, begin = 1, 1, 0
-        for hop in range(1, most + 1):
-            last, place = found, begin
-            while place < last and found <= limit:
-                for edge in range(indptr[touched[place]], indptr[touched[place] + 1]):
+        neighborhood_sizes[row, 0], num_reached, begin = 1, 1, 0
+        for hop in range(1, max_hops + 1):
+            last, i = num_reached, begin
+            while i < last and num_reached <= limit:
+                for edge in range(indptr[touched[i]], indptr[touched[i] + 1]):
                     other = indices[edge]
                     if seen[other] != mark:
                         seen[other] = mark
-                        touched[found] = other
-                        found += 1
-                        if found > limit:
+                        touched[num_reached] = other
+                        num_reached += 1
+                        if num_reached > limit:
                             break
-                place += 1
-            begin, balls[row, hop] = last, found
-    return balls
+                i += 1
+            begin, neighborhood_sizes[row, hop] = last, num_reached
+    return neighborhood_sizes
 
 
 @jit
@@ -115,14 +123,14 @@ def draw_starts(
     mass,  # with `ends` from `push`
     keys,  # (n,) uint64
     num_walkers,
-    together,  # bool
+    systematic,  # bool
 ):
     """Draw nodes for the walkers of each start, from the distribution of its last hop.
 
-    If `together` is true, by systematic sampling in a random order, otherwise independently. Returns indices (n, m)
+    If `systematic` is true, by systematic sampling in a random order, otherwise independently. Returns indices (n, m)
     into `mass`.
     """
-    places = np.empty((keys.size, num_walkers), np.int64)
+    drawn = np.empty((keys.size, num_walkers), np.int64)
     for row in range(keys.size):
         last = num_hops[row]
         first = ends[row, last - 1] if last > 0 else (ends[row - 1, -1] if row > 0 else 0)
@@ -131,8 +139,8 @@ def draw_starts(
         total = cumulative[count - 1]
         shift = uniform(keys[row], 0)
         for walker in range(num_walkers):
-            x = (walker + shift) / num_walkers if together else uniform(keys[row], 1 + walker)
-            places[row, walker] = first + min(np.searchsorted(cumulative, x * total, side="right"), count - 1)
-        if together:
-            shuffle(keys[row], 1, places[row])
-    return places
+            x = (walker + shift) / num_walkers if systematic else uniform(keys[row], 1 + walker)
+            drawn[row, walker] = first + min(np.searchsorted(cumulative, x * total, side="right"), count - 1)
+        if systematic:
+            shuffle(keys[row], 1, drawn[row])
+    return drawn

@@ -26,21 +26,21 @@ def _spread(key, first, degree, cumulative, group, edges):
     number of neighbors, so for c <= k no two walkers share one.
     """
     count = group.size
-    shift, turn = uniform(key, 0), uniform(key, 1)
+    shift, rotation = uniform(key, 0), uniform(key, 1)
     shuffle(key, 2, group)
-    whole = np.int64(turn * degree)
+    offset = np.int64(rotation * degree)
     for q in range(count):
         x = (q + shift) / count
         if cumulative.size == 0:
-            place = min(np.int64(x * degree), degree - 1) + whole
-            edges[group[q]] = first + (place if place < degree else place - degree)
+            neighbor = min(np.int64(x * degree), degree - 1) + offset
+            edges[group[q]] = first + (neighbor if neighbor < degree else neighbor - degree)
         else:
-            edges[group[q]] = search(cumulative, first, degree, (x + turn) % 1.0)
+            edges[group[q]] = search(cumulative, first, degree, (x + rotation) % 1.0)
 
 
 @jit
 def _repel(key, first, degree, group, edges, taken):
-    """Choose the next edges of a group without replacement, in blocks of the number of neighbors.
+    """Choose the next edges of a group without replacement, in blocks.
 
     Each block takes a uniformly random subset of the neighbors (Floyd's algorithm), and the group is shuffled.
     """
@@ -49,15 +49,15 @@ def _repel(key, first, degree, group, edges, taken):
     for block in range(0, count, degree):
         size = min(degree, count - block)
         for j in range(degree - size, degree):
-            place = np.int64(uniform(key, drawn) * (j + 1))
+            neighbor = np.int64(uniform(key, drawn) * (j + 1))
             drawn += 1
             for earlier in range(block, block + size - (degree - j)):
-                if taken[earlier] == place:
-                    place = np.int64(j)
+                if taken[earlier] == neighbor:
+                    neighbor = np.int64(j)
                     break
             q = block + size - (degree - j)
-            taken[q] = place
-            edges[group[q]] = first + place
+            taken[q] = neighbor
+            edges[group[q]] = first + neighbor
 
 
 @jit
@@ -73,8 +73,8 @@ def _choose(streams, step, firsts, degrees, cumulative, count, edges):
 
 
 @jit
-def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
-    """Choose the next edges of walkers 0..count-1, in groups of one start node and one position."""
+def _choose_in_groups(step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken):
+    """Choose the next edges of walkers in groups of one start and one position."""
     begin = 0
     while begin < count:
         row, end = rows[begin], begin
@@ -95,7 +95,7 @@ def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumu
             while last < end and nodes[order[last]] == node:
                 last += 1
             key, group, leader = derive(step_key, node), order[begin:last], order[begin]
-            if directions == STRATIFIED:
+            if step_coupling == STRATIFIED:
                 _spread(key, firsts[leader], degrees[leader], cumulative, group, edges)
             else:
                 _repel(key, firsts[leader], degrees[leader], group, edges, taken)
@@ -104,30 +104,32 @@ def _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumu
 
 @jit
 def _choose_edges(
-    indptr, cumulative, directions, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
+    indptr, cumulative, step_coupling, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
 ):
     """Choose the next edges of walkers 0..count-1; the last five arrays are outputs."""
     for a in range(count):
         node = np.uint64(nodes[a])
         firsts[a] = indptr[node]
         degrees[a] = indptr[node + np.uint64(1)] - firsts[a]
-    if directions == INDEPENDENT:
+    if step_coupling == INDEPENDENT:
         _choose(streams, step, firsts, degrees, cumulative, count, edges)
     else:
-        _choose_in_groups(directions, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken)
+        _choose_in_groups(
+            step_coupling, keys, step, rows, nodes, firsts, degrees, cumulative, count, order, edges, taken
+        )
 
 
 @jit
-def _record(nodes, rows, edges, count, first_hops, step, reached, cursors, visits, factors, loads, carried):
+def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visits, factors, loads, carried):
     """Record the visits of walkers 0..count-1."""
     for a in range(count):
         start = np.uint64(rows[a])
-        place = np.uint64(cursors[start])
-        visits[place] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
-        cursors[start] = place + np.uint64(1)
+        slot = np.uint64(cursors[start])
+        visits[slot] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
+        cursors[start] = slot + np.uint64(1)
         if carried.size:
             loads[a] *= factors[np.uint64(edges[a])]
-            carried[place] = loads[a] / reached
+            carried[slot] = loads[a] / survival
 
 
 @jit
@@ -154,17 +156,17 @@ def walk(
     keys,  # (n,) uint64, one per start
     lengths,  # (n, m) int64
     survival,  # (longest + 1,)
-    directions,
+    step_coupling,
     cursors,  # (n,) index of the next visit of each start
     visits,  # uint64
     carried,  # like `visits`, or (0,)
 ):
-    """Walk with the m walkers of n start nodes; append their visits to the existing ones."""
+    """Walk with m walkers of n start nodes and append their visits."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
     streams, loads = np.empty(room, np.uint64), np.empty(room if carried.size else 0)
-    grouped = 0 if directions == INDEPENDENT else room
+    grouped = 0 if step_coupling == INDEPENDENT else room
     order, taken = np.empty(grouped, np.int32), np.empty(grouped, np.int32)
     count = np.int64(0)
     for row in range(lengths.shape[0]):
@@ -180,7 +182,7 @@ def walk(
         _choose_edges(
             indptr,
             cumulative,
-            directions,
+            step_coupling,
             keys,
             streams,
             step,
@@ -208,9 +210,9 @@ def walk_to_the_end(
     starts,  # (n,) int64
     keys,  # (n,) uint64
     lengths,  # (n, m) int64
-    directions,
+    step_coupling,
 ):
-    """Return the last nodes (n m,) of the m walkers of n start nodes, in some order, as in `walk`."""
+    """Return the last nodes (n m,) of the walkers of n start nodes, in some order."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
@@ -231,7 +233,7 @@ def walk_to_the_end(
         _choose_edges(
             indptr,
             cumulative,
-            directions,
+            step_coupling,
             keys,
             streams,
             step,

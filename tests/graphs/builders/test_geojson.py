@@ -315,7 +315,7 @@ def test_ids_properties_and_members_are_kept(tmp_path):
     assert found.road_ids == ("way/7", 8, 8, None)
     assert found.road_properties[0] == {"oneway": "yes", "lanes": ["2", "3"], "name": None}
     assert [part.get("ref") for part in found.road_properties] == [None, "A1", "A1", None]
-    assert found.members == {"name": "streets", "crs": named("EPSG:3857")}
+    assert found.metadata == {"name": "streets", "crs": named("EPSG:3857")}
 
 
 def test_byte_order_mark_and_nan_are_read(tmp_path):

@@ -262,7 +262,7 @@ def test_positions_at_vertices_of_merged_stretches():
     roads = graphs.Roads([long[7000:7002], long], np.array([1, 0]), np.zeros(2), np.zeros(2), metric="euclidean")
     for rounding in (0.0, 1e-16, -1e-16, 2.0**-41):
         exact = roads._replace(sensor_fractions=np.array([7000 / 20_000 + rounding, 0.0]), duplicates="merge")
-        assert exact.places()[2].tolist() == [0, 0]
+        assert exact.sensor_positions()[2].tolist() == [0, 0]
 
 
 def test_sensors_on_merged_roads_share_positions():
@@ -271,7 +271,7 @@ def test_sensors_on_merged_roads_share_positions():
         [np.array(street, float), np.array(street[::-1], float)], np.array([0, 1]), np.array([0.3, 0.7]), np.zeros(2)
     )
     read = read._replace(metric="euclidean", duplicates="merge")
-    assert read.places()[2].tolist() == [0, 0]
+    assert read.sensor_positions()[2].tolist() == [0, 0]
     with pytest.raises(graphs.InvalidGraphError, match="distinct positions"):
         Graph.from_roads([street, street[::-1]], [0, 1], [0.3, 0.7], metric="euclidean", duplicates="merge")
     with pytest.raises(graphs.InvalidGraphError, match="distinct positions"):
@@ -384,7 +384,7 @@ def test_sensor_at_a_crossing_replaces_its_node():
         Graph.from_roads(CROSS, [0, 1], [0.5, 0.5], metric="euclidean")
     none = np.zeros(0)
     read = graphs.Roads(CROSS, np.array([0, 1, 1]), np.array([0.5, 0.5, 0.25]), none, metric="euclidean")
-    assert [part.tolist() for part in read.places()] == [[0, 1], [0.5, 0.25], [0, 0, 1]]
+    assert [part.tolist() for part in read.sensor_positions()] == [[0, 1], [0.5, 0.25], [0, 0, 1]]
 
 
 def test_components_without_sensor_warn():

@@ -15,7 +15,7 @@ from walking import (
 
 import graphs
 from graphs import Graph, HopRule, random
-from graphs.couplings import DIRECTIONS
+from graphs.couplings import STEP_COUPLINGS
 from graphs.walks import drawing
 
 
@@ -69,16 +69,16 @@ def reference_walks(g, node, settings, transitions="weights"):
     for step in range(max(lengths)):
         alive = [w for w in range(m) if lengths[w] > step]
         moves = {}
-        if settings.directions == "independent":
+        if settings.step_coupling == "independent":
             moves = {w: choose(position[w], stream(w, step)) for w in alive}
         else:
             for a in sorted({position[w] for w in alive}):
                 group = [w for w in alive if position[w] == a]
-                first = 2 if settings.directions == "stratified" else 0
+                first = 2 if settings.step_coupling == "stratified" else 0
                 for q in range(len(group) - 1, 0, -1):
                     other = int(uniform(step, a, first + q) * (q + 1))
                     group[q], group[other] = group[other], group[q]
-                if settings.directions == "repelling":
+                if settings.step_coupling == "repelling":
                     moves.update(zip(group, repel(a, len(group), step), strict=True))
                     continue
                 for q, w in enumerate(group):
@@ -93,11 +93,11 @@ def reference_walks(g, node, settings, transitions="weights"):
 
 
 @pytest.mark.parametrize("name", ["star", "bipartite", "weighted", "disconnected"])
-@pytest.mark.parametrize("directions", DIRECTIONS)
-def test_walks_match_a_slow_reference(name, directions):
+@pytest.mark.parametrize("step_coupling", STEP_COUPLINGS)
+def test_walks_match_a_slow_reference(name, step_coupling):
     g = GRAPHS[name]
-    transitions = moving(name, directions)
-    drawn = sample_walks(g, num_walkers=6, p_halt=0.2, directions=directions, seed=11, transitions=transitions)
+    transitions = moving(name, step_coupling)
+    drawn = sample_walks(g, num_walkers=6, p_halt=0.2, step_coupling=step_coupling, seed=11, transitions=transitions)
     table = drawn.loads.toarray()
     for row in range(g.num_nodes):
         visits = reference_walks(g, row, drawn.settings, transitions)
@@ -110,11 +110,15 @@ def test_walks_match_a_slow_reference(name, directions):
             assert ours[place] == pytest.approx(load, rel=1e-12)
 
 
-@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("step_coupling", STEP_COUPLINGS)
 @pytest.mark.parametrize("exact_hops", [0, 2, HopRule([1, 6, 30])], ids=["0", "2", "rule"])
-def test_threads_chunks_and_subsets_do_not_change_walks(directions, exact_hops, monkeypatch):
+def test_threads_chunks_and_subsets_do_not_change_walks(step_coupling, exact_hops, monkeypatch):
     g = weighted(nx.gnm_random_graph(200, 600, seed=0), 1)
-    options = {"directions": directions, "exact_hops": exact_hops, "transitions": moving("weighted", directions)}
+    options = {
+        "step_coupling": step_coupling,
+        "exact_hops": exact_hops,
+        "transitions": moving("weighted", step_coupling),
+    }
     full = sample_walks(g, seed=5, num_threads=1, **options)
     assert_same(full, sample_walks(g, seed=5, num_threads=4, **options))
     monkeypatch.setattr("graphs.walks.drawing.CHUNK_WALKERS", 50)
@@ -134,7 +138,7 @@ def test_stratified_walkers_take_different_neighbors():
 
 def test_repelling_walkers_share_no_neighbor_in_a_block():
     g = Graph.from_networkx(nx.star_graph(8))
-    drawn = sample_walks(g, [0], num_walkers=20, p_halt=np.array([1.0, 1.0]), directions="repelling", seed=0)
+    drawn = sample_walks(g, [0], num_walkers=20, p_halt=np.array([1.0, 1.0]), step_coupling="repelling", seed=0)
     counts = drawn.loads.toarray()[1:, 1] * 20
     np.testing.assert_allclose(np.sort(counts) / np.sqrt(8), [2] * 4 + [3] * 4)
 
@@ -148,7 +152,7 @@ def test_coupled_walkers_have_smaller_errors():
         errors = [np.linalg.norm((phi @ phi.T).toarray() - K) for phi in phis]
         return np.mean(errors), np.std(errors, ddof=1) / 10
 
-    (plain, s0), (ours, s1) = error(lengths="iid", directions="independent"), error()
+    (plain, s0), (ours, s1) = error(lengths="iid", step_coupling="independent"), error()
     assert (0.7 * plain - ours) / np.hypot(0.7 * s0, s1) > 6
 
 

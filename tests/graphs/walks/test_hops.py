@@ -34,8 +34,8 @@ def test_neighborhoods_are_counted(g, limit):
     U = g.shift_operator
     G = nx.from_scipy_sparse_array(U)
     starts = np.arange(0, g.num_nodes, 7)
-    balls = compiled.reach(U.indptr, U.indices, starts, 6, limit)
-    for start, row in zip(starts, balls, strict=True):
+    neighborhood_sizes = compiled.reach(U.indptr, U.indices, starts, 6, limit)
+    for start, row in zip(starts, neighborhood_sizes, strict=True):
         distances = np.array(list(nx.single_source_shortest_path_length(G, start).values()))
         exact = np.array([(distances <= hop).sum() for hop in range(7)])
         np.testing.assert_array_equal(np.minimum(row, limit + 1), np.minimum(exact, limit + 1))
@@ -115,7 +115,7 @@ def test_huge_budgets_mean_all_nodes():
 
 
 def test_hubs_reached_last_are_sorted_fast():
-    """The order [1, ..., n, 0] of a hub's neighbours made numba's np.sort quadratic."""
+    """The order [1, ..., n, 0] of a hub's neighbors made numba's np.sort quadratic."""
     n = 20_000
     U = Graph.from_networkx(nx.star_graph(n)).with_laplacian("combinatorial").shift_operator
     arguments = (U.indptr, U.indices, U.data, np.ones(n + 1), np.array([n // 2]), np.array([2]))

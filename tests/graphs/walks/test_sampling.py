@@ -18,7 +18,7 @@ import graphs
         ({"p_halt": 1.5}, "p_halt must"),
         ({"p_halt": 1}, "p_halt must"),
         ({"lengths": "geometric"}, "lengths must be one of 'iid'"),
-        ({"directions": "repulsive"}, "directions must be one of"),
+        ({"step_coupling": "repulsive"}, "step_coupling must be one of"),
         ({"transitions": "lazy"}, "transitions must be one of"),
         ({"exact_hops": -1}, "exact_hops must be an integer from 0 to"),
         ({"exact_hops": True}, "exact_hops must be an integer from 0 to"),
@@ -47,4 +47,4 @@ def test_bad_arguments_are_refused(options, message):
 
 def test_repelling_walkers_need_uniform_moves():
     with pytest.raises(graphs.InvalidArgumentError, match=r"repelling.*uniform moves"):
-        sample_walks(GRAPHS["weighted"], directions="repelling", seed=0)
+        sample_walks(GRAPHS["weighted"], step_coupling="repelling", seed=0)

@@ -6,18 +6,18 @@ from checks import fails
 from walking import GRAPHS, PERMUTATION, TUPLES, check_unbiased, draws, moving
 
 from graphs import HopRule
-from graphs.couplings import DIRECTIONS, LENGTHS
-from graphs.walks import compiled, drawing, moves
+from graphs.couplings import LENGTHS, STEP_COUPLINGS
+from graphs.walks import compiled, drawing, transitions
 
 
 @pytest.mark.thinned(8)
 @pytest.mark.parametrize("name", GRAPHS)
-@pytest.mark.parametrize("directions", DIRECTIONS)
+@pytest.mark.parametrize("step_coupling", STEP_COUPLINGS)
 @pytest.mark.parametrize("lengths", LENGTHS)
 @pytest.mark.parametrize("exact_hops", [0, 1, 2])
-def test_all_combinations_are_unbiased(name, directions, lengths, exact_hops):
-    options = {"directions": directions, "lengths": lengths, "permutation": PERMUTATION, "tuples": TUPLES}
-    phi = draws(GRAPHS[name], exact_hops=exact_hops, **options, transitions=moving(name, directions))
+def test_all_combinations_are_unbiased(name, step_coupling, lengths, exact_hops):
+    options = {"step_coupling": step_coupling, "lengths": lengths, "permutation": PERMUTATION, "tuples": TUPLES}
+    phi = draws(GRAPHS[name], exact_hops=exact_hops, **options, transitions=moving(name, step_coupling))
     check_unbiased(GRAPHS[name], phi)
 
 
@@ -26,10 +26,10 @@ def test_hops_by_a_rule_are_unbiased(name):
     check_unbiased(GRAPHS[name], draws(GRAPHS[name], exact_hops=HopRule([1, 2, 4])))
 
 
-@pytest.mark.parametrize("directions", DIRECTIONS)
-def test_uniform_moves_on_a_weighted_graph_are_unbiased(directions):
+@pytest.mark.parametrize("step_coupling", STEP_COUPLINGS)
+def test_uniform_moves_on_a_weighted_graph_are_unbiased(step_coupling):
     g = GRAPHS["weighted"]
-    check_unbiased(g, draws(g, directions=directions, transitions="uniform"))
+    check_unbiased(g, draws(g, step_coupling=step_coupling, transitions="uniform"))
 
 
 def test_long_survival_array_is_unbiased():
@@ -46,10 +46,12 @@ class TestPlantedErrors:
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"], lengths="iid"))
 
     def test_planted_missing_probability_is_found(self, monkeypatch):
-        monkeypatch.setattr(moves.Moves, "roots", property(lambda self: np.ones(self.graph.num_nodes)))
+        monkeypatch.setattr(
+            transitions.TransitionModel, "sqrt_degrees", property(lambda self: np.ones(self.graph.num_nodes))
+        )
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"]))
         monkeypatch.undo()
-        monkeypatch.setattr(moves.Moves, "factors", property(lambda self: self.matrix.data))
+        monkeypatch.setattr(transitions.TransitionModel, "load_factors", property(lambda self: self.matrix.data))
         g = GRAPHS["weighted"]
         assert fails(check_unbiased, g, draws(g, transitions="uniform"))
 
@@ -57,7 +59,7 @@ class TestPlantedErrors:
         def planted(self):
             return np.concatenate([(np.arange(1, c + 1) / c) ** 1.3 for c in np.diff(self.matrix.indptr)])
 
-        monkeypatch.setattr(moves.Moves, "cumulative", property(planted))
+        monkeypatch.setattr(transitions.TransitionModel, "cumulative", property(planted))
         assert fails(check_unbiased, GRAPHS["star"], draws(GRAPHS["star"]))
 
     def test_planted_shared_stream_is_found(self, monkeypatch):

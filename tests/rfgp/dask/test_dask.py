@@ -404,7 +404,7 @@ class TestWalks:
         "options",
         [
             {},
-            {"lengths": "iid", "directions": "independent", "exact_hops": 0},
+            {"lengths": "iid", "step_coupling": "independent", "exact_hops": 0},
             {"lengths": "sigma", "num_walkers": 8},
             {"exact_hops": 2, "num_walkers": 4},
         ],

@@ -120,11 +120,11 @@ def test_nodes_of_roads_are_positions_on_them(tmp_path, snap):
     points = [([8.0, 50.004], {"value": 1.0}), ([8.01, 50.0101], {"value": 2.0}), ([8.0, 50.004], {"value": 3.0})]
     field = fields.read_road_field(roads_file(tmp_path / "r.geojson", points, lines), snap=snap)
     network = graphs.RoadNetwork.from_roads(field.roads)
-    assert len(field.node_places) == field.graph.num_nodes == (6 if snap == 0 else 5)
-    found = network.point(field.node_places)
+    assert len(field.node_positions) == field.graph.num_nodes == (6 if snap == 0 else 5)
+    found = network.point(field.node_positions)
     np.testing.assert_allclose(found, field.coordinates, atol=1e-9)
-    assert field.places.tolist() == field.node_places[field.graph.index(field.nodes)].tolist()
-    planted = np.roll(field.node_places, 1, axis=0)
+    assert field.observed_positions.tolist() == field.node_positions[field.graph.index(field.nodes)].tolist()
+    planted = np.roll(field.node_positions, 1, axis=0)
     assert not np.allclose(network.point(planted), field.coordinates, atol=1e-9)
 
 
@@ -218,7 +218,7 @@ def test_coloured_meshes_read_back(ball, tmp_path, column):
     assert [path.name for path in paths] == ["mean.ply", "mean.glb", "sd.ply", "sd.glb"]
     from matplotlib import colormaps
 
-    for name, values in (("mean", law.mean), ("sd", law.deviation)):
+    for name, values in (("mean", law.mean), ("sd", law.std)):
         low, high = color_range(values)
         expected = colormaps[COLOR_MAPS[name]](np.clip((values - low) / (high - low), 0, 1), bytes=True)
         ply = trimesh.load(tmp_path / f"{name}.ply", process=False)
@@ -453,5 +453,5 @@ def test_the_law_at_all_nodes_is_that_of_the_model(ball):
     law = fields.posterior_at_nodes(gp, field)
     one = gp.predict([field.labels[11]])
     assert law.mean[11] == pytest.approx(one.mean[0])
-    assert law.deviation[11] ** 2 == pytest.approx(one.variance[0])
+    assert law.std[11] ** 2 == pytest.approx(one.variance[0])
     assert law.num_observed == 40

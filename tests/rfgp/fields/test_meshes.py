@@ -66,7 +66,7 @@ def test_vertex_numbers_are_those_of_the_file(kind, tmp_path):
             assert set(list(row.values())[1:]) == {""}
             continue
         np.testing.assert_allclose([float(row[axis]) for axis in "xyz"], places[i], atol=1e-6)
-        assert float(row["mean"]) == field.numbers[i] + 0.25
+        assert float(row["mean"]) == field.node_of_element[i] + 0.25
     if kind != "stl":
         with pytest.raises(rfgp.DataError, match="values must be at vertices of the surface, got 1 on no face: 0"):
             fields.read_mesh_field(path, write(tmp_path / "v.csv", "vertex,heat\n0,1\n3,2\n"))
@@ -101,7 +101,7 @@ def test_a_loose_vertex_on_the_surface_has_its_value_there(tmp_path):
     path = write(tmp_path / "w.ply", WALL.format(far=9))
     values = write(tmp_path / "v.csv", "vertex,heat\n0,1\n3,2\n")
     field = fields.read_mesh_field(path, values)
-    assert field.numbers.tolist() == [0, 1, 2, 3, 4, -1]
+    assert field.node_of_element.tolist() == [0, 1, 2, 3, 4, -1]
     gp = fields.whittle_matern(field, 2, seed=0)
     gp.condition(fields.observed_inputs(gp, field), field.values)
     law = fields.posterior_at_nodes(gp, field)

@@ -30,7 +30,7 @@ def test_all_ways_meet_and_the_bridge_does_not(town):
     for field in town:
         network, _ = process(field)
         assert network.parts.max() == 0
-        assert len(np.unique(field.part)) == 1
+        assert len(np.unique(field.component)) == 1
         bridge, track = 17, 19
         over, under = [(bridge, (60 + 240) / 760)], [(track, 0.4)]
         np.testing.assert_allclose(network.point(over), network.point(under), rtol=1e-7)
@@ -43,7 +43,7 @@ def test_all_ways_meet_and_the_bridge_does_not(town):
 def test_predictions_follow_the_truth_between_sensors(town):
     network, gp = process(town[0])
     field = town[0]
-    gp.condition(field.places, field.values)
+    gp.condition(field.observed_positions, field.values)
     places = np.array([(road, f) for road in range(network.num_roads) for f in np.linspace(0.05, 0.95, 7)])
     x, y = (network.point(places) - [osm.LONGITUDE, osm.LATITUDE]).T
     meters = 6_371_008.8 * np.radians(np.stack([x * np.cos(np.radians(osm.LATITUDE)), y], axis=1))
@@ -57,7 +57,7 @@ def test_both_coordinate_systems_predict_the_same(town):
     means = []
     for field in town:
         network, gp = process(field)
-        gp.condition(field.places, field.values)
+        gp.condition(field.observed_positions, field.values)
         means.append(gp.predict([(road, 0.3) for road in range(network.num_roads)]).mean)
     np.testing.assert_allclose(*means, rtol=1e-3)
 
@@ -66,7 +66,9 @@ def test_ways_divided_by_hand_give_the_same_process(town):
     """The export with every way cut at all of its points is the same network."""
     field = town[0]
     network, gp = process(field)
-    law = gp.condition(field.places, field.values).predict([(road, 0.37) for road in range(network.num_roads)])
+    law = gp.condition(field.observed_positions, field.values).predict(
+        [(road, 0.37) for road in range(network.num_roads)]
+    )
     segments = [line[k : k + 2] for line in field.roads.lines for k in range(len(line) - 1)]
     twin = graphs.RoadNetwork.from_lines(segments, duplicates="merge")
 
@@ -74,7 +76,7 @@ def test_ways_divided_by_hand_give_the_same_process(town):
         return twin.nearest(network.point(positions)).positions
 
     model = rfgp.RoadGP(twin, lengthscale=network.total_length / 20, outputscale=130.0, noise=0.25, seed=0)
-    model.condition(at(field.places), field.values)
+    model.condition(at(field.observed_positions), field.values)
     found = model.predict(at([(road, 0.37) for road in range(network.num_roads)]))
     np.testing.assert_allclose(found.mean, law.mean, atol=1e-3)
     np.testing.assert_allclose(found.variance, law.variance, rtol=1e-3, atol=1e-3)

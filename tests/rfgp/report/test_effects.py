@@ -49,9 +49,9 @@ def by_term(gp, table):
 def check_within_band(effect, truth):
     """Check that an effect is the centred truth, within four standard deviations at all of its points."""
     error = effect.mean - (truth - truth.mean())
-    assert np.all(np.abs(error) <= 4 * effect.deviation + 1e-3)
-    assert np.mean(np.abs(error) <= 2 * effect.deviation + 1e-3) > 0.7
-    assert effect.deviation.max() < 0.5 * np.ptp(truth)
+    assert np.all(np.abs(error) <= 4 * effect.std + 1e-3)
+    assert np.mean(np.abs(error) <= 2 * effect.std + 1e-3) > 0.7
+    assert effect.std.max() < 0.5 * np.ptp(truth)
 
 
 def test_additive_functions_are_recovered_within_bands(fitted):
@@ -70,7 +70,7 @@ def test_bands_of_contrasts_leave_out_shared_constants(fitted):
     effect = by_term(gp, table)["trend"]
     rows = {"day": times_of(effect.values[0]), "price": np.zeros(200), "store": ["north"] * 200}
     uncentered = gp.predict(rows).terms["trend"].std
-    assert effect.deviation.mean() < 0.5 * uncentered.mean()
+    assert effect.std.mean() < 0.5 * uncentered.mean()
 
 
 def test_figure_of_a_group_has_its_levels(fitted):
@@ -82,7 +82,7 @@ def test_figure_of_a_group_has_its_levels(fitted):
     (figure,) = effect_figures(effect, scale_of(Gaussian(), table))
     assert list(figure.layout.yaxis.ticktext) == list(STORES)
     (points,) = figure.data
-    np.testing.assert_allclose(points.error_x.array, 1.959964 * effect.deviation, rtol=1e-4)
+    np.testing.assert_allclose(points.error_x.array, 1.959964 * effect.std, rtol=1e-4)
 
 
 def test_curves_have_bands_rugs_and_dates(fitted):
@@ -133,7 +133,7 @@ def test_two_numbers_have_maps_of_mean_and_deviation():
     first, second = np.meshgrid(*effect.values)
     np.testing.assert_allclose(effect.mean, first * second - np.mean(first * second), atol=0.05)
     mean, deviation = effect_figures(effect, scale_of(Gaussian(), table))
-    np.testing.assert_allclose(deviation.data[0].z, effect.deviation, rtol=1e-4)
+    np.testing.assert_allclose(deviation.data[0].z, effect.std, rtol=1e-4)
     np.testing.assert_allclose(mean.data[0].x, effect.values[0], rtol=1e-4)
 
 

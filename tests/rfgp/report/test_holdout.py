@@ -122,14 +122,14 @@ class TestStudy:
         table, at = stations(300, 4)
         study, page = studied(table, groups=at, test_share=0.2)
         assert study.num_groups == 60
-        assert study.independent == pytest.approx(60)
+        assert study.num_independent == pytest.approx(60)
         assert words.verdict(study, "rows").endswith("% are expected in 60 groups)")
         assert "The band is that of 60 groups," in page
 
     def test_rows_alone_are_judged_as_before(self):
         table, _ = stations(300, 1)
         study, page = studied(table, test_share=0.2)
-        assert study.independent == 60
+        assert study.num_independent == 60
         assert words.verdict(study, "rows").endswith("(53 to 60 are expected)")
         assert "groups" not in page[page.index("<main>") : page.index("</main>")]
 

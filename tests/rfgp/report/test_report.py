@@ -241,7 +241,7 @@ def test_inducing_points_are_compared_and_bounded(approximation, own):
     table = small_table()
     gp = rfgp.GP(k.RBF(), approximation=approximation, seed=0)
     study = report.study_table(table, gp)
-    assert study.own == (own, 10) == study.comparison.groups()[-1]
+    assert study.method_and_size == (own, 10) == study.comparison.groups()[-1]
     kl = {method: study.comparison.estimate("kl", method, 10).mean for method in (own, "iid")}
     assert kl[own] < kl["iid"]
     bounds = gp.evidence_bounds()
@@ -254,9 +254,9 @@ def test_features_of_one_term_of_a_sum_are_compared():
     kernel = k.Linear(second) + k.RBF(first, name="smooth")
     gp = rfgp.GP(kernel, approximation={"smooth": rfgp.RandomFeatures(20)}, seed=0)
     study = report.study_table(table, gp)
-    assert study.own == ("energy", 20)
+    assert study.method_and_size == ("energy", 20)
     assert "of the term smooth" in study.remark
-    assert study.comparison.estimate("kl", *study.own).mean < study.comparison.estimate("kl", "iid", 4).mean
+    assert study.comparison.estimate("kl", *study.method_and_size).mean < study.comparison.estimate("kl", "iid", 4).mean
 
 
 def test_fits_that_plan_or_have_neighbors_take_all_rows():
@@ -264,7 +264,7 @@ def test_fits_that_plan_or_have_neighbors_take_all_rows():
     local = rfgp.GP(k.Matern(), approximation=rfgp.Vecchia(5), seed=0)
     for model, rows in ((planned, "135"), (local, "135"), (rfgp.SparseSpectrumGP(num_frequencies=8, seed=0), "40")):
         study = report.study_table(small_table(), model, fit_rows=40, compare=False)
-        assert study.making["rows of the fit of the hyperparameters"] == rows
+        assert study.reproduction_settings["rows of the fit of the hyperparameters"] == rows
 
 
 @pytest.mark.slow
@@ -274,7 +274,7 @@ def test_the_card_of_the_distance_is_the_models_own():
     for coupling in ("iid", "orthogonal", "pairwise"):
         gp = rfgp.SparseSpectrumGP(num_frequencies=20, coupling=coupling, seed=0)
         study = report.study_table(table, gp)
-        assert study.own == (coupling, 20) == study.comparison.groups()[-1]
+        assert study.method_and_size == (coupling, 20) == study.comparison.groups()[-1]
         said = words.cards(study, "rows")[-1][2]
         assert f"{coupling}, m = 20" in said
         assert ("(" in said) == said.endswith(", with the standard error of the last digit in brackets")
@@ -282,13 +282,13 @@ def test_the_card_of_the_distance_is_the_models_own():
     for options, own in (
         ({"features": "walks", "num_walkers": 4}, ("exact-hops", 4)),
         ({"features": "walks", "num_walkers": 8, "exact_hops": 0}, ("stratified", 8)),
-        ({"features": "walks", "num_walkers": 6, "directions": "independent", "exact_hops": 0}, ("systematic", 6)),
+        ({"features": "walks", "num_walkers": 6, "step_coupling": "independent", "exact_hops": 0}, ("systematic", 6)),
         ({"features": "walks", "num_walkers": 6, "walk_options": {"max_nonzeros": 9}}, ("walks", 6)),
         ({"features": "chebyshev", "num_walkers": 6}, ("chebyshev", 5)),
         ({"features": "exact"}, None),
     ):
         study = report.study_field(field, GraphGP(field.graph, seed=0, **options), test_share=0.2)
-        assert study.own == own
+        assert study.method_and_size == own
         assert any("KL" in card[0] for card in words.cards(study, "nodes")) == (own is not None)
         assert ("The model itself is exact" in study.remark) == (options["features"] == "exact")
         if own:
@@ -310,7 +310,7 @@ class OwnCoupling(rfgp.couplings.Orthogonal):
 def test_couplings_with_options_and_ones_own_are_compared_as_they_are(coupling, features, label):
     gp = rfgp.SparseSpectrumGP(num_frequencies=22, coupling=coupling, kind=features, seed=0)
     study = report.study_table(small_table(), gp)
-    assert study.own == (label, 22) == study.comparison.groups()[-1]
+    assert study.method_and_size == (label, 22) == study.comparison.groups()[-1]
     assert f"One draw of {label}, m = 22" in report.table_report(study, small_table())
 
 
@@ -334,15 +334,15 @@ def test_the_distance_from_the_exact_process_is_that_of_the_model_in_use():
     for options, size in (({"features": "spectrum", "rank": 21}, 6), ({"features": "chebyshev", "degree": 3}, 5)):
         gp = GraphGP(field.graph, seed=0, **options)
         study = report.study_field(field, gp, test_share=0.2)
-        assert study.own == (options["features"], size) == study.comparison.groups()[-1]
+        assert study.method_and_size == (options["features"], size) == study.comparison.groups()[-1]
         hidden = field.nodes[study.test]
         expected = rfgp.metrics.kl_divergence(gp.exact().predict(hidden), gp.predict(hidden))
-        found = study.comparison.estimate("kl", *study.own)
+        found = study.comparison.estimate("kl", *study.method_and_size)
         assert found.mean == pytest.approx(float(expected), rel=1e-6)
         assert np.isnan(found.error)  # drawn once
         K = gp.fitted_kernel.exact(field.graph)
         error = np.linalg.norm(comparing_kernel(gp) - K) / np.linalg.norm(K)
-        assert study.comparison.estimate("kernel_error", *study.own).mean == pytest.approx(error, rel=1e-6)
+        assert study.comparison.estimate("kernel_error", *study.method_and_size).mean == pytest.approx(error, rel=1e-6)
         content = report.field_report(study, field, fields.posterior_at_nodes(gp, field))
         name, value = next((name, value) for name, value in options.items() if name != "features")
         assert re.search(rf'<th scope="row">{name}</th><td[^>]*>{value}</td>', content)
@@ -515,7 +515,7 @@ def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
     study = report.study_field(field, GraphGP(field.graph, seed=0), test_share=0.2, compare=False)
     at = field.graph.index(field.nodes)
     assert not set(at[study.train]) & set(at[study.test])
-    assert study.repeated == 7
+    assert study.num_repeated == 7
     assert words.repeats(study).startswith(
         "7 observations share their node with another one. Observations of one node are all held out or none"
     )
@@ -536,7 +536,7 @@ def test_variance_explained_is_that_of_the_held_out_targets():
     _, study = table_page(small_table(), compare=False)
     y = small_table().y[study.test]
     law = study.model.predict(small_table().X[study.test])
-    assert study.explained == pytest.approx(1 - np.sum((y - law.mean) ** 2) / np.sum((y - y.mean()) ** 2))
+    assert study.r_squared == pytest.approx(1 - np.sum((y - law.mean) ** 2) / np.sum((y - y.mean()) ** 2))
 
 
 def test_large_meshes_are_pictures(monkeypatch):
@@ -727,7 +727,7 @@ def test_it_prints(pages, tmp_path):
 def test_an_exact_process_stands_beside_walks(monkeypatch):
     field = ball(True, subdivisions=1)
     study = report.study_field(field, fields.whittle_matern(field, 2, seed=0), test_share=0.2)
-    ((name, rmse),) = study.others
+    ((name, rmse),) = study.alternatives
     walks = GraphGP(field.graph, features="walks", seed=0).fit(field.nodes[study.train], field.values[study.train])
     assert rmse == pytest.approx(rfgp.metrics.rmse(study.observed, walks.predict(field.nodes[study.test])), rel=1e-9)
     assert study.comparison is None
@@ -735,7 +735,7 @@ def test_an_exact_process_stands_beside_walks(monkeypatch):
     content = report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
     assert "the Whittle-Matern field of alpha 2 on the surface (by linear finite elements" in content
     assert "memory of the process" in content
-    assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).others
+    assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).alternatives
     monkeypatch.setattr("rfgp.report.study.MOST_WALKED", 10)
     alone = report.study_field(field, fields.whittle_matern(field, 1, seed=0))
-    assert (alone.others, alone.remark) == ((), comparing.EXACT)
+    assert (alone.alternatives, alone.remark) == ((), comparing.EXACT)

@@ -28,8 +28,8 @@ def test_files_without_block_sizes_have_neighbors_of_each_row():
     assert Decoder([], {}).decode(old) == rfgp.Vecchia(6, block_size=1)
 
 
-def test_files_keep_the_former_name_of_halting_probabilities():
-    walks = rfgp.RandomWalks(8, p_halt=0.3)
+def test_files_keep_former_names_of_arguments():
+    walks = rfgp.RandomWalks(8, p_halt=0.3, step_coupling="repelling")
     written = Encoder().encode(walks)
-    assert written["arguments"] == {"num_walkers": 8, "halt": 0.3}
+    assert written["arguments"] == {"num_walkers": 8, "halt": 0.3, "directions": "repelling"}
     assert Decoder([], {}).decode(written) == walks

@@ -562,7 +562,7 @@ def test_chosen_hops_are_kept(tmp_path, monkeypatch):
     """The rule is in the file: another processor's pilot, rounded otherwise, would find another."""
     gp = graph_model(features="walks")
     rule = gp.walks.settings.exact_hops
-    assert rule.most > 0
+    assert rule.max_hops > 0
     gp.save(tmp_path / "m.safetensors")
     monkeypatch.setattr("graphs.walks.sampling.choose_hops", lambda *_: pytest.fail("chosen anew"))
     again = rfgp.load(tmp_path / "m.safetensors")

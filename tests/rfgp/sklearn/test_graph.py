@@ -83,7 +83,7 @@ def test_warnings_call_options_as_the_estimator_does():
         {"kernel": graphs.kernels.RegularizedLaplacian(order=2, sigma=1.0)},
         {"p_halt": 0.3},
         {"lengths": "iid"},
-        {"directions": "independent"},
+        {"step_coupling": "independent"},
         {"exact_hops": 0},
         {"outputscale": 0.3},
         {"noise": 0.02},

@@ -29,7 +29,7 @@ _SWALLOWED = -1
 
 
 class Quotient(NamedTuple):
-    """The quotient graph of m nodes, the first `own` of which are to be eliminated."""
+    """The quotient graph of m nodes, the first of which are to be eliminated."""
 
     entries: NDArray[np.int32]  # (room,) the lists
     begin: NDArray[np.int64]  # (m,) the begin of each list
@@ -116,12 +116,12 @@ def _compact(q):
 
 
 @jit
-def _gather(q, start, stop, free, own):
-    """Append the variables of a list that are not in L_p to it; L_p ends at `free`; return its end."""
+def _gather(q, start, stop, free, num_interior):
+    """Append variables of a list that are not in L_p to its end; return the new end."""
     for k in range(start, stop):
         i = q.entries[k]
         if q.weight[i] > 0:
-            if i < own:
+            if i < num_interior:
                 _unlink(q, i)
             q.weight[i] = -q.weight[i]
             q.entries[free] = i
@@ -130,13 +130,13 @@ def _gather(q, start, stop, free, own):
 
 
 @jit
-def _form(q, p, free, own):
+def _form(q, p, free, num_interior):
     """Write L_p from `free` on with negated weights; return its end and its weight."""
     begin, middle, end = q.begin[p], q.begin[p] + q.elements[p], q.begin[p] + q.length[p]
-    stop = _gather(q, middle, end, free, own)
+    stop = _gather(q, middle, end, free, num_interior)
     for k in range(begin, middle):
         e = q.entries[k]
-        stop = _gather(q, q.begin[e], q.begin[e] + q.length[e], stop, own)
+        stop = _gather(q, q.begin[e], q.begin[e] + q.length[e], stop, num_interior)
         q.mark[e] = _SWALLOWED
     total = np.int64(0)
     for k in range(free, stop):
@@ -159,7 +159,7 @@ def _measure(q, first, stop, stamp):
 
 @jit
 def _rewrite(q, i, p, stamp):
-    """Rewrite the list of i in L_p with p first; return a degree bound outside L_p, and a hash.
+    """Rewrite the list of i with p first; return a degree bound and a hash.
 
     There is space for p, since i lost p itself or an element that p absorbed.
     """
@@ -190,9 +190,9 @@ def _rewrite(q, i, p, stamp):
 
 
 @jit
-def _are_alike(q, i, j, stamp, own):
-    """Return whether i, whose list is marked with the stamp, and j are indistinguishable."""
-    if q.length[i] != q.length[j] or q.elements[i] != q.elements[j] or (i < own) != (j < own):
+def _are_alike(q, i, j, stamp, num_interior):
+    """Return whether i, whose list has the stamp, and j are indistinguishable."""
+    if q.length[i] != q.length[j] or q.elements[i] != q.elements[j] or (i < num_interior) != (j < num_interior):
         return False
     c, end = q.begin[j], q.begin[j] + q.length[j]
     while c < end and q.mark[q.entries[c]] == stamp:
@@ -201,7 +201,7 @@ def _are_alike(q, i, j, stamp, own):
 
 
 @jit
-def _merge(q, first, stop, stamp, own, keys):
+def _merge(q, first, stop, stamp, num_interior, keys):
     """Merge variables of L_p with equal lists; return the last stamp."""
     for k in range(first, stop):
         i = q.entries[k]
@@ -217,7 +217,7 @@ def _merge(q, first, stop, stamp, own, keys):
                     q.mark[q.entries[c]] = stamp
             before, j = i, q.following[i]
             while j != -1:
-                if _are_alike(q, i, j, stamp, own):
+                if _are_alike(q, i, j, stamp, num_interior):
                     q.weight[i] += q.weight[j]
                     _join(q, i, j)
                     q.following[before] = q.following[j]
@@ -229,26 +229,26 @@ def _merge(q, first, stop, stamp, own, keys):
 
 
 @jit
-def _update(q, p, first, stop, stamp, own):
-    """Update the variables of L_p; return the additional weight eliminated with p, and the last stamp."""
+def _update(q, p, first, stop, stamp, num_interior):
+    """Update the variables of L_p; return the weight that joins p, and the last stamp."""
     more, keys = np.int64(0), np.empty(stop - first, np.int64)
     for k in range(first, stop):
         i = q.entries[k]
         beyond, key = _rewrite(q, i, p, stamp)
         keys[k - first] = key
-        if beyond == 0 and i < own:
+        if beyond == 0 and i < num_interior:
             more -= q.weight[i]
             _join(q, p, i)
             continue
         q.degree[i] = min(q.degree[i], beyond)
         q.following[i] = q.bucket[key]
         q.bucket[key] = i
-    return more, _merge(q, first, stop, stamp + len(q.head), own, keys)
+    return more, _merge(q, first, stop, stamp + len(q.head), num_interior, keys)
 
 
 @jit
-def _finish(q, p, first, stop, weight, left, own):
-    """Store L_p as the list of p and link its variables; return its end and the least degree."""
+def _finish(q, p, first, stop, weight, left, num_interior):
+    """Store L_p as the list of p; return its end and the least degree."""
     to, least = first, left
     for k in range(first, stop):
         i = q.entries[k]
@@ -256,7 +256,7 @@ def _finish(q, p, first, stop, weight, left, own):
             continue
         q.weight[i] = -q.weight[i]
         q.degree[i] = min(q.degree[i] + weight, left) - q.weight[i]
-        if i < own:
+        if i < num_interior:
             _link(q, i)
             least = min(least, q.degree[i])
         q.entries[to] = i
@@ -267,14 +267,17 @@ def _finish(q, p, first, stop, weight, left, own):
 
 
 @jit
-def minimum_degree(indptr, indices, weights, own):
-    """Return the elimination order (own,) of the first `own` nodes of a graph; the others are its halo."""
+def minimum_degree(indptr, indices, weights, num_interior):
+    """Return the elimination order of the first `num_interior` nodes of a graph.
+
+    The other nodes are its halo.
+    """
     q = _quotient(indptr, indices, weights)
-    for i in range(own - 1, -1, -1):
+    for i in range(num_interior - 1, -1, -1):
         _link(q, i)
-    order, done = np.empty(own, np.int32), 0
+    order, done = np.empty(num_interior, np.int32), 0
     left, free, stamp, least = weights.sum(), np.int64(len(indices)), np.int64(1), np.int64(0)
-    while done < own:
+    while done < num_interior:
         while q.head[least] == -1:
             least += 1
         p = q.head[least]
@@ -283,12 +286,12 @@ def minimum_degree(indptr, indices, weights, own):
             free = _compact(q)
         pivot, first = q.weight[p], free
         q.weight[p] = -pivot
-        stop, weight = _form(q, p, first, own)
+        stop, weight = _form(q, p, first, num_interior)
         _measure(q, first, stop, stamp)
-        more, stamp = _update(q, p, first, stop, stamp, own)
+        more, stamp = _update(q, p, first, stop, stamp, num_interior)
         left -= pivot + more
         q.weight[p] = 0
-        free, low = _finish(q, p, first, stop, weight - more, left, own)
+        free, low = _finish(q, p, first, stop, weight - more, left, num_interior)
         least = min(least, low)
         stamp += 1
         i = p

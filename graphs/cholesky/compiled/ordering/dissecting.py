@@ -18,9 +18,9 @@ LEAF = 400
 
 
 @jit
-def _separated(indptr, indices, weights, nodes, place, coordinates):
-    """Return the sides (m,) of a part of the graph, all in the separator if none helps."""
-    part = part_of(indptr, indices, weights, nodes, place)
+def _separated(indptr, indices, weights, nodes, local, coordinates):
+    """Return the sides (m,) of a part, all in the separator if none helps."""
+    part = part_of(indptr, indices, weights, nodes, local)
     if coordinates.shape[1] > 0:
         side = by_plane(part, coordinates[nodes])
         if helps(part, side):
@@ -33,21 +33,15 @@ def _separated(indptr, indices, weights, nodes, place, coordinates):
 
 @jit
 def _arrange(nodes, side):
-    """Sort nodes by side, in place and stably; return the number of nodes of each side."""
-    old, counts = nodes.copy(), np.zeros(3, np.int64)
-    for s in side:
-        counts[s] += 1
-    at = np.array([0, counts[0], counts[0] + counts[1]])
-    for i in range(len(side)):
-        nodes[at[side[i]]] = old[i]
-        at[side[i]] += 1
-    return counts
+    """Sort nodes by side, in place and stably; return the sizes of the sides."""
+    nodes[:] = np.concatenate((nodes[side == 0], nodes[side == 1], nodes[side == SEPARATOR]))
+    return np.bincount(side, minlength=3)
 
 
 @jit
 def dissect(indptr, indices, weights, coordinates):
-    """Return an order (n,) of the n nodes of a graph; coordinates are (n, d), or (n, 0) if unknown."""
-    nodes, place = np.arange(len(weights)).astype(np.int32), np.full(len(weights), -1, np.int32)
+    """Return an order (n,) of n nodes with coordinates (n, d), d = 0 if unknown."""
+    nodes, local = np.arange(len(weights)).astype(np.int32), np.full(len(weights), -1, np.int32)
     waiting, depth = np.zeros((128, 2), np.int64), 1  # ranges of nodes; each is at most half of the previous one
     waiting[0, 1] = len(nodes)
     while depth > 0:
@@ -55,9 +49,9 @@ def dissect(indptr, indices, weights, coordinates):
         first, last = waiting[depth]
         mine, counts = nodes[first:last], np.zeros(3, np.int64)
         if last - first > LEAF:
-            counts = _arrange(mine, _separated(indptr, indices, weights, mine, place, coordinates))
+            counts = _arrange(mine, _separated(indptr, indices, weights, mine, local, coordinates))
         if counts[0] == 0 or counts[1] == 0:
-            starts, columns, together = with_halo(indptr, indices, weights, mine, place)
+            starts, columns, together = with_halo(indptr, indices, weights, mine, local)
             mine[:] = mine[minimum_degree(starts, columns, together, last - first)]
             continue
         middle, end = first + counts[0], first + counts[0] + counts[1]
@@ -70,7 +64,7 @@ def dissect(indptr, indices, weights, coordinates):
 
 @jit
 def peeled(indptr, indices):
-    """Return the nodes (k,) of degree at most one once the previous ones are removed, in this order."""
+    """Return the nodes (k,) of degree <= 1 once previous ones are removed."""
     n = len(indptr) - 1
     degrees, out, count = indptr[1:] - indptr[:-1], np.empty(n, np.int32), 0
     for v in range(n):

@@ -17,59 +17,51 @@ class Part(NamedTuple):
 
 
 @jit
-def part_of(indptr, indices, weights, nodes, place):
-    """Return the part of a graph on some of its nodes; `place` (n,) is scratch space of -1."""
-    for i in range(len(nodes)):
-        place[nodes[i]] = i
-    starts = np.empty(len(nodes) + 1, np.int64)
-    starts[0] = count = 0
+def part_of(indptr, indices, weights, nodes, local):
+    """Return the part of a graph on m nodes; `local` (n,) is scratch space of -1."""
+    local[nodes] = np.arange(len(nodes))
+    starts, count = np.zeros(len(nodes) + 1, np.int64), 0
+    columns = np.empty((indptr[nodes + 1] - indptr[nodes]).sum(), np.int32)
     for i in range(len(nodes)):
         for k in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            count += place[indices[k]] >= 0
+            if local[indices[k]] >= 0:
+                columns[count] = local[indices[k]]
+                count += 1
         starts[i + 1] = count
-    columns, at = np.empty(count, np.int32), 0
-    for i in range(len(nodes)):
-        for k in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            if place[indices[k]] >= 0:
-                columns[at] = place[indices[k]]
-                at += 1
-    place[nodes] = -1
-    return Part(starts, columns, weights[nodes])
+    local[nodes] = -1
+    return Part(starts, columns[:count], weights[nodes])
 
 
 @jit
-def with_halo(indptr, indices, weights, nodes, place):
-    """Return the part on some nodes and their neighbors, without the edges between the latter.
+def with_halo(indptr, indices, weights, nodes, local):
+    """Return the part on some nodes and their neighbors, the halo.
 
-    `place` is scratch space as for `part_of`.
+    `local` is scratch space as for `part_of`.
     """
-    own, count = len(nodes), len(nodes)
-    for i in range(own):
-        place[nodes[i]] = i
-    edges = 0
-    for i in range(own):
-        edges += indptr[nodes[i] + 1] - indptr[nodes[i]]
-    every, degrees = np.empty(own + edges, np.int32), np.zeros(own + edges + 1, np.int64)
-    every[:own] = nodes
-    for i in range(own):
+    num_interior, count = len(nodes), len(nodes)
+    local[nodes] = np.arange(num_interior)
+    room = num_interior + (indptr[nodes + 1] - indptr[nodes]).sum()
+    every, degrees = np.empty(room, np.int32), np.zeros(room + 1, np.int64)
+    every[:num_interior] = nodes
+    for i in range(num_interior):
         for k in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
             u = indices[k]
-            if place[u] == -1:
-                place[u] = count
+            if local[u] == -1:
+                local[u] = count
                 every[count] = u
                 count += 1
             degrees[i + 1] += 1
-            if place[u] >= own:
-                degrees[place[u] + 1] += 1
+            if local[u] >= num_interior:
+                degrees[local[u] + 1] += 1
     starts = np.cumsum(degrees[: count + 1])
     columns, at = np.empty(starts[count], np.int32), starts[:-1].copy()
-    for i in range(own):
+    for i in range(num_interior):
         for k in range(indptr[nodes[i]], indptr[nodes[i] + 1]):
-            j = place[indices[k]]
+            j = local[indices[k]]
             columns[at[i]] = j
             at[i] += 1
-            if j >= own:
+            if j >= num_interior:
                 columns[at[j]] = i
                 at[j] += 1
-    place[every[:count]] = -1
+    local[every[:count]] = -1
     return starts, columns, weights[every[:count]]

@@ -23,44 +23,44 @@ ROUNDS = 6
 
 
 @jit
-def shares(part, side):
+def side_weights(part, side):
     """Return the weights of the two sides and of the separator, (3,)."""
-    share = np.zeros(3, np.int64)
+    weight_of = np.zeros(3, np.int64)
     for v in range(len(side)):
-        share[side[v]] += part.weights[v]
-    return share
+        weight_of[side[v]] += part.weights[v]
+    return weight_of
 
 
 @jit
-def is_balanced(share):
+def is_balanced(weight_of):
     """Return whether no side is empty or heavier than the balance allows."""
-    return min(share[0], share[1]) > 0 and max(share[0], share[1]) <= BALANCE * share.sum() + 1
+    return min(weight_of[0], weight_of[1]) > 0 and max(weight_of[0], weight_of[1]) <= BALANCE * weight_of.sum() + 1
 
 
 @jit
-def cost_of(share):
+def cost_of(weight_of):
     """Return the weight of a separator, with a penalty for imbalance."""
-    return share[SEPARATOR] * (1.0 + UNEVEN * abs(share[0] - share[1]) / share.sum())
+    return weight_of[SEPARATOR] * (1.0 + UNEVEN * abs(weight_of[0] - weight_of[1]) / weight_of.sum())
 
 
 @jit
-def _sweep(part, side, share, to, nodes, count):
-    """Move nodes of the separator, the first `count` of `nodes`, to a side; return the new count."""
-    limit, kept, end = np.int64(BALANCE * share.sum()) + 1, 0, count
+def _sweep(part, side, weight_of, to, nodes, count):
+    """Move nodes[:count] of the separator to a side; return the new count."""
+    limit, kept, end = np.int64(BALANCE * weight_of.sum()) + 1, 0, count
     for q in range(count):
         v = nodes[q]
         pulled, neighbors = np.int64(0), part.indices[part.indptr[v] : part.indptr[v + 1]]
         for u in neighbors:
             if side[u] == 1 - to:
                 pulled += part.weights[u]
-        if pulled > part.weights[v] or share[to] + part.weights[v] > limit:
+        if pulled > part.weights[v] or weight_of[to] + part.weights[v] > limit:
             nodes[kept] = v
             kept += 1
             continue
         side[v] = to
-        share[to] += part.weights[v]
-        share[SEPARATOR] += pulled - part.weights[v]
-        share[1 - to] -= pulled
+        weight_of[to] += part.weights[v]
+        weight_of[SEPARATOR] += pulled - part.weights[v]
+        weight_of[1 - to] -= pulled
         for u in neighbors:
             if side[u] == 1 - to:
                 side[u] = SEPARATOR
@@ -73,15 +73,15 @@ def _sweep(part, side, share, to, nodes, count):
 @jit
 def refine(part, side):
     """Improve a separator in place, as long as sweeps help."""
-    share, nodes = shares(part, side), np.empty(2 * len(side), np.int32)
-    found = np.flatnonzero(side == SEPARATOR)
-    nodes[: len(found)], count = found, len(found)
-    best, least, first, since = side.copy(), cost_of(share), np.int64(share[0] > share[1]), 0
+    weight_of, nodes = side_weights(part, side), np.empty(2 * len(side), np.int32)
+    separator = np.flatnonzero(side == SEPARATOR)
+    nodes[: len(separator)], count = separator, len(separator)
+    best, least, first, since = side.copy(), cost_of(weight_of), np.int64(weight_of[0] > weight_of[1]), 0
     for turn in range(ROUNDS * STEPS):
-        count = _sweep(part, side, share, (first + turn // STEPS) % 2, nodes, count)
+        count = _sweep(part, side, weight_of, (first + turn // STEPS) % 2, nodes, count)
         since += 1
-        if cost_of(share) < least and is_balanced(share):
-            best[:], least, since = side, cost_of(share), 0
+        if cost_of(weight_of) < least and is_balanced(weight_of):
+            best[:], least, since = side, cost_of(weight_of), 0
         if since == 2 * STEPS:
             break
     side[:] = best

@@ -7,7 +7,7 @@ Graph drawing by high-dimensional embedding). Means over neighbors make their le
 import numpy as np
 
 from graphs import random
-from graphs.cholesky.compiled.ordering.refining import SEPARATOR, cost_of, is_balanced, refine, shares
+from graphs.cholesky.compiled.ordering.refining import SEPARATOR, cost_of, is_balanced, refine, side_weights
 from graphs.compiled import jit
 
 PIVOTS = 3
@@ -26,7 +26,7 @@ mix = jit(random.mix)
 
 @jit
 def _distances(part, root):
-    """Return the distance (m,) of each node from a node, and the last node; components follow one another."""
+    """Return the distance (m,) of each node from a node, and the last node."""
     m = len(part.weights)
     distance, queue = np.full(m, -1, np.int64), np.empty(m, np.int32)
     head, tail, following = 0, 0, 0
@@ -48,14 +48,14 @@ def _distances(part, root):
 
 @jit
 def embedded(part):
-    """Return coordinates (m, PIVOTS): smoothed distances from nodes that are far from each other."""
+    """Return smoothed distances (m, PIVOTS) from nodes far from each other."""
     m = len(part.weights)
     coordinates, nearest = np.empty((m, PIVOTS)), np.full(m, np.inf)
     _, root = _distances(part, 0)
     for pivot in range(PIVOTS):
-        found, _ = _distances(part, root)
-        coordinates[:, pivot] = found
-        nearest = np.minimum(nearest, found)
+        distance, _ = _distances(part, root)
+        coordinates[:, pivot] = distance
+        nearest = np.minimum(nearest, distance)
         root = np.argmax(nearest)
     for _ in range(SMOOTHED):
         sums = coordinates.copy()
@@ -72,13 +72,13 @@ def embedded(part):
 @jit
 def helps(part, side):
     """Return whether to dissect along a separator."""
-    share = shares(part, side)
-    return is_balanced(share) and share[SEPARATOR] <= WORTH * share.sum()
+    weight_of = side_weights(part, side)
+    return is_balanced(weight_of) and weight_of[SEPARATOR] <= WORTH * weight_of.sum()
 
 
 @jit
 def _bordered(part, values, bound):
-    """Return the sides (m,): 0 for values (m,) below a bound, without the border, which is the separator."""
+    """Return sides (m,) of a bound on values (m,), with the border as separator."""
     side = (values >= bound).astype(np.int8)
     for v in range(len(side)):
         if side[v] == 0:
@@ -91,7 +91,7 @@ def _bordered(part, values, bound):
 
 @jit
 def by_plane(part, coordinates):
-    """Return the sides (m,) of a vertex separator along a plane, from parts along axes and diagonals.
+    """Return the sides (m,) of a vertex separator along a plane.
 
     The parts have about half the nodes, as a sample shows. All nodes are in the separator if no plane is balanced, for
     example if coordinates are all equal or not finite.
@@ -105,15 +105,15 @@ def by_plane(part, coordinates):
         for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added or subtracted
             values = coordinates[:, a] + np.sign(b) * coordinates[:, abs(b) - (b != 0)]
             ordered = np.sort(values[sample])
-            own, cost = best, np.inf
+            candidate, cost = best, np.inf
             for sixteenth in (7, 8, 9):
                 side = _bordered(part, values, ordered[sixteenth * len(ordered) // 16])
-                share = shares(part, side)
-                if is_balanced(share) and cost_of(share) < cost:
-                    own, cost = side, cost_of(share)
+                weight_of = side_weights(part, side)
+                if is_balanced(weight_of) and cost_of(weight_of) < cost:
+                    candidate, cost = side, cost_of(weight_of)
             if cost < CLOSE * least:
-                refine(part, own)
-                cost = cost_of(shares(part, own))
+                refine(part, candidate)
+                cost = cost_of(side_weights(part, candidate))
                 if cost < least:
-                    best, least = own, cost
+                    best, least = candidate, cost
     return best

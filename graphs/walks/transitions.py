@@ -1,4 +1,4 @@
-"""Moves of a walk: their probabilities, and the factors by which they change the load."""
+"""Transitions of a walk: their probabilities, and the factors by which they change the load."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,13 +13,13 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
-class Moves:
-    """The moves of walks on a graph.
+class TransitionModel:
+    """Transition probabilities of walks, and the importance weights of steps.
 
-    U is similar to a stochastic matrix, p_ab = U_ab r_b / r_a. For the normalized Laplacian r_a = sqrt(d_a), so p_ab =
-    W_ab / d_a. For the combinatorial one r_a = 1, and walks stay at a node with probability U_aa. A move multiplies the
-    load by U_ab / p_ab = r_a / r_b, so the load of a walk from i to a is r_i / r_a on any path. `telescopes` says
-    whether this holds.
+    The load of a walk is its importance weight, the product of U_ab / p_ab over its steps. With transitions in
+    proportion to weight, p_ab = U_ab r_b / r_a, and a step multiplies the load by U_ab / p_ab = r_a / r_b. The load of
+    a walk from i to a is then r_i / r_a on any path. For the normalized Laplacian r_a = sqrt(d_a), so p_ab = W_ab /
+    d_a. For the combinatorial Laplacian r_a = 1, and walks stay at a node with probability U_aa.
 
     Attributes:
         graph: The graph.
@@ -27,9 +27,9 @@ class Moves:
 
     Examples:
         >>> import graphs
-        >>> from graphs.walks.moves import Moves
-        >>> moves = Moves(graphs.Graph.from_edges([(0, 1), (1, 2)], [1.0, 3.0]), "weights")
-        >>> moves.probabilities.round(6).tolist(), moves.telescopes
+        >>> from graphs.walks.transitions import TransitionModel
+        >>> model = TransitionModel(graphs.Graph.from_edges([(0, 1), (1, 2)], [1.0, 3.0]), "weights")
+        >>> model.probabilities.round(6).tolist(), model.load_is_path_independent
         ([1.0, 0.25, 0.75, 1.0], True)
     """
 
@@ -42,30 +42,33 @@ class Moves:
         return self.graph.shift_operator
 
     @cached_property
-    def roots(self) -> Floats:  # (N,)
-        """The roots r (N,) of the degrees, 1 at isolated nodes and for the combinatorial Laplacian."""
+    def sqrt_degrees(self) -> Floats:  # (N,)
+        """Square roots r (N,) of the degrees.
+
+        They are 1 at isolated nodes, and for the combinatorial Laplacian.
+        """
         if self.graph.laplacian == "combinatorial":
             return np.ones(self.graph.num_nodes)
         return np.sqrt(np.where(self.graph.degrees > 0, self.graph.degrees, 1.0))
 
     @cached_property
     def probabilities(self) -> Floats:  # (nnz,)
-        """The probabilities p_ab of moves in proportion to weight, (0,) if they are uniform."""
+        """Transition probabilities p_ab in proportion to weight, (0,) if they are uniform."""
         matrix, counts = self.matrix, np.diff(self.matrix.indptr)
         weights = self.graph.adjacency.data
         if self.graph.laplacian == "normalized" and (len(weights) == 0 or weights.min() == weights.max()):
             return np.zeros(0)
-        p = matrix.data * self.roots[matrix.indices] / np.repeat(self.roots, counts)
+        p = matrix.data * self.sqrt_degrees[matrix.indices] / np.repeat(self.sqrt_degrees, counts)
         return np.zeros(0) if np.allclose(p, 1 / np.repeat(counts, counts), rtol=1e-12, atol=0) else p
 
     @property
-    def telescopes(self) -> bool:
-        """Whether the load of a walk follows from its ends."""
+    def load_is_path_independent(self) -> bool:
+        """Whether the load of a walk depends only on its first and last node."""
         return self.transitions == "weights" or len(self.probabilities) == 0
 
     @cached_property
     def cumulative(self) -> Floats:  # (nnz,)
-        """Cumulative sums of p in each row, (0,) if moves are uniform."""
+        """Cumulative transition probabilities of each row, (0,) if uniform."""
         if self.transitions == "uniform" or len(self.probabilities) == 0:
             return np.zeros(0)
         from graphs.walks.compiled import cumulate
@@ -73,9 +76,9 @@ class Moves:
         return np.asarray(cumulate(self.matrix.indptr, self.probabilities))
 
     @cached_property
-    def factors(self) -> Floats:  # (nnz,)
-        """The factors U_ab / p_ab of loads."""
+    def load_factors(self) -> Floats:  # (nnz,)
+        """Factors U_ab / p_ab by which steps multiply the load."""
         matrix, counts = self.matrix, np.diff(self.matrix.indptr)
-        if self.telescopes:
-            return np.asarray(np.repeat(self.roots, counts) / self.roots[matrix.indices])
+        if self.load_is_path_independent:
+            return np.asarray(np.repeat(self.sqrt_degrees, counts) / self.sqrt_degrees[matrix.indices])
         return np.asarray(matrix.data * np.repeat(counts, counts))
