@@ -54,8 +54,8 @@ class BoundaryAvoiding:
         >>> prior = BoundaryAvoiding()
         >>> math.isclose(prior.log_prob(torch.tensor(4.0)).item(), math.log(4) / 2, rel_tol=1e-6)
         True
-        >>> rfgp.GP(rfgp.kernels.RBF(), priors={"noise": prior})
-        GP(kernel=RBF(), priors={'noise': BoundaryAvoiding()}, not fitted)
+        >>> rfgp.GP(rfgp.kernels.RBF(), priors={"noise": prior}, seed=0)
+        GP(kernel=RBF(), priors={'noise': BoundaryAvoiding()}, seed=0, not fitted)
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
