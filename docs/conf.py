@@ -80,12 +80,13 @@ def edit_docstring(app, what, name, obj, options, lines):
     if isinstance(obj, Mapping):
         lines[:] = ["A mapping with the keys " + ", ".join(f"``{key}``" for key in obj) + "."]
         return
-    package = name.split(".")[0]
+    package, in_example = name.split(".")[0], False
     for i, line in enumerate(lines):
+        in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
         error = re.match(r"    (\w+):", line)
         if error and error[1] in BOTH:
             lines[i] = f"    ~{package}.{escaped(line.strip())}"
-        elif not line.lstrip().startswith(">>>"):
+        elif not in_example:
             lines[i] = escaped(line)
 
 

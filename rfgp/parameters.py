@@ -85,6 +85,7 @@ class Hyperparameter:
         ... class Tent(k.Kernel):
         ...     def covariance(self, a, b, values):
         ...         return (1 - (a - b.mT).abs() / values["width"]).clamp_min(0)
+        ...
         ...     def hyperparameters(self, columns):
         ...         one = columns.spread[0]
         ...         return {"width": Hyperparameter(one, columns.scale[0], (0.01 * one, 100 * one))}
