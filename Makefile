@@ -49,9 +49,10 @@ format: $(STAMP)  ## write the format that lint expects
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs: $(STAMP)  ## the documentation site in out/docs; warnings are errors
+docs: $(STAMP)  ## the documentation site in out/docs; warnings and broken links are errors
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'
 	OMP_NUM_THREADS=$(WORKERS) $(BIN)/sphinx-build -W --keep-going -q -b html docs out/docs
+	$(BIN)/python tests/support/site_links.py out/docs
 
 data: $(STAMP)  ## write data/ again from the seeded generators
 	$(BIN)/python -c 'from rfgp import datasets; datasets.write_all("data")'

@@ -62,9 +62,17 @@ BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteEr
 html_theme = "pydata_sphinx_theme"
 html_sidebars = {"index": [], "start": []}
 html_title = "rfgp"
+html_static_path = ["_static"]
+html_css_files = ["rfgp.css"]
 html_copy_source = False
 html_show_sourcelink = False
-html_theme_options = {"navbar_end": ["theme-switcher"], "show_prev_next": False, "navigation_with_keys": False}
+html_theme_options = {
+    "navbar_align": "left",
+    "navbar_end": ["theme-switcher"],
+    "header_links_before_dropdown": 8,
+    "show_prev_next": False,
+    "navigation_with_keys": False,
+}
 
 
 def edit_docstring(app, what, name, obj, options, lines):
@@ -72,12 +80,13 @@ def edit_docstring(app, what, name, obj, options, lines):
     if isinstance(obj, Mapping):
         lines[:] = ["A mapping with the keys " + ", ".join(f"``{key}``" for key in obj) + "."]
         return
-    package = name.split(".")[0]
+    package, in_example = name.split(".")[0], False
     for i, line in enumerate(lines):
+        in_example = bool(line.strip()) and (in_example or line.lstrip().startswith(">>>"))
         error = re.match(r"    (\w+):", line)
         if error and error[1] in BOTH:
             lines[i] = f"    ~{package}.{escaped(line.strip())}"
-        elif not line.lstrip().startswith(">>>"):
+        elif not in_example:
             lines[i] = escaped(line)
 
 

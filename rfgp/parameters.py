@@ -21,7 +21,18 @@ from rfgp.scaling import Affine
 
 
 class Hyperprior(Protocol):
-    """Anything with a log density, for example a `torch.distributions.Distribution`."""
+    """A prior of a hyperparameter: anything with a log density, such as a `torch.distributions.Distribution`.
+
+    Examples:
+        >>> import rfgp
+        >>> class Exponential:
+        ...     def log_prob(self, value):
+        ...         return -value
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), priors={"lengthscale": Exponential()}, seed=0)
+        >>> gp = gp.condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 0.5])
+        >>> gp.hyperparameters.log_prior().item() == -gp.hyperparameters["lengthscale"].item()
+        True
+    """
 
     def log_prob(self, value: Tensor) -> Tensor:
         """Return the log density of each entry, 0-d or (d,)."""
@@ -38,8 +49,13 @@ class BoundaryAvoiding:
     variance parameters in multilevel models", Psychometrika 78(4), Section 3.
 
     Examples:
-        >>> BoundaryAvoiding().log_prob(torch.tensor([1.0])).item()
-        0.0
+        >>> import math
+        >>> import rfgp
+        >>> prior = BoundaryAvoiding()
+        >>> math.isclose(prior.log_prob(torch.tensor(4.0)).item(), math.log(4) / 2, rel_tol=1e-6)
+        True
+        >>> rfgp.GP(rfgp.kernels.RBF(), priors={"noise": prior}, seed=0)
+        GP(kernel=RBF(), priors={'noise': BoundaryAvoiding()}, seed=0, not fitted)
     """
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -51,6 +67,9 @@ class BoundaryAvoiding:
 class Hyperparameter:
     """One hyperparameter, with its start and bounds.
 
+    A kernel of your own returns one for each name in `hyperparameters(columns)`. For a length, such as a lengthscale or
+    a width, the unit is `columns.scale`, and `columns.spread` is a good start: the standard deviation of the column.
+
     Attributes:
         start: Standardized starting value, () or (d,).
         unit: The user's value is unit * standardized value; broadcasts against `start`.
@@ -61,10 +80,17 @@ class Hyperparameter:
         is_positive: Whether fits search over the logarithm. Otherwise values may have any sign.
 
     Examples:
-        >>> one = torch.ones(())
-        >>> lengthscale = Hyperparameter(one, 2 * one, (0.01 * one, 100 * one))
-        >>> lengthscale.to_raw(one).item()
-        0.0
+        >>> from rfgp import kernels as k
+        >>> @dataclass(frozen=True, eq=False, repr=False)
+        ... class Tent(k.Kernel):
+        ...     def covariance(self, a, b, values):
+        ...         return (1 - (a - b.mT).abs() / values["width"]).clamp_min(0)
+        ...
+        ...     def hyperparameters(self, columns):
+        ...         one = columns.spread[0]
+        ...         return {"width": Hyperparameter(one, columns.scale[0], (0.01 * one, 100 * one))}
+        >>> Tent("t").matrix({"t": [0.0, 1.0, 5.0]}, values={"width": 4.0}).tolist()
+        [[1.0, 0.75, 0.0], [0.75, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """
 
     start: Tensor

@@ -96,7 +96,8 @@ for axes, name in zip(panels, ("market", "year"), strict=True):
 #
 # Rare levels and new levels
 # --------------------------
-# A group has one variance for all its levels. The effect of a level with few rows is closer to 0, and has a larger
+# A group has one variance for all its levels, which are otherwise unrelated (:doc:`other kernels of levels
+# </howto/kernels>`). The effect of a level with few rows is closer to 0, and has a larger
 # standard deviation. The effects below are centered: a constant that all districts share is not part of them.
 
 
@@ -182,4 +183,6 @@ score = known.predict(test).observed().log_prob(test["price"]).mean()
 print(f"filled with known variances: log density {score:.3f} nats a row")
 
 # %%
-# :doc:`Tables </howto/tables>` lists how each kind of column is read.
+# :doc:`Tables </howto/tables>` lists how each kind of column is read. If the curves of levels are similar, or if there
+# are several outputs, read when to take ``k.Categorical`` or ``k.Coregionalization`` instead of ``k.Group``:
+# :doc:`kernels </howto/kernels>`.

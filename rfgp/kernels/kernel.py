@@ -29,7 +29,8 @@ class Kernel(ABC):
     """A covariance function of some columns. Kernels are immutable, and `+` and `*` combine them.
 
     A kernel object that is used several times shares its hyperparameters. To define a kernel, subclass this class as a
-    dataclass and implement `covariance`. The approximations `Exact`, `InducingPoints` and `Vecchia` support it.
+    dataclass and implement `covariance`, and `hyperparameters` if it has any (`rfgp.parameters.Hyperparameter` has an
+    example). The approximations `Exact`, `InducingPoints` and `Vecchia` support it.
 
     Attributes:
         columns: The keys of its columns: names of a dataframe or dict, integers of an array. If None, all columns but

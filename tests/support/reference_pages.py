@@ -20,18 +20,22 @@ ROOMS = {
     "fields": "rfgp.fields",
     "gpytorch": "rfgp.gpytorch",
     "graphs": "graphs graphs.kernels",
-    "kernels": "rfgp.kernels rfgp.priors rfgp.lengthscales",
+    "kernels": "rfgp.kernels rfgp.parameters rfgp.priors rfgp.lengthscales",
     "learn": "rfgp.learn",
     "likelihoods": "rfgp.likelihoods",
     "metrics": "rfgp.metrics",
-    "models": "rfgp",
+    "models": "rfgp rfgp.hyperparameters",
     "sklearn": "rfgp.sklearn",
     "tables": "rfgp.tables",
     "theory": "rfgp.theory",
 }
 """The modules whose names stand on each page of docs/reference."""
 
-INTERNAL = {"rfgp.errors": {"called", "arguments", "requires_extra"}, "graphs.errors": {"requires_extra", "warn"}}
+INTERNAL = {
+    "rfgp.errors": {"called", "arguments", "requires_extra"},
+    "rfgp.parameters": {"ParameterSpace", "ParameterValues"},
+    "graphs.errors": {"requires_extra", "warn"},
+}
 """Names without an underscore that other modules of the packages use, and users do not."""
 
 
