@@ -348,9 +348,8 @@ class IndexColumnWarning(RfgpWarning):
 
     Examples:
         >>> import pandas, rfgp, warnings
-        >>> frame = pandas.DataFrame({"Unnamed: 0": [0, 1, 2], "a": [1.0, 3.0, 5.0]})
         >>> with warnings.catch_warnings(action="ignore", category=rfgp.IndexColumnWarning):
-        ...     gp = rfgp.GP().condition(frame, [2.0, 4.0, 9.0])
+        ...     gp = rfgp.GP().condition(pandas.DataFrame({"Unnamed: 0": [0, 1], "a": [1.0, 5.0]}), [2.0, 4.0])
     """
 
 
@@ -359,9 +358,8 @@ class NewLevelWarning(RfgpWarning):
 
     Examples:
         >>> import rfgp, warnings
-        >>> gp = rfgp.ExactGP().condition({"store": ["a", "b", "a"]}, [1.0, 2.0, 1.5])
         >>> with warnings.catch_warnings(action="ignore", category=rfgp.NewLevelWarning):
-        ...     prediction = gp.predict({"store": ["z"]})
+        ...     p = rfgp.ExactGP().condition({"store": ["a", "b", "a"]}, [1.0, 2.0, 1.5]).predict({"store": ["z"]})
     """
 
 
