@@ -17,7 +17,17 @@ _COLUMNS = {"kernel_error": "kernel err", "kl": "KL, nats", "rmse": "test RMSE",
 
 
 def to_table(comparison: Comparison) -> "Table":
-    """Return a table of the means, with standard errors of the last digits in brackets."""
+    """Return a table of the means, with standard errors of the last digits in brackets.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table, to_table
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> run = compare_table(X, X[:, 0] ** 2, **few)
+        >>> [column.header for column in to_table(run).columns][:3]
+        ['coupling', 'm', 'kernel err']
+    """
     with requires_extra("cli"):
         from rich import box
         from rich.table import Table
@@ -89,7 +99,18 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return every draw as JSON."""
+    """Return every draw as JSON.
+
+    Examples:
+        >>> import json
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table, to_json
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> run = compare_table(X, X[:, 0] ** 2, **few)
+        >>> list(json.loads(to_json(run)))
+        ['title', 'protocol', 'baseline', 'exact', 'draws']
+    """
     content = {
         "title": comparison.title,
         "protocol": comparison.protocol,
