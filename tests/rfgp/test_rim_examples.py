@@ -14,6 +14,8 @@ ROOMS += ("columns", "kernels", "likelihoods", "regression", "rows", "saving")
 ROOMS += ("autograd", "compiled", "counts", "distances", "errors", "expressions", "grams", "hyperparameters", "linalg")
 ROOMS += ("loading", "messages", "parameters", "paths", "priors", "random", "registry", "scaling", "threads")
 ROOMS += ("torch_context", "values")
+ROOMS += ("approximations", "blocks", "descent", "fitting", "inference", "lattices", "local", "models", "selection")
+ROOMS += ("solvers", "sparse")
 
 
 def names():
