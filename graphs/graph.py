@@ -59,6 +59,11 @@ class Graph(Sources):
         ([1.0, 3.0, 2.0], [2, 0])
         >>> g.spectrum.eigenvalues.round(3).tolist()
         [0.0, 1.0, 2.0]
+        >>> g.num_nodes, g.num_edges, g.laplacian_scale, g.accepts_positions
+        (3, 2, 1.0, False)
+        >>> import numpy as np
+        >>> g.labels_at(np.array([2, 0])), g.as_nodes(np.array([1])), g.subgraph(np.array([0, 1]))
+        (['c', 'a'], ['b'], Graph(2 nodes, 1 edge))
     """
 
     laplacian: str = "normalized"

@@ -13,7 +13,14 @@ from rfgp.torch_context import default_settings
 
 
 class GaussianDistribution(Protocol):
-    """The part of a `Prediction` that the metrics use: float64 tensors in the user's units."""
+    """The part of a `Prediction` that the metrics use: float64 tensors in the user's units.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0])
+        >>> rfgp.metrics.kl_divergence(gp.predict([[0.5]]), gp.predict([[0.5]]))  # a `Prediction` is one
+        0.0
+    """
 
     def observed(self) -> Self:
         """Return the distribution of observations, noise included."""
@@ -29,7 +36,16 @@ class GaussianDistribution(Protocol):
 
 
 class OperatorDistribution(GaussianDistribution, Protocol):
-    """A distribution whose covariance matrix need not be formed."""
+    """A distribution whose covariance matrix need not be formed.
+
+    Examples:
+        >>> import graphs
+        >>> import rfgp
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 2)]], metric="euclidean")
+        >>> gp = rfgp.RoadGP(roads, seed=0).condition([(0, 0.2), (1, 0.5)], [1.0, 2.0])
+        >>> gp.predict([(0, 0.5), (1, 0.1)]).observed().operator() is not None
+        True
+    """
 
     def operator(self) -> Operator | None:
         """Return the covariance as an operator. None if it has to be formed."""
@@ -83,6 +99,11 @@ class KLEstimate(NamedTuple):
     Attributes:
         value: The estimate.
         error: Its standard error.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.metrics.KLEstimate(value=1.5, error=0.1).value
+        1.5
     """
 
     value: float
@@ -121,6 +142,16 @@ def estimate_kl(
 
     Source: Ubaru, Chen and Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature", in another
     inner product.
+
+    Examples:
+        >>> import graphs
+        >>> import rfgp
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (1, 0)], [(1, 0), (1, 2)]], metric="euclidean")
+        >>> places, y = [(0, 0.2), (1, 0.5), (1, 0.9)], [1.0, 2.0, 1.0]
+        >>> p, q = (rfgp.RoadGP(roads, lengthscale=s, seed=0).condition(places, y).predict(places) for s in (1.0, 2.0))
+        >>> estimate = rfgp.metrics.estimate_kl(p, q, num_probes=256)
+        >>> abs(estimate.value - rfgp.metrics.kl_divergence(p, q)) < 5 * estimate.error
+        True
     """
     check_count("num_probes", num_probes, least=2)
     p, q = gaussian_of(first).observed(), gaussian_of(second).observed()

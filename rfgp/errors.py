@@ -25,54 +25,141 @@ def arguments(*names: str) -> str:
 
 
 class RfgpError(Exception):
-    """The base class of all errors of `rfgp`."""
+    """The base class of all errors of `rfgp`.
+
+    Examples:
+        >>> import rfgp
+        >>> try:
+        ...     rfgp.GP().predict([[0.0]])
+        ... except rfgp.RfgpError as error:
+        ...     print(type(error).__name__)
+        NotFittedError
+    """
 
 
 class InvalidArgumentError(RfgpError, ValueError):
-    """An argument has a value that the function cannot use."""
+    """An argument has a value that the function cannot use. The message says what it must be.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.RandomFeatures(0)
+        Traceback (most recent call last):
+        rfgp.errors.InvalidArgumentError: num_frequencies must be a positive integer, got 0.
+    """
 
 
 class DataError(RfgpError, ValueError):
-    """The data cannot be used in this form. The message names the place."""
+    """The data cannot be used in this form. The message names the place. Correct its cells.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.ExactGP().fit({"a": [1.0, float("nan"), 3.0]}, [1.0, 2.0, 3.0])  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.DataError: Column 'a' has 1 missing value, the first in row 1; rbf reads it. Leave such rows...
+    """
 
 
 class NotFittedError(RfgpError, RuntimeError):
-    """The model has no data or hyperparameters yet."""
+    """The model has no data or hyperparameters yet. Call `fit` or `condition` first.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.GP().predict([[0.0]])
+        Traceback (most recent call last):
+        rfgp.errors.NotFittedError: The model has no data yet. Call fit(X, y), or condition(X, y), first.
+    """
 
 
 class NotPositiveDefiniteError(RfgpError, ArithmeticError):
-    """A covariance matrix stayed singular after the largest allowed jitter."""
+    """A covariance matrix stayed singular after the largest allowed jitter. Raise the noise.
+
+    Examples:
+        >>> import rfgp, torch
+        >>> rfgp.linalg.cholesky(torch.tensor([[1.0, 2.0], [2.0, 1.0]]), "K")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.NotPositiveDefiniteError: K is not positive definite, even with 1e-04 of its mean diagonal...
+    """
 
 
 class ModelFileError(RfgpError, ValueError):
-    """A file is not a saved model, is damaged, or was written by a newer version."""
+    """A file is not a saved model, is damaged, or was written by a newer version. Save it again.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.load("no-such-file")
+        Traceback (most recent call last):
+        rfgp.errors.ModelFileError: There is no file no-such-file.
+    """
 
 
 class CheckpointError(RfgpError, ValueError):
-    """A file is not a checkpoint of this fit."""
+    """A file is not a checkpoint of this fit. Name another file.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.SparseSpectrumGP(seed=0).fit([[0.0], [1.0], [2.0]], [1.0, 2.0, 4.0], checkpoint=".")
+        Traceback (most recent call last):
+        rfgp.errors.CheckpointError: The checkpoint must be a file, got the folder .. Name a file in it.
+    """
 
 
 class SolverError(RfgpError, ArithmeticError):
-    """An iterative solver did not reach its tolerance. The message states the residual."""
+    """An iterative solver did not reach its tolerance. The message states the residual. Raise the noise.
+
+    Examples:
+        >>> import rfgp
+        >>> issubclass(rfgp.SolverError, ArithmeticError)  # `except ArithmeticError` catches it too
+        True
+    """
 
 
 class FileWriteError(RfgpError, OSError):
-    """A file cannot be written. `filename`, `errno` and `strerror` are those of the system's error."""
+    """A file cannot be written. `filename`, `errno` and `strerror` are those of the system's error.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).save(".", data=True)
+        Traceback (most recent call last):
+        rfgp.errors.FileWriteError: . cannot be written: Is a directory. Name a file in it.
+    """
 
     def __str__(self) -> str:
         return str(self.args[0]) if self.args else ""
 
 
 class MissingFolderError(FileWriteError, FileNotFoundError):
-    """A file cannot be written because its folder does not exist."""
+    """A file cannot be written because its folder does not exist. Create it.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).save("no/such/folder", data=True)  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.MissingFolderError: no/such/folder cannot be written: No such file or directory. Make its...
+    """
 
 
 class PackageClashError(RfgpError, ImportError):
-    """Another package named `graphs` hides the one of this distribution."""
+    """Another package named `graphs` hides the one of this distribution. Rename or uninstall it.
+
+    Examples:
+        >>> import rfgp, runpy, unittest.mock
+        >>> with unittest.mock.patch("importlib.util.find_spec", return_value=None):  # doctest: +ELLIPSIS
+        ...     runpy.run_path(rfgp.__file__)
+        Traceback (most recent call last):
+        rfgp.errors.PackageClashError: rfgp needs the package 'graphs' of its own distribution...
+    """
 
 
 class MissingDependencyError(RfgpError, ImportError):
-    """An optional package is not installed. The message names the extra that installs it."""
+    """An optional package is not installed. The message names the extra that installs it.
+
+    Examples:
+        >>> import rfgp
+        >>> with rfgp.errors.requires_extra("plot"):
+        ...     import a_package_that_is_missing
+        Traceback (most recent call last):
+        rfgp.errors.MissingDependencyError: a_package_that_is_missing must be installed. Try: pip install 'rfgp[plot]'
+    """
 
 
 @contextmanager
@@ -84,15 +171,6 @@ def requires_extra(extra: str) -> Iterator[None]:
 
     Raises:
         MissingDependencyError: If a package is not installed.
-
-    Examples:
-        >>> from rfgp.errors import MissingDependencyError, requires_extra
-        >>> try:
-        ...     with requires_extra("plot"):
-        ...         import a_package_that_is_not_installed
-        ... except MissingDependencyError as error:
-        ...     print(error)
-        a_package_that_is_not_installed must be installed. Try: pip install 'rfgp[plot]'
     """
     try:
         yield
@@ -106,83 +184,214 @@ def requires_extra(extra: str) -> Iterator[None]:
 
 
 class NotDifferentiableError(RfgpError, NotImplementedError):
-    """The requested derivative is not available."""
+    """The requested derivative is not available. Use `Exact()`, or no gradient.
+
+    Examples:
+        >>> import rfgp, torch
+        >>> gp = rfgp.GP(rfgp.kernels.Matern(), approximation=rfgp.SparsePrecision()).condition([[0], [1]], [0, 1])
+        >>> gp.predict(torch.tensor([[0.5]], dtype=torch.float64, requires_grad=True)).covariance  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.NotDifferentiableError: X must not require gradients for covariances and samples of sparse...
+    """
 
 
 class RfgpWarning(UserWarning):
-    """The base class of all warnings of `rfgp`."""
+    """The base class of all warnings of `rfgp`.
+
+    Examples:
+        >>> import rfgp, torch, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.RfgpWarning):
+        ...     factor = rfgp.linalg.cholesky(torch.ones(2, 2), "K")
+    """
 
 
 class JitterWarning(RfgpWarning):
-    """A Cholesky factorization succeeded only with the stated jitter on the diagonal."""
+    """A Cholesky factorization succeeded only with the stated jitter on the diagonal. Raise the noise.
+
+    Examples:
+        >>> import rfgp, torch, warnings
+        >>> with warnings.catch_warnings(record=True, action="always") as caught:
+        ...     factor = rfgp.linalg.cholesky(torch.ones(2, 2, dtype=torch.float64), "K")
+        >>> print(caught[0].message)
+        K is numerically singular: 1e-10 of its mean diagonal entry was added. Raise the noise.
+    """
 
 
 class CouplingWarning(RfgpWarning):
-    """Frequencies were coupled in batches, because solving for all of them at once takes long."""
+    """Frequencies were coupled in batches, because solving for all of them at once takes long.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.CouplingWarning):  # or effort="full"
+        ...     draw = rfgp.couplings.by_name("energy").sample(8, 3)
+    """
 
 
 class CacheWarning(RfgpWarning):
-    """A result could not be cached on disk."""
+    """A result could not be cached on disk.
+
+    Examples:
+        >>> import rfgp, torch, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.CacheWarning):  # or set RFGP_CACHE_DIR
+        ...     draw = rfgp.couplings.by_name("energy").sample(20, 3, generator=torch.Generator())
+    """
 
 
 class ConvergenceWarning(RfgpWarning):
-    """An optimizer stopped before it converged."""
+    """An optimizer stopped before it converged. Raise `max_iterations`.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.ConvergenceWarning):
+        ...     gp = rfgp.ExactGP().fit([[x] for x in range(20)], [x % 7 for x in range(20)], max_iterations=1)
+    """
 
 
 class CheckpointWarning(RfgpWarning):
-    """A checkpoint could not be written. The fit continued without it."""
+    """A checkpoint could not be written. The fit continued without it.
+
+    Examples:
+        >>> import rfgp, tempfile, unittest.mock, warnings
+        >>> full = unittest.mock.patch("os.fsync", side_effect=OSError(28, "The disk is full"))
+        >>> with full, warnings.catch_warnings(action="ignore", category=rfgp.CheckpointWarning):
+        ...     gp = rfgp.ExactGP().fit([[x] for x in range(9)], range(9), checkpoint=f"{tempfile.mkdtemp()}/fit")
+    """
 
 
 class VarianceStarvationWarning(RfgpWarning):
-    """There are too few features for the data, so that the variance between data points is too small."""
+    """There are too few features for the data, so that the variance between data points is too small.
+
+    Examples:
+        >>> import numpy as np, rfgp, warnings
+        >>> X = np.linspace(0, 1, 100)[:, None]
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.VarianceStarvationWarning):
+        ...     gp = rfgp.SparseSpectrumGP(num_frequencies=4, seed=0).fit(X, np.sin(40 * X[:, 0]))
+    """
 
 
 class LatentVarianceWarning(RfgpWarning):
-    """Predicted means far from the data are dominated by the variance of the latent function, and may be huge."""
+    """Predicted means far from the data are dominated by the variance of the latent function, and may be huge.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(), "poisson", rfgp.Exact(), priors={"outputscale": None}, seed=0)
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.LatentVarianceWarning):  # or keep the prior
+        ...     gp = gp.fit([[x] for x in range(20)], [10_000 if x == 7 else 0 for x in range(20)])
+    """
 
 
 class PoorFeaturesWarning(RfgpWarning):
-    """The features approximate the kernel poorly at the fitted hyperparameters."""
+    """The features approximate the kernel poorly at the fitted hyperparameters.
+
+    Examples:
+        >>> import numpy as np, rfgp, warnings
+        >>> X = np.linspace(0, 10, 60)[:, None]
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.PoorFeaturesWarning):  # or more frequencies
+        ...     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0).fit(X, np.sin(X[:, 0]))
+    """
 
 
 class UnderfittingWarning(RfgpWarning):
-    """The residuals of a fit are autocorrelated: the optimum is poor, or there are too few features."""
+    """The residuals of a fit are autocorrelated: the optimum is poor, or there are too few features.
+
+    Examples:
+        >>> import numpy as np, rfgp, warnings
+        >>> X = np.random.default_rng(0).uniform(size=(300, 1))
+        >>> gp = rfgp.GP(rfgp.kernels.RBF(lengthscale=0.3), approximation=rfgp.Exact(), seed=0)
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.UnderfittingWarning):  # or do not fix it
+        ...     gp = gp.fit(X, np.sin(5 * X[:, 0]) + 0.006 * np.sin(80 * X[:, 0]), fixed="lengthscale")
+    """
 
 
 class TermWarning(RfgpWarning):
-    """The data do not determine a term of a kernel."""
+    """The data do not determine a term of a kernel. Leave it out.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.TermWarning):
+        ...     gp = rfgp.GP(rfgp.kernels.Periodic("t", 12.0)).condition({"t": [0.0, 1.0, 2.0]}, [1.0, 0.0, 2.0])
+    """
 
 
 class OverfittingWarning(RfgpWarning):
-    """A fit predicts held-out rows worse than it expects, or learned frequencies did not improve them."""
+    """A fit predicts held-out rows worse than it expects, or learned frequencies did not improve them.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.OverfittingWarning):
+        ...     gp = rfgp.ExactGP().fit([[0.0, 1.0], [1.0, 3.0], [2.0, 0.0]], [0.0, 1.0, 4.0])
+    """
 
 
 class BaselineNotBeatenWarning(RfgpWarning):
-    """No candidate predicts held-out rows clearly better than a constant or a linear model."""
+    """No candidate predicts held-out rows clearly better than a constant or a linear model.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.BaselineNotBeatenWarning):  # or more columns
+        ...     gp = rfgp.GP(seed=0).fit([[x] for x in range(20)], [x * x % 7 for x in range(20)])
+    """
 
 
 class BooleanTargetWarning(RfgpWarning):
-    """A target is boolean and was fitted as the numbers 0 and 1."""
+    """A target is boolean and was fitted as the numbers 0 and 1. Pass numbers.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.BooleanTargetWarning):
+        ...     gp = rfgp.ExactGP().condition([[0.0], [1.0]], [True, False])
+    """
 
 
 class IndexColumnWarning(RfgpWarning):
-    """A column without a name may be the index of a dataframe that was written to a file."""
+    """A column without a name may be the index of a dataframe that was written to a file. Name it to use it.
+
+    Examples:
+        >>> import pandas, rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.IndexColumnWarning):
+        ...     gp = rfgp.GP().condition(pandas.DataFrame({"Unnamed: 0": [0, 1], "a": [1.0, 5.0]}), [2.0, 4.0])
+    """
 
 
 class NewLevelWarning(RfgpWarning):
-    """Rows to predict have a level that is not in the training data."""
+    """Rows to predict have a level that is not in the training data. Check its spelling.
+
+    Examples:
+        >>> import rfgp, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.NewLevelWarning):
+        ...     p = rfgp.ExactGP().condition({"store": ["a", "b", "a"]}, [1.0, 2.0, 1.5]).predict({"store": ["z"]})
+    """
 
 
 class IdentifierWarning(RfgpWarning):
-    """A text column has a different text in each row and was left out."""
+    """A text column has a different text in each row and was left out.
+
+    Examples:
+        >>> import pandas, rfgp, warnings
+        >>> frame = pandas.DataFrame({"id": ["u", "v", "w"], "a": [1, 3, 5], "y": [2, 4, 9]})
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.IdentifierWarning):  # or drop="id"
+        ...     table = rfgp.tables.read_table(frame, "y", categories="levels")
+    """
 
 
 class DataSavedWarning(RfgpWarning):
-    """A saved model contains its training rows, because predictions need them."""
+    """A saved model contains its training rows, because predictions need them.
+
+    Examples:
+        >>> import rfgp, tempfile, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.DataSavedWarning):
+        ...     rfgp.ExactGP().condition([[0.0], [1.0]], [0.0, 1.0]).save(f"{tempfile.mkdtemp()}/model")
+    """
 
 
 class ConstantTargetWarning(RfgpWarning):
-    """A target is constant, so that its prediction error is unknown."""
+    """A target is constant, so that its prediction error is unknown. Check it.
+
+    Examples:
+        >>> import rfgp.sklearn, warnings
+        >>> with warnings.catch_warnings(action="ignore", category=rfgp.ConstantTargetWarning):
+        ...     model = rfgp.sklearn.GPRegressor().fit([[0.0], [1.0]], [5.0, 5.0])
+    """
 
 
 def __dir__() -> list[str]:

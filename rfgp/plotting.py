@@ -1,8 +1,6 @@
 """Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
 
-import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
@@ -12,11 +10,13 @@ from scipy import stats
 from graphs import spectral_density
 from graphs.kernels import FreeModulation
 from rfgp import metrics
+from rfgp.axes import new_axes as new_axes
+from rfgp.axes import save as save
+from rfgp.axes import to_png as to_png
 from rfgp.compare import Comparison
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.fields import Field, NodePosterior
-from rfgp.files import write_atomically
 from rfgp.inference.prediction import Prediction
 from rfgp.models.graph import GraphGP
 from rfgp.palette import COLOR_MAPS, COLORS, color_range, log_ticks, styles
@@ -113,6 +113,13 @@ def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Ax
     """Draw the relative error of each method's kernel matrix against m.
 
     Scales are logarithmic, and bars are 2 standard errors.
+
+    Examples:
+        >>> from rfgp import compare, datasets, plotting
+        >>> table = datasets.make_table()
+        >>> run = compare.compare_table(table.X, table.y, methods=("iid",), sizes=(8,), num_train=30, num_test=10)
+        >>> plotting.plot_kernel_error(run).get_ylabel()
+        'relative error of the kernel matrix'
     """
     return _plot_by_size(comparison, "kernel_error", "relative error of the kernel matrix", axes)
 
@@ -121,6 +128,13 @@ def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
     """Draw the KL of each method from the exact posterior against m.
 
     Scales are logarithmic, and bars are 2 standard errors.
+
+    Examples:
+        >>> from rfgp import compare, datasets, plotting
+        >>> table = datasets.make_table()
+        >>> run = compare.compare_table(table.X, table.y, methods=("iid",), sizes=(8,), num_train=30, num_test=10)
+        >>> plotting.plot_kl(run).get_ylabel()
+        'KL from the exact posterior (nats)'
     """
     return _plot_by_size(comparison, "kl", "KL from the exact posterior (nats)", axes)
 
@@ -170,6 +184,13 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
     """Draw approximate against exact posterior means at the first split's test points.
 
     The bars are the two posteriors' standard deviations.
+
+    Examples:
+        >>> from rfgp import compare, datasets, plotting
+        >>> table = datasets.make_table()
+        >>> run = compare.compare_table(table.X, table.y, methods=("iid",), sizes=(8,), num_train=30, num_test=10)
+        >>> plotting.plot_against_exact(run).get_title()
+        'iid, m = 8, one draw'
     """
     axes = axes or new_axes()
     example = comparison.example
@@ -204,6 +225,12 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
 
     Raises:
         NotFittedError: The model has no hyperparameters yet.
+
+    Examples:
+        >>> import graphs, rfgp
+        >>> gp = rfgp.GraphGP(graphs.Graph.from_grid((4, 4)), noise=0.1).condition([(0, 0), (3, 3)], [1.0, 2.0])
+        >>> rfgp.plotting.plot_spectrum(gp).get_xlabel()
+        'eigenvalue of the Laplacian'
     """
     axes = new_axes() if axes is None else axes
     eigenvalues = np.linspace(0.0, 2.0, 401)
@@ -281,6 +308,14 @@ def plot_road_field(
 
     Raises:
         InvalidArgumentError: The field is not on roads, or has another number of nodes.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields, plotting
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        >>> plotting.plot_road_field(field, range(field.graph.num_nodes), title="number").get_title()
+        'number'
     """
     numbers = _node_values(field, values, field.roads, "roads")
     axes = axes or new_axes()
@@ -324,6 +359,13 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] 
 
     It has the kernel error, the KL, approximate against exact means, and the posterior at the nodes if fields are
     given.
+
+    Examples:
+        >>> from rfgp import compare, datasets, plotting
+        >>> table = datasets.make_table()
+        >>> run = compare.compare_table(table.X, table.y, methods=("iid",), sizes=(8,), num_train=30, num_test=10)
+        >>> len(plotting.draw_comparison(run).subfigs)
+        1
     """
     rows = 1 if fields is None else 2
     figure = Figure(figsize=(14, 4.8 * rows), layout="constrained")
@@ -354,45 +396,11 @@ def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> 
             plot_road_field(field, numbers, title=title, colors=colors, axes=part.add_subplot(1, 2, 1 + i))
 
 
-def new_axes(**options: Any) -> Any:
-    """Return axes in a new figure, without changing the global state of pyplot.
-
-    Example:
-        >>> from rfgp.plotting import new_axes
-        >>> new_axes().name
-        'rectilinear'
-    """
-    return Figure(figsize=(6.4, 4.8), layout="constrained").add_subplot(**options)
-
-
 def _numbers(tensor: Any) -> NDArray[np.float64]:
     return np.asarray(tensor.detach().cpu().numpy(), dtype=np.float64)
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure as PNG. A failure leaves the old file.
-
-    Example:
-        >>> import tempfile
-        >>> from rfgp.plotting import new_axes, save
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     save(new_axes().figure, Path(folder) / "figure.png")
-    """
-    write_atomically(path, to_png(figure))
-
-
-def to_png(figure: Any) -> bytes:
-    """Return a figure as PNG.
-
-    Example:
-        >>> from rfgp.plotting import new_axes, to_png
-        >>> to_png(new_axes().figure)[1:4]
-        b'PNG'
-    """
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
-    return buffer.getvalue()
-
-
 def __dir__() -> list[str]:
-    return sorted(name for name, value in globals().items() if getattr(value, "__module__", None) == __name__)
+    return sorted(
+        key for key, value in globals().items() if getattr(value, "__module__", "") in (__name__, "rfgp.axes")
+    )

@@ -37,6 +37,12 @@ class SparsePrior(ABC):
 
     Raises:
         InvalidArgumentError: The scale is not a positive number.
+
+    Examples:
+        >>> import rfgp
+        >>> prior = rfgp.priors.SparseLengthscales(scale=0.1)
+        >>> isinstance(prior, rfgp.priors.SparsePrior), prior.tau(4)  # 4 columns
+        (True, 0.05)
     """
 
     scale: float = SCALE

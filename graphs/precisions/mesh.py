@@ -92,6 +92,12 @@ class MeshField(MarkovField):
         >>> A = field.projector([0], [(0.5, 0.5, 0.0)])  # a point on face 0
         >>> factor.variances.shape, A.toarray().tolist()
         ((4,), [[0.5, 0.5, 0.0, 0.0]])
+        >>> field.num_vertices, field.locate([(0.5, 0.1)]).distances.tolist(), field.read_points([(1, 0)]).tolist()
+        (4, [0.0], [[1.0, 0.0]])
+        >>> field.projector_at_vertices([2]).toarray().tolist(), len(field.pattern.indices)
+        ([[0.0, 0.0, 1.0, 0.0]], 16)
+        >>> field.entries(np.array([0.5])).shape, field.condition(np.array([0.5])) > 1
+        ((16,), True)
     """
 
     parameters = ("lengthscale",)

@@ -41,6 +41,12 @@ class Precision:
         True
         >>> precision.sample(3, seed=0).shape
         (3, 81)
+        >>> (
+        ...     round(precision.log_determinant),
+        ...     precision.solve(np.ones(81)).shape,
+        ...     precision.covariance(np.arange(3)).shape,
+        ... )
+        (260, (81,), (3, 3))
     """
 
     matrix: sp.csr_array

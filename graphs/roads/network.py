@@ -73,6 +73,10 @@ class RoadNetwork:
         [1, 4, 1, 1, 1]
         >>> roads.distance([(0, 0.0)], [(1, 1.0)]).tolist()
         [[2.0]]
+        >>> roads.num_roads, roads.num_vertices, roads.total_length, roads.starts.tolist(), roads.ends.tolist()
+        (2, 5, 4.0, [0, 3], [2, 4])
+        >>> roads.stretch_lengths.tolist(), roads.point([(0, 0.25)]).tolist(), roads.read_positions([(1, 0.5)])
+        ([1.0, 1.0, 1.0, 1.0], [[1.0, 0.5]], (array([1]), array([0.5])))
     """
 
     coordinates: Floats
@@ -157,6 +161,14 @@ class RoadNetwork:
         Raises:
             InvalidGraphError: As for `from_lines`.
             InvalidArgumentError: If the argument is not `graphs.Roads`.
+
+        Examples:
+            >>> import numpy as np
+            >>> import graphs
+            >>> line = np.array([(0.0, 0.0), (2.0, 0.0)])
+            >>> roads = graphs.Roads([line], np.array([0]), np.array([0.5]), np.array([3.5]), metric="euclidean")
+            >>> graphs.RoadNetwork.from_roads(roads).point([(0, 0.5)]).tolist()  # its sensor
+            [[1.0, 0.0]]
         """
         if not isinstance(roads, Roads):
             raise InvalidArgumentError(f"roads must be graphs.Roads, got {shown(roads)}. Pass lines to from_lines.")
@@ -188,6 +200,16 @@ class RoadNetwork:
         Raises:
             FileFormatError: If the file is missing or has other content.
             InvalidGraphError: As for `from_lines`.
+
+        Examples:
+            >>> import tempfile
+            >>> from pathlib import Path
+            >>> import graphs
+            >>> line = '{"type": "Feature", "geometry": {"type": "LineString", "coordinates": [[0, 0], [3, 4]]}}'
+            >>> path = Path(tempfile.mkdtemp()) / "roads.geojson"
+            >>> _ = path.write_text(f'{{"type": "FeatureCollection", "features": [{line}]}}')
+            >>> graphs.RoadNetwork.from_geojson(path, metric="euclidean")
+            RoadNetwork(1 road, 2 vertices, length 5)
         """
         return cls.from_roads(read_roads(path, None, metric, skip=skip)._replace(snap=snap, duplicates=duplicates))
 

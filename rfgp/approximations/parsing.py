@@ -54,7 +54,7 @@ def parse(text: str) -> Any:
     Examples:
         >>> from rfgp import approximations
         >>> approximations.parse("RandomFeatures(256, learn_frequencies=True)")
-        RandomFeatures(256, learn_frequencies=True)
+        RandomFeatures(num_frequencies=256, learn_frequencies=True)
         >>> approximations.parse("trend=Vecchia, local=InducingPoints(64, residual=Vecchia(20))")["trend"]
         Vecchia()
     """

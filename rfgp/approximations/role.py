@@ -34,6 +34,13 @@ class TermData:
         num_rows: The number n of rows.
         values: The starting hyperparameters in standardized units, by path.
         is_gaussian: Whether the likelihood is Gaussian.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> data = gp.regression.spec.term_data(gp.regression.hyperparameters, 3)[0]
+        >>> data.term.name, data.num_rows
+        ('rbf', 3)
     """
 
     term: BoundTerm
@@ -57,6 +64,11 @@ class Cost:
         memory: Bytes of the largest array.
         note: A phrase that describes the computation.
         has_weights: Whether the term has latent values or weights. Otherwise its covariance matrix is formed.
+
+    Examples:
+        >>> from rfgp.approximations import Cost
+        >>> Cost(num_features=512, memory=4e6, note="features of 1,000 rows").num_features
+        512
     """
 
     num_features: int
@@ -88,7 +100,16 @@ class TermGram(NamedTuple):
 
 
 class TermPrior(ABC):
-    """Interface: a term with fixed random draws, as a function of the hyperparameters."""
+    """Interface: a term with fixed random draws, as a function of the hyperparameters.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> data = gp.regression.spec.term_data(gp.regression.hyperparameters, 3)[0]
+        >>> prior = rfgp.RandomFeatures(8).draw(data, seed=0)
+        >>> isinstance(prior, TermPrior), prior.has_draws_of(prior)
+        (True, True)
+    """
 
     @abstractmethod
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
@@ -132,6 +153,13 @@ class Approximation(ABC):
 
     Attributes:
         seed: The seed of its random draws. If None, that of the model.
+
+    Examples:
+        >>> import rfgp
+        >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> data = gp.regression.spec.term_data(gp.regression.hyperparameters, 3)[0]
+        >>> rfgp.RandomFeatures(8).cost(data).num_features, rfgp.RandomFeatures(8).check(data)
+        (16, None)
     """
 
     seed: Any = field(default=None, kw_only=True)

@@ -32,6 +32,13 @@ class KernelFeatures(FeatureMap):
 
     Raises:
         InvalidArgumentError: a term is no product of features.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.botorch import KernelFeatures
+        >>> from rfgp.gpytorch import RandomFeatureKernel
+        >>> KernelFeatures(RandomFeatureKernel(8, num_dims=2, seed=0))(torch.zeros(3, 2)).shape
+        torch.Size([3, 16])
     """
 
     def __init__(self, kernel: RandomFeatureKernel | TermKernel) -> None:

@@ -32,6 +32,13 @@ class Distance:
         rows: The number of rows.
         steps: The number of steps of conjugate gradients.
         residual: The largest relative residual, and about the relative error of the exact posterior.
+
+    Examples:
+        >>> from rfgp.compare import Distance
+        >>> print(
+        ...     Distance(kl=0.01, error=0.002, mean=0.1, points=32, rows=1000, steps=20, residual=1e-6)
+        ... )  # doctest: +ELLIPSIS
+        given all 1,000 rows, the KL from the exact process is 0.01 nats a point (standard error 0.002, 32...
     """
 
     kl: float

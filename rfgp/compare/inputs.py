@@ -45,6 +45,16 @@ def compare_file(
 
     Raises:
         InvalidArgumentError: The ending of the file's name is unknown.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets
+        >>> from rfgp.compare import Plan, compare_file
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     comparison, _ = compare_file(datasets.write_all(folder)[0], **few)
+        >>> comparison.title
+        'table.csv, target yield'
     """
     named: dict[str, Any] = {} if methods is None else {"methods": methods}
     if file.suffix.lower() in TABLE_SUFFIXES:

@@ -72,6 +72,14 @@ def compare_table(
         InvalidArgumentError: an unknown method.
 
     Rows that repeat each other exactly stay together, so that the test part may have a few less.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table
+        >>> X, plan = np.linspace(0, 1, 40)[:, None], Plan(draws=2)
+        >>> methods = ("iid", "orthogonal")
+        >>> compare_table(X, X[:, 0] ** 2, methods=methods, sizes=(8,), num_train=30, num_test=10, plan=plan).groups()
+        [('iid', 8), ('orthogonal', 8)]
     """
     plan = plan or Plan()
     for name in methods:
@@ -151,6 +159,15 @@ def compare_nodes(
         InvalidArgumentError: an unknown method.
 
     Observations of one node stay together, so that a part may have a few less.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> from rfgp.compare import Plan, compare_nodes
+        >>> graph, y = graphs.Graph.from_grid((6, 6)), np.sin(np.arange(36.0))
+        >>> methods = ("iid", "systematic")
+        >>> compare_nodes(graph, list(graph.labels), y, methods=methods, sizes=(4,), plan=Plan(draws=2)).groups()
+        [('iid', 4), ('systematic', 4)]
     """
     plan = plan or Plan()
     unknown = [name for name in methods if name not in NODE_METHODS]

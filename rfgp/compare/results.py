@@ -68,7 +68,17 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One exact and one approximate process with test points, for pictures."""
+    """One exact and one approximate process with test points, for pictures.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> run = compare_table(X, X[:, 0] ** 2, **few)
+        >>> run.example.method, run.example.exact.mean.shape
+        ('iid', (10,))
+    """
 
     process: Process[Any]
     observed: NDArray[np.float64]
@@ -90,6 +100,15 @@ class Comparison:
         exact: One entry per split.
         draws: One entry per method, size, split and repeat.
         example: The process and a draw, for pictures.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> run = compare_table(X, X[:, 0] ** 2, **few)
+        >>> run.error_ratio("iid", 8).mean, run.estimate("kl", "iid", 8).error > 0
+        (1.0, True)
     """
 
     title: str

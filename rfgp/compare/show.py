@@ -21,6 +21,15 @@ def to_table(comparison: Comparison) -> "Table":
 
     Args:
         comparison: The comparison.
+
+    Examples:
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table, to_table
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> run = compare_table(X, X[:, 0] ** 2, **few)
+        >>> [column.header for column in to_table(run).columns][:3]
+        ['coupling', 'm', 'kernel err']
     """
     with requires_extra("cli"):
         from rich import box
@@ -97,6 +106,16 @@ def to_json(comparison: Comparison) -> str:
 
     Args:
         comparison: The comparison.
+
+    Examples:
+        >>> import json
+        >>> import numpy as np
+        >>> from rfgp.compare import Plan, compare_table, to_json
+        >>> X = np.linspace(0, 1, 40)[:, None]
+        >>> few = {"methods": ("iid",), "sizes": (8,), "num_train": 30, "num_test": 10, "plan": Plan(draws=2)}
+        >>> run = compare_table(X, X[:, 0] ** 2, **few)
+        >>> list(json.loads(to_json(run)))
+        ['title', 'protocol', 'baseline', 'exact', 'draws']
     """
     content = {
         "title": comparison.title,

@@ -62,6 +62,15 @@ class Partitions:
     Raises:
         DataError: The partitions do not match.
         InvalidArgumentError: X is not a Dask collection, or there is no client.
+
+    Examples:
+        >>> import dask.array as da
+        >>> from distributed import Client
+        >>> import rfgp
+        >>> with Client(processes=False, dashboard_address=None) as client:
+        ...     rows = rfgp.dask.Partitions(da.ones((6, 1), chunks=(3, 1)), da.arange(6, chunks=3), client=client)
+        ...     rows.lengths
+        [3, 3]
     """
 
     def __init__(

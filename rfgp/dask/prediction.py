@@ -64,6 +64,16 @@ def fit(
 
     Raises:
         DataError: The data cannot be used.
+
+    Examples:
+        >>> import dask.array as da
+        >>> from distributed import Client
+        >>> import rfgp
+        >>> X = da.linspace(0, 5, 40, chunks=20)[:, None]
+        >>> with Client(processes=False, dashboard_address=None):
+        ...     gp = rfgp.dask.fit(rfgp.SparseSpectrumGP(num_frequencies=32, seed=0), X, da.sin(X[:, 0]))
+        >>> gp.num_observations
+        40
     """
     return gp.fit(Partitions(X, y, noise, sample_weight, client=client), **options)
 
@@ -81,6 +91,13 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
     Raises:
         NotFittedError: there are no data yet.
         InvalidArgumentError: no collection of Dask.
+
+    Examples:
+        >>> import dask.array as da
+        >>> import rfgp
+        >>> gp = rfgp.SparseSpectrumGP(num_frequencies=16, seed=0).condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
+        >>> rfgp.dask.predict(gp, da.ones((6, 1), chunks=(3, 1))).mean.compute().shape
+        (6,)
     """
     state = gp.state
     tail = _tail(state)

@@ -41,6 +41,15 @@ def sample_walks(
         MemoryBudgetError: The result would take more than `max_memory`.
         InvalidArgumentError: There is no client, the number of parts is not positive, or an option of
             `graphs.sample_walks` is wrong.
+
+    Examples:
+        >>> from distributed import Client
+        >>> import graphs
+        >>> import rfgp
+        >>> with Client(processes=False, dashboard_address=None):
+        ...     walks = rfgp.dask.sample_walks(graphs.Graph.from_grid((4, 4)), num_walkers=4, seed=0)
+        >>> walks.features(graphs.kernels.Diffusion(1.0)).shape
+        (16, 16)
     """
     client = client_of(client)
     check_graph(graph)

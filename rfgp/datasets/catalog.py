@@ -41,6 +41,12 @@ class Entry:
         categories: The policy of `rfgp.tables.read_table` for text columns.
         drop: Columns that are not inputs.
         as_categories: Columns of categories or classes that the file spells as numbers.
+
+    Examples:
+        >>> from rfgp import datasets
+        >>> entry = datasets.describe("airfoil")
+        >>> entry.kind, entry.rows
+        ('table', 1503)
     """
 
     name: str

@@ -34,6 +34,11 @@ def fetch(
     Raises:
         InvalidArgumentError: there is no such data set, or RFGP_DATA_URL is no address.
         DataError: a local file has another checksum, or the file cannot be downloaded or stored.
+
+    Examples:
+        >>> from rfgp import datasets
+        >>> datasets.fetch("machine").name  # a file of the package, without a download
+        'machine.csv'
     """
     entry = describe(name)
     if entry.packaged is not None:

@@ -149,7 +149,14 @@ def write_all(folder: str | Path) -> list[Path]:
 
 
 def write_terrain(folder: str | Path) -> Path:
-    """Write terrain.ply, of 5,408 triangles, with seed 0; return its path. It appears whole or not at all."""
+    """Write terrain.ply, of 5,408 triangles, with seed 0; return its path. It appears whole or not at all.
+
+    Examples:
+        >>> import tempfile
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     write_terrain(folder).name
+        'terrain.ply'
+    """
     path = Path(folder) / "terrain.ply"
     write_atomically(path, _ply(make_terrain()))
     return path

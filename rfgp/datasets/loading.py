@@ -51,6 +51,11 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
     Raises:
         InvalidArgumentError: There is no such data set.
         DataError: The file cannot be read or downloaded, as in `fetch`.
+
+    Examples:
+        >>> from rfgp import datasets
+        >>> datasets.load("machine")  # a file of the package, without a download
+        Table(209 rows, 7 columns (MYCT, MMIN, MMAX, CACH, CHMIN, CHMAX, ERP), target 'PRP')
     """
     entry = describe(name)
     return _read(entry, fetch(name, folder, download=download, progress=progress))
@@ -84,6 +89,12 @@ def load_classes(
     Raises:
         InvalidArgumentError: there is no such data set, or it is no graph.
         DataError: the file cannot be had, or has no classes.
+
+    Examples:
+        >>> from rfgp import datasets
+        >>> datasets.load_classes("machine")  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        rfgp.errors.InvalidArgumentError: The data set must be a graph, got machine, a table....
     """
     entry = describe(name)
     if entry.kind != "graph":

@@ -26,6 +26,15 @@ class NodePosterior(NamedTuple):
         observed_std: The standard deviation (N,) of an observation.
         low: The lower end (N,) of its central 95 % interval.
         high: The upper end (N,).
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        >>> gp = fields.whittle_matern(field, alpha=1).condition(field.places, field.values)
+        >>> fields.posterior_at_nodes(gp, field).figures.shape
+        (5, 241)
     """
 
     mean: NDArray[np.float64]
@@ -55,6 +64,15 @@ def whittle_matern(
 
     Raises:
         InvalidArgumentError: Alpha or the boundary is invalid.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        >>> gp = fields.whittle_matern(field, alpha=1).condition(field.places, field.values)
+        >>> gp.predict(field.places[:3]).mean.shape
+        (3,)
     """
     if field.roads is not None:
         with warnings.catch_warnings():
@@ -73,6 +91,15 @@ def observed_inputs(model: Process[Any], field: Field) -> NDArray[Any]:
 
     Returns:
         Labels (n,), or positions (n, d) for a process that is defined between nodes.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        >>> gp = fields.whittle_matern(field, alpha=1)
+        >>> fields.observed_inputs(gp, field).shape  # road and fraction
+        (120, 2)
     """
     return field.observed_positions if _is_between(model) else field.nodes
 
@@ -86,6 +113,14 @@ def node_inputs(model: Process[Any], field: Field) -> Any:
 
     Returns:
         Labels (N,), or positions (N, d) for a process that is defined between nodes.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        >>> fields.node_inputs(fields.whittle_matern(field, alpha=1), field).shape  # road and fraction
+        (241, 2)
     """
     return field.node_positions if _is_between(model) else field.labels
 

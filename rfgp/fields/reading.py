@@ -86,6 +86,14 @@ def read_road_field(
 
     Warns:
         graphs.DisconnectedWarning: The roads are disconnected.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        >>> field.graph, len(field.values)
+        (Graph(241 nodes, 314 edges), 120)
     """
     options: dict[str, Any] = {"snap": snap, "duplicates": duplicates, "within": within, "skip": skip}
     return read_road_fields(path, (target,), metric, min_length, **options)[target]

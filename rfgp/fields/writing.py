@@ -36,6 +36,19 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
     Raises:
         InvalidArgumentError: The field is not on a mesh.
         OSError: The folder cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> import trimesh
+        >>> import rfgp
+        >>> from rfgp import fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
+        ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
+        ...     gp = rfgp.GraphGP(field.graph, features="exact").condition(list(field.nodes), field.values)
+        ...     paths = fields.write_mesh(folder, field, fields.posterior_at_nodes(gp, field))
+        >>> [path.name for path in paths]
+        ['mean.ply', 'mean.glb', 'sd.ply', 'sd.glb']
     """
     if field.mesh is None:
         raise InvalidArgumentError("A field must be on a mesh for colored meshes, got one on roads. Use write_roads.")
@@ -119,6 +132,15 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
     Raises:
         InvalidArgumentError: The field is not on roads, or its value has the name of a result.
         OSError: The folder cannot be written.
+
+    Examples:
+        >>> import tempfile
+        >>> from rfgp import datasets, fields
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     field = fields.read_road_field(datasets.write_all(folder)[2])
+        ...     gp = fields.whittle_matern(field, alpha=1).condition(field.places, field.values)
+        ...     fields.write_roads(f"{folder}/predicted.geojson", field, fields.posterior_at_nodes(gp, field)).name
+        'predicted.geojson'
     """
     pieces = field.pieces()
     assert field.roads is not None

@@ -22,6 +22,15 @@ class SparseLinearOperator(LinearOperator):
     Args:
         values: (..., nnz), on the pattern's entries.
         pattern: Where they stand.
+
+    Examples:
+        >>> import numpy as np
+        >>> import torch
+        >>> from rfgp.gpytorch import SparseLinearOperator
+        >>> from rfgp.sparse import SparsityPattern
+        >>> pattern = SparsityPattern(indptr=np.array([0, 1, 3]), indices=np.array([0, 0, 1]), shape=(2, 2))
+        >>> SparseLinearOperator(torch.tensor([1.0, 3.0, 2.0]), pattern).to_dense().tolist()
+        [[1.0, 0.0], [3.0, 2.0]]
     """
 
     def __init__(self, values: Tensor, pattern: SparsityPattern) -> None:
@@ -94,6 +103,15 @@ class SparseRootLinearOperator(RootLinearOperator):
 
     Args:
         root: Phi; or any other operator or tensor, for which this is a `RootLinearOperator`.
+
+    Examples:
+        >>> import numpy as np
+        >>> import torch
+        >>> from rfgp.gpytorch import SparseLinearOperator, SparseRootLinearOperator
+        >>> from rfgp.sparse import SparsityPattern
+        >>> pattern = SparsityPattern(indptr=np.array([0, 1, 3]), indices=np.array([0, 0, 1]), shape=(2, 2))
+        >>> SparseRootLinearOperator(SparseLinearOperator(torch.tensor([1.0, 3.0, 2.0]), pattern)).to_dense().tolist()
+        [[1.0, 3.0], [3.0, 13.0]]
     """
 
     def to_dense(self) -> Tensor:

@@ -39,12 +39,12 @@ class Prediction:
             likelihood is Gaussian.
 
     Examples:
-        >>> import numpy as np
         >>> import rfgp
-        >>> X = np.linspace(0, 1, 20)[:, None]
-        >>> prediction = rfgp.ExactGP(noise=0.01).condition(X, np.sin(3 * X[:, 0])).predict([[0.3], [0.6]])
-        >>> prediction.mean.round(1)
-        array([0.8, 1. ])
+        >>> p = rfgp.ExactGP(noise=0.01).condition([[0.0], [0.5], [1.0]], [0.0, 1.0, 0.2]).predict([[0.3], [0.6]])
+        >>> p.mean.shape, (p.observed().std > p.std).tolist(), p.covariance.shape, p.sample(5, seed=0).shape
+        ((2,), [True, True], (2, 2), (5, 2))
+        >>> p.cdf(p.quantile(0.9)).round(2).tolist(), p.linear([1, -1]).mean.shape, p.log_prob([0.7, 0.9]).shape
+        ([0.9, 0.9], (1,), (2,))
     """
 
     latent: Distribution
@@ -278,12 +278,12 @@ class LogNormal:
         log: The distribution of the logarithm.
 
     Examples:
-        >>> import numpy as np
         >>> import rfgp
-        >>> X = np.linspace(0, 1, 20)[:, None]
-        >>> prediction = rfgp.ExactGP(noise=0.01).condition(X, np.log(1 + X[:, 0])).predict([[0.5]]).exp()
-        >>> prediction.median.round(1)
-        array([1.5])
+        >>> log = rfgp.ExactGP(noise=0.01).condition([[0.0], [0.5], [1.0]], [0.0, 1.0, 0.2]).predict([[0.3], [0.6]])
+        >>> (log.exp().mean > log.exp().median).tolist(), log.exp().std.shape, log.exp().sample(5, seed=0).shape
+        ([True, True], (2,), (5, 2))
+        >>> (log.exp().quantile(0.05) == log.exp().interval(0.9)[0]).tolist(), log.exp().cdf([2.0, 2.5]).shape
+        ([True, True], (2,))
     """
 
     log: Prediction

@@ -24,6 +24,13 @@ class ColumnSummary:
         low: The smallest values of all rows, (c,). If None, those of the sample.
         high: The largest values of all rows, (c,). If None, those of the sample.
         row_noise: The harmonic mean of known noise variances of rows, standardized.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp.kernels import ColumnSummary
+        >>> summary = ColumnSummary.of(torch.tensor([[0.0], [2.0], [4.0]]))
+        >>> summary.num_columns, summary.mean.item(), summary.extent.item()
+        (1, 2.0, 4.0)
     """
 
     sample: Tensor

@@ -44,6 +44,12 @@ class Term:
         name: The name of the term. If None, it has the default name.
         variance: The starting variance, in the user's units. If None, the data decide.
         given: The names that the user gave to factors before their multiplication, or None for each.
+
+    Examples:
+        >>> from rfgp import kernels as k
+        >>> term = (2.0 * k.RBF("t") * k.Group("store")).terms()[0]
+        >>> term.label, term.variance, len(term.factors)
+        ('rbf(t):group(store)', 2.0, 2)
     """
 
     factors: tuple[Any, ...]

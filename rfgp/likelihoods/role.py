@@ -42,7 +42,15 @@ class Parameter(NamedTuple):
 
 
 class LogProbDerivatives(NamedTuple):
-    """The log density of observations (n,) and its first three derivatives in f."""
+    """The log density of observations (n,) and its first three derivatives in f.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import likelihoods
+        >>> zero = torch.zeros(1, dtype=torch.float64)
+        >>> likelihoods.Poisson().slopes(zero, zero).first.item()  # y - exp(f)
+        -1.0
+    """
 
     value: Tensor  # (n,)
     first: Tensor  # (n,)
@@ -51,7 +59,15 @@ class LogProbDerivatives(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """The mean of the log density for normal f, and its derivatives in the moments of f, (n, L) each."""
+    """The mean of the log density for normal f, and its derivatives in the moments of f, (n, L) each.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import likelihoods
+        >>> y, mean, variance = torch.zeros(1), torch.zeros(1, 1), torch.ones(1, 1)
+        >>> round(likelihoods.Poisson().expected(y, mean, variance).value.item(), 4)  # -exp(1 / 2)
+        -1.6487
+    """
 
     value: Tensor  # (n,)
     first: Tensor  # (n, L), in the mean
@@ -59,7 +75,15 @@ class Expected(NamedTuple):
 
 
 class InitialMoments(NamedTuple):
-    """Moments of the latent function before a fit."""
+    """Moments of the latent function before a fit.
+
+    Examples:
+        >>> import torch
+        >>> from rfgp import likelihoods
+        >>> y = torch.tensor([1.0, 3.0], dtype=torch.float64)
+        >>> round(likelihoods.Poisson().begin(y, torch.ones_like(y)).center.item(), 3)
+        0.514
+    """
 
     center: Tensor  # 0-d
     variance: Tensor  # 0-d

@@ -86,6 +86,16 @@ class GP(Process[ModelSpec]):
         >>> gp = rfgp.GP(seed=0).fit(X, np.sin(X["t"]))
         >>> len(gp.selection.trials)
         10
+        >>> t = {"t": np.linspace(0, 10, 30)}
+        >>> gp = rfgp.GP(k.RBF("t"), approximation=rfgp.EquispacedFourier(), seed=0).condition(t, np.sin(t["t"]))
+        >>> type(gp.kernel).__name__, list(gp.terms), gp.members, gp.selection
+        ('Sum', ['rbf(t)'], (), None)
+        >>> gp.log_marginal_likelihood().shape, gp.leave_one_out().mean.shape
+        (torch.Size([]), (30,))
+        >>> gp.update({"t": [11.0]}, [0.5]).num_observations, gp.forget({"t": [11.0]}, [0.5]).num_observations
+        (31, 30)
+        >>> gp.prior_covariance({"t": [1.0, 2.0]}).shape, gp.sample_functions(3, seed=0)({"t": [1.0, 2.0]}).shape
+        (torch.Size([2, 2]), (3, 2))
     """
 
     codec = MODELS

@@ -96,6 +96,14 @@ class GraphGP(GP):
         'exact'
         >>> gp.predict(["c"]).mean.shape
         (1,)
+        >>> gp.graph, gp.is_exact, gp.approximation, gp.fitted_kernel, gp.advice is None
+        (Graph(4 nodes, 3 edges), True, Exact(), Diffusion(lengthscale=2.0), True)
+        >>> walks = rfgp.GraphGP(line, features="walks", num_walkers=8, noise=0.1, seed=0)
+        >>> walks = walks.condition(["a", "b", "d"], [1.0, 2.0, 0.0])
+        >>> walks.walk_options.num_walkers, type(walks.walks).__name__, type(walks.diagnose()).__name__
+        (8, 'Walks', 'FeatureCheck')
+        >>> walks.exact().is_exact, walks.selection
+        (True, None)
     """
 
     leaf = Nodes

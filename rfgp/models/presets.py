@@ -88,7 +88,7 @@ class SparseSpectrumGP(GP):
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 200)[:, None]
-        >>> gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).fit(X, np.sin(X[:, 0]))
+        >>> gp = rfgp.SparseSpectrumGP(num_frequencies=32, seed=0).condition(X, np.sin(X[:, 0]))
         >>> gp.hyperparameters.names
         ('rbf.lengthscale', 'rbf.outputscale', 'noise', 'mean')
     """

@@ -47,6 +47,8 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         >>> model = GPCountRegressor(k.RBF(), likelihood="poisson", random_state=0).fit(X, y)
         >>> bool(model.score(X, y) > 0.6)
         True
+        >>> model.predict([[1.0]]).shape
+        (1,)
     """
 
     gp_: GP

@@ -96,6 +96,15 @@ class GPRegressor(GPOptions, ProcessRegressor):
             ConstantTargetWarning: an output is constant.
             BaselineNotBeatenWarning: no candidate of a selection beat a constant or a linear model.
             RfgpWarning: as `rfgp.GP.fit`.
+
+        Examples:
+            >>> from rfgp import kernels as k
+            >>> from rfgp.sklearn import GPRegressor
+            >>> model = GPRegressor(k.RBF(), random_state=0).fit(
+            ...     [[0.0], [1.0], [2.0], [4.0], [5.0]], [0.0, 1.0, 1.5, 1.0, 0.0]
+            ... )
+            >>> model.n_features_in_, model.gp_.num_observations
+            (1, 5)
         """
         likelihood = self._likelihood
         if not (likelihood.is_standardized or likelihood.takes_exposure):
@@ -213,6 +222,15 @@ class GPClassifier(GPOptions, ProcessClassifier):
 
         Warns:
             RfgpWarning: as `rfgp.GP.fit`.
+
+        Examples:
+            >>> from rfgp import kernels as k
+            >>> from rfgp.sklearn import GPClassifier
+            >>> model = GPClassifier(k.RBF(), random_state=0).fit(
+            ...     [[0.0], [1.0], [2.0], [5.0], [6.0]], ["a", "a", "a", "b", "b"]
+            ... )
+            >>> model.classes_.tolist(), model.predict_proba([[1.0]]).shape
+            (['a', 'b'], (1, 2))
         """
         X, y, weight, _ = read_rows(self, X, y, sample_weight, read_targets=read_classes)
         return self._learn(X, y, weight)

@@ -185,6 +185,13 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
         Warns:
             ConstantTargetWarning: An output is constant.
             RfgpWarning: The warnings of `rfgp.GraphGP.fit`, and those of `graphs`.
+
+        Examples:
+            >>> from graphs import Graph
+            >>> from rfgp.sklearn import GraphGPRegressor
+            >>> model = GraphGPRegressor(Graph.from_grid((4, 4)), features="exact")
+            >>> model.fit([(0, 0), (0, 3), (2, 1), (3, 3)], [0.0, 1.0, 0.5, 2.0]).gp_.num_observations
+            4
         """
         gp = self._graph_gp(
             p_halt=self.p_halt,
@@ -256,6 +263,13 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
 
         Warns:
             RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
+
+        Examples:
+            >>> from graphs import Graph
+            >>> from rfgp.sklearn import GraphGPClassifier
+            >>> model = GraphGPClassifier(Graph.from_grid((4, 4)), features="exact")
+            >>> model.fit([(0, 0), (0, 3), (2, 1), (3, 3)], ["a", "a", "b", "b"]).classes_.tolist()
+            ['a', 'b']
         """
         return self._learn(*self._read(X, y, sample_weight, read_classes))
 

@@ -49,6 +49,8 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         >>> X = np.linspace(0, 1, 10)[:, None]
         >>> RandomFeatures(n_frequencies=8, random_state=0).fit_transform(X).shape
         (10, 16)
+        >>> RandomFeatures(n_frequencies=8, random_state=0).fit(X).transform(X[:2]).shape
+        (2, 16)
     """
 
     n_frequencies: int = 512

@@ -24,6 +24,14 @@ class Spectrum(ABC):
         >>> spectrum = spectra.Matern(1.5)
         >>> spectrum.is_isotropic, spectrum == spectra.Matern(1.5)
         (True, True)
+        >>> import torch
+        >>> x = torch.tensor([[0.0], [1.0]], dtype=torch.float64)
+        >>> torch.allclose(spectrum.kernel_between(x, x)[1:], spectrum.kernel(x.mT).flip(1))
+        True
+        >>> spectrum.radial_quantile(torch.tensor([0.5], dtype=torch.float64), 1).shape, spectrum.log_prob(x).shape
+        (torch.Size([1]), torch.Size([2]))
+        >>> spectrum.slope_variance, spectrum.has_slope, spectrum.is_quick
+        (3.0, True, True)
     """
 
     is_isotropic: ClassVar[bool] = True

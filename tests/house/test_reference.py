@@ -1,5 +1,7 @@
 """Each public name stands in the reference of the documentation exactly once."""
 
+import importlib
+import inspect
 import re
 import tomllib
 from collections import Counter
@@ -10,6 +12,7 @@ import reference_pages as pages
 
 import graphs
 import rfgp
+from examples import without_example
 
 TEXTS = {path.stem: path.read_text(encoding="utf-8") for path in (pages.ROOT / "docs" / "reference").glob("*.rst")}
 
@@ -63,6 +66,25 @@ def test_versions_agree():
     newest = re.search(r"^## (\S+)", (pages.ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
     assert f"\nversion: {project['version']}\n" in citation
     assert newest[1] == project["version"]
+
+
+def classes_and_functions():
+    """Return the public classes and functions by their names in the reference."""
+    things = {}
+    for path, home in pages.public_names().items():
+        things[path] = getattr(importlib.import_module(home), path.rpartition(".")[2])
+    return {path: thing for path, thing in things.items() if inspect.isclass(thing) or inspect.isfunction(thing)}
+
+
+def test_each_public_class_and_function_has_an_example():
+    assert without_example(classes_and_functions()) == []
+
+
+def test_planted_class_without_an_example_is_found():
+    class Bare(rfgp.ExactGP):
+        """A class without an example."""
+
+    assert without_example({**classes_and_functions(), "rfgp.Bare": Bare}) == ["rfgp.Bare"]
 
 
 ERRORS = (pages.ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
