@@ -16,7 +16,7 @@ from rfgp.approximations.role import Cost, TermData, TermPrior, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.role import NewLevels
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term
@@ -31,7 +31,7 @@ Beyond these rows variances are estimated from 128 draws of single precision."""
 
 def columns_of(data: TermData) -> TermData:
     """Return the product of the factors of a term that are on columns instead of nodes."""
-    parts = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
+    parts = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
     term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
     return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
 
@@ -91,7 +91,7 @@ class NodeProductTerm(TermPrior):
         theta = kernel_parameters(self.paths, values)
         nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
         (own,) = self.columns.at(values, columns).weights
-        place = next(places[0] for factor, places, _ in self.term.parts() if factor.kind is Kind.NODE)
+        place = next(places[0] for factor, places, _ in self.term.parts() if factor.kind is ColumnKind.NODE)
         block = nodes.walks[0] if nodes.walks else nodes.weights[0]
         assert not isinstance(block, SparseProductBlock)
         new_levels = None if own.new_levels is None else NodeLevels(block, place, own.new_levels)

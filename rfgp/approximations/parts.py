@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.features import Fourier, Laplace
 from rfgp.grams import Gram
@@ -297,9 +297,9 @@ class TermPlaces:
     def _of_factor(self, factor: Factor, x: Tensor, places: list[int], values: Values) -> Tensor:
         """Return the embedding (n, e) of rows (n, D) by a factor."""
         own, lengthscale = x[:, places], values.get("lengthscale")
-        if factor.kind is Kind.LEVEL:
+        if factor.kind is ColumnKind.LEVEL:
             return FAR_LEVELS * own
-        if factor.kind is Kind.COORDINATE:
+        if factor.kind is ColumnKind.COORDINATE:
             return own
         if factor.embedding is not None:
             found: Tensor = factor.embedding(own, values)
@@ -338,7 +338,7 @@ class NewLevels:
     ) -> "NewLevels | None":
         """Return the covariance of new levels of a term, or None without levels."""
         found = [
-            factor.functions(columns.select(places)) if factor.kind is Kind.LEVEL else None
+            factor.functions(columns.select(places)) if factor.kind is ColumnKind.LEVEL else None
             for factor, places, _ in term.parts()
         ]
         has_levels = any(one is not None for one in found)
@@ -348,7 +348,7 @@ class NewLevels:
         """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
         out = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for factor, places, _ in self.term.parts():
-            for place in places if factor.kind is Kind.LEVEL else []:
+            for place in places if factor.kind is ColumnKind.LEVEL else []:
                 out |= x[:, place] >= self.num_levels[place]
         return out
 

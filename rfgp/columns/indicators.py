@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import Cells, Content
-from rfgp.columns.faults import faults_of, is_date, joined
-from rfgp.columns.kinds import Kind
+from rfgp.columns.cells import Cells, CellType
+from rfgp.columns.faults import invalid_cells, is_date, joined
+from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import factorize, ordered
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
@@ -49,14 +49,14 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
     problems: list[str] = []
     for key in table.keys:
         cells = table.cells(key)
-        if cells.content is Content.TRUTH and cells.codes is None:
+        if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
             found[key] = ()
         elif has_levels(cells) and key not in others:
             problems += (faults := _faults(key, cells))
             found[key] = () if faults else ordered(cells)
     if problems:
         numbers = (key for key in table.keys if key not in found and key not in others)
-        read = (faults_of(ColumnSchema(key, Kind.NUMBER), table.cells(key)) for key in numbers)
+        read = (invalid_cells(ColumnSchema(key, ColumnKind.NUMBER), table.cells(key)) for key in numbers)
         raise DataError(joined([*problems, *itertools.chain(*read)]))
     return found
 
@@ -70,7 +70,7 @@ def has_levels(cells: Cells) -> bool:
         >>> has_levels(of_objects(["north"])), has_levels(of_objects([7]))
         (True, False)
     """
-    return cells.content is Content.TEXT or cells.codes is not None
+    return cells.cell_type is CellType.TEXT or cells.codes is not None
 
 
 def _faults(key: Key, cells: Cells) -> list[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import Cells, Content, as_numpy
+from rfgp.columns.cells import Cells, CellType, as_numpy
 from rfgp.columns.requests import Level
 
 
@@ -23,9 +23,9 @@ def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
         ([0, 1, 0], ['south', 'north'])
     """
     if cells.codes is None:
-        return distinct(_plain(cells.content, cells.values))
+        return distinct(_python_values(cells.cell_type, cells.values))
     places, used = distinct(cells.codes.tolist())
-    again, labels = distinct(_plain(cells.content, cells.values[used]))
+    again, labels = distinct(_python_values(cells.cell_type, cells.values[used]))
     return again[places], labels
 
 
@@ -53,7 +53,7 @@ def ordered(cells: Cells) -> tuple[Level, ...]:
     """
     if cells.codes is None or not cells.is_ordered:
         return tuple(sorted(factorize(cells)[1]))
-    return tuple(dict.fromkeys(_plain(cells.content, cells.values[np.unique(cells.codes)])))
+    return tuple(dict.fromkeys(_python_values(cells.cell_type, cells.values[np.unique(cells.codes)])))
 
 
 def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
@@ -70,7 +70,7 @@ def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
     return np.array([code_of[label] for label in labels], dtype=np.float64)[places]
 
 
-def _plain(content: Content, values: Any) -> list[Level]:
+def _python_values(cell_type: CellType, values: Any) -> list[Level]:
     """Return the values (n,) of levels as plain Python objects, floats as integers."""
     listed = as_numpy(values).tolist()
-    return list(map(int, listed)) if content is Content.NUMBER else list(listed)
+    return list(map(int, listed)) if cell_type is CellType.NUMBER else list(listed)

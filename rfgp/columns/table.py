@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.columns.cells import REAL, Cells, Content, objects
-from rfgp.columns.foreign import read_cells
+from rfgp.columns.cells import REAL, Cells, CellType, objects
+from rfgp.columns.containers import read_cells
 from rfgp.columns.requests import Key
 from rfgp.counts import counted
 from rfgp.errors import DataError
@@ -108,7 +108,7 @@ class Table:
 
         Examples:
             >>> from rfgp.columns import Table
-            >>> Table.of({"t": [0.5, 1.5]}).cells("t").content.value
+            >>> Table.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
             'numbers'
         """
         column = self.column(key, reader)
@@ -147,7 +147,7 @@ class Table:
             >>> from rfgp.columns import Table
             >>> Table.of(["a", "b"]).check_labels()
         """
-        if self.source == "sequence" and self.cells(NODE_KEY).content in (*REAL, Content.DATE, Content.DURATION):
+        if self.source == "sequence" and self.cells(NODE_KEY).cell_type in (*REAL, CellType.DATE, CellType.DURATION):
             raise DataError(
                 f"X must have shape (n, d), got ({self.num_rows},). Use X.reshape(-1, 1) for one column, or "
                 "X.reshape(1, -1) for one row."

@@ -52,7 +52,7 @@ class Partitions:
 
     Args:
         X: A Dask array (n, d), or a Dask dataframe. A `SparseSpectrumGP` needs columns of numbers. A `GP` also reads
-            dates, text and truth values by column name.
+            dates, text and booleans by column name.
         y: Targets: a Dask array (n,) or (n, k), or a series or dataframe with the partitions of X. If X is a dataframe,
             the name of its target column or k names are accepted. If None, there are no targets.
         noise: Known noise variances (n,), or the name of a column.

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
 from rfgp.fitting.context import TermFit, redrawn, searched, spec_of
 from rfgp.fitting.maximize import Density, plain_density
@@ -194,7 +194,7 @@ def _screened_names(fit: TermFit) -> list[str]:
 def is_one_field(spec: ModelSpec) -> bool:
     """Return whether a model is one kernel on nodes, roads or a mesh, without a noise process."""
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
-    return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
+    return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (ColumnKind.NODE, ColumnKind.COORDINATE)
 
 
 def first_rows(rows: Block, order: Tensor, count: int) -> Block:

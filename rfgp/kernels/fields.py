@@ -12,7 +12,7 @@ from torch import Tensor
 
 import graphs
 from rfgp.autograd import Array, numpy_function
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.kernels.arguments import Key, read_positive
 from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
@@ -120,7 +120,7 @@ class _OnDomain(Kernel):
         lengthscale: The starting lengthscale, in the domain's units. If None, the domain decides.
     """
 
-    kind: ClassVar[Kind] = Kind.COORDINATE
+    kind: ClassVar[ColumnKind] = ColumnKind.COORDINATE
     lengthscale: float | None = field(default=None, kw_only=True)
 
     def _set(self, **values: Any) -> None:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind, Table
+from rfgp.columns import ColumnKind, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import Key, check_name, read_columns
 from rfgp.kernels.matrix import covariance_matrix
@@ -47,14 +47,14 @@ class Kernel(ABC):
     name: str | None = field(default=None, kw_only=True)
 
     __array_ufunc__: ClassVar[None] = None  # numpy leaves + and * to kernels
-    kind: ClassVar[Kind] = Kind.NUMBER
+    kind: ClassVar[ColumnKind] = ColumnKind.NUMBER
     """How the columns are read."""
     nodes: ClassVar[Any] = None
-    """The graph whose nodes the column names, for Kind.NODE."""
+    """The graph whose nodes the column names, for ColumnKind.NODE."""
     graph_kernel: ClassVar[Any] = None
-    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for Kind.NODE."""
+    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for ColumnKind.NODE."""
     domain: ClassVar[Any] = None
-    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for Kind.COORDINATE."""
+    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for ColumnKind.COORDINATE."""
     embedding: ClassVar[Any] = None
     """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
 

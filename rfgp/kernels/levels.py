@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphs.precisions import IndependentField
 from rfgp.autograd import Array
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.kernel import Kernel
@@ -125,7 +125,7 @@ class Group(Kernel):
         [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
 
-    kind: ClassVar[Kind] = Kind.LEVEL
+    kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
@@ -173,7 +173,7 @@ class Categorical(Kernel):
         [[1.0, 0.5], [0.5, 1.0]]
     """
 
-    kind: ClassVar[Kind] = Kind.LEVEL
+    kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
     correlation: float | None = None
 
     def __post_init__(self) -> None:
@@ -244,7 +244,7 @@ class Coregionalization(Kernel):
         [[1.0, -0.5], [-0.5, 1.0]]
     """
 
-    kind: ClassVar[Kind] = Kind.LEVEL
+    kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
     rank: int = 1
 
     def __post_init__(self) -> None:

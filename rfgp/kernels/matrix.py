@@ -27,7 +27,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
     Raises:
         InvalidArgumentError: A value has the name of no hyperparameter, or one is missing.
     """
-    schema = Schema.learn(requests_of(terms), A)
+    schema = Schema.fit(requests_of(terms), A)
     bound = bind(terms, schema.column_of)
     left = schema.read(A)
     right = left if B is None else schema.read(B)

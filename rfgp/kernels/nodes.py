@@ -14,7 +14,7 @@ from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import resolvent_field
 from rfgp.autograd import Array
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
 from rfgp.kernels.arguments import Key
@@ -56,7 +56,7 @@ class Nodes(Kernel):
     graph: Any
     kernel: Any = "diffusion"
     column: Key | None = None
-    kind: ClassVar[Kind] = Kind.NODE
+    kind: ClassVar[ColumnKind] = ColumnKind.NODE
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, graphs.Graph):

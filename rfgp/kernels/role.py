@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from rfgp.autograd import Array
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -114,7 +114,7 @@ class Factor(Protocol):
         """Its name, or None."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """How the columns are read."""
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind, Request
+from rfgp.columns import ColumnKind, ColumnRequest
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.kernels.arguments import Key
@@ -119,10 +119,10 @@ def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
     return tuple(named)
 
 
-def requests_of(terms: Sequence[Term]) -> list[Request]:
+def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
     """Return the columns that terms with explicit columns and names read, in order of appearance."""
     return [
-        Request(key, factor.kind, str(term.name), factor.nodes)
+        ColumnRequest(key, factor.kind, str(term.name), factor.nodes)
         for term in terms
         for factor in term.factors
         for key in factor.columns or ()
@@ -198,7 +198,7 @@ def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
     return {path[size:]: v for path, v in values.items() if path.startswith(prefix) and "." not in path[size:]}
 
 
-def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple[BoundTerm, ...]:
+def bind(terms: Sequence[Term], place: Callable[[Key, ColumnKind, Any], int]) -> tuple[BoundTerm, ...]:
     """Return terms with the indices of their columns.
 
     Args:

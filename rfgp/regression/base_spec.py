@@ -162,7 +162,7 @@ class BaseSpec(ABC):
         """Return the specification adapted to the columns of the data, and the data as `inputs` reads them."""
         return self, data
 
-    def covering(self, values: ParameterValues, rows: Rows) -> Self:
+    def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
         """Return the specification with draws that cover the range of all rows.
 
         Args:

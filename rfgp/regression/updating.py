@@ -34,7 +34,7 @@ def conditioned(regression: GPState, data: Chunk) -> GPState:
     scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
     rows = given.rows(scaling)
     check_rows(spec, rows)
-    spec = spec.covering(regression.hyperparameters, rows)
+    spec = spec.extended_to_range(regression.hyperparameters, rows)
     changes = {"spec": spec, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
     return solved_if_read(regression.replace(**changes, has_forgotten=False))
 
@@ -65,7 +65,7 @@ def extended(regression: GPState, data: Chunk) -> GPState:
         more = more.read_once()
     rows = None if regression.rows is None else JoinedRows([*parts_of(regression.rows), more])
     count = regression.num_observations + len(more)
-    spec = spec if rows is None or grown is not None else spec.covering(regression.hyperparameters, rows)
+    spec = spec if rows is None or grown is not None else spec.extended_to_range(regression.hyperparameters, rows)
     new = regression.replace(spec=spec, rows=rows, given=grown, num_observations=count)
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
 

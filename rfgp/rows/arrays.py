@@ -238,6 +238,6 @@ def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     found = kind.removeprefix("torch.") in ("bool", "boolean")
     found |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
     if found:
-        message = f"{name} holds truth values, which are fitted as 0 and 1. Pass numbers to avoid this warning."
+        message = f"{name} holds booleans, which are fitted as 0 and 1. Pass numbers to avoid this warning."
         warnings.warn(BooleanTargetWarning(message), stacklevel=stacklevel)
     return found

@@ -13,7 +13,7 @@ from torch import Tensor
 import graphs
 from rfgp import random
 from rfgp.approximations import TermData
-from rfgp.columns import Kind, Schema
+from rfgp.columns import ColumnKind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
@@ -76,8 +76,10 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     if spec.others:
         described["average"], own = _encode_others(spec, encoder)
         tensors |= own
-    described["schema"] = spec.schema.to_plain()
-    described["nodes"] = [encoder.place(column.nodes) for column in spec.schema.columns if column.kind is Kind.NODE]
+    described["schema"] = spec.schema.to_dict()
+    described["nodes"] = [
+        encoder.place(column.nodes) for column in spec.schema.columns if column.kind is ColumnKind.NODE
+    ]
     described["objects"], arrays = encoder.objects()
     return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
 
@@ -138,7 +140,7 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     """
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
-    schema = Schema.from_plain(described["schema"], nodes)
+    schema = Schema.from_dict(described["schema"], nodes)
     columns = _Columns(schema, _summary(schema, tensors["columns.spread"], scaling), scaling, decoder)
     spec, average = _model(described, tensors, columns), described.get("average")
     return spec if average is None else _averaged(spec, average, tensors, columns)
@@ -250,7 +252,7 @@ def _check(spec: ModelSpec, values: ParameterValues) -> None:
     known |= constants_of(terms, spec.columns)
     for term in terms:
         for factor, places, prefix in term.parts():
-            functions = factor.functions(spec.columns.select(places)) if factor.kind is Kind.LEVEL else None
+            functions = factor.functions(spec.columns.select(places)) if factor.kind is ColumnKind.LEVEL else None
             if functions is None:
                 continue
             first = torch.zeros(1, len(places), dtype=torch.float64)

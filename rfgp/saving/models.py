@@ -27,7 +27,7 @@ from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
-from rfgp.saving.plain import (
+from rfgp.saving.json_values import (
     decode_report,
     decode_selection,
     encode_report,

@@ -21,7 +21,7 @@ from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, couplings, kernels, spectra
 from rfgp.approximations import Approximation
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.couplings import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
@@ -61,7 +61,7 @@ KERNELS: Registry[Kernel] = Registry(
 )
 BASES: Registry[Kernel] = Registry(
     "kernel of one column of numbers",
-    {name: kind for name, kind in KERNELS.classes.items() if kind.kind is Kind.NUMBER},
+    {name: kind for name, kind in KERNELS.classes.items() if kind.kind is ColumnKind.NUMBER},
 )
 """The classes that a file may name as the base of `Additive`. Those of meshes would read a file."""
 APPROXIMATIONS: Registry[Approximation] = Registry(

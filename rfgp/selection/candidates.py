@@ -28,12 +28,12 @@ class Candidate:
 
     Attributes:
         model: The options of the model, whose approximations are a dict by the names of the terms.
-        variants: Candidates that are scored only if this one survives a round.
+        followups: Candidates that are scored only if this one survives a round.
         is_sparse: Whether the priors favor few columns.
     """
 
     model: ModelOptions
-    variants: tuple["Candidate", ...] = ()
+    followups: tuple["Candidate", ...] = ()
     is_sparse: bool = False
 
     @property
@@ -58,7 +58,7 @@ class Candidate:
         return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
 
     @property
-    def is_on_lattices(self) -> bool:
+    def is_equispaced_or_planned(self) -> bool:
         """Whether all terms have equispaced or planned approximations."""
         return all(isinstance(one, EquispacedFourier) for one in self.approximations.values())
 
@@ -130,7 +130,7 @@ def _sizes(approximation: Any) -> Iterator[str]:
         yield f"{approximation.num_neighbors} neighbors"
 
 
-Seasons = Sequence[tuple[Any, float]]
+Periods = Sequence[tuple[Any, float]]
 """Pairs of the key of a column and a period in its unit, which is days for dates."""
 
 
@@ -146,14 +146,14 @@ class SearchSpace(Protocol):
         """How rows are held out: None, "forward", or the key of a column of groups."""
 
     def candidates(
-        self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
+        self, num_rows: int, num_columns: int, periods: Periods = (), *, in_blocks: bool = False
     ) -> tuple[Candidate, ...]:
         """Return the candidates.
 
         Args:
             num_rows: The number of rows with distinct inputs.
             num_columns: The number of columns.
-            seasons: Columns, each with a period in its unit.
+            periods: Columns, each with a period in its unit.
             in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
 
@@ -173,19 +173,19 @@ class AutoSpace:
     validate: Any = None
 
     def candidates(
-        self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
+        self, num_rows: int, num_columns: int, periods: Periods = (), *, in_blocks: bool = False
     ) -> tuple[Candidate, ...]:
         """Return the candidates; see `SearchSpace`."""
         given = self.model.approximations
         if given != "auto" and not isinstance(given, Exact):
             return tuple(self._of(given, one) for one in (_rbf(), _matern(2.5), _matern(1.5), _matern(0.5)))
         if given != "auto" or (num_rows <= FEW_ROWS and not in_blocks):
-            return self._exact(num_rows, num_columns, seasons)
+            return self._exact(num_rows, num_columns, periods)
         if not self._is_gaussian:
             return self._of(RandomFeatures(128), _rbf()), self._of(RandomFeatures(512), _rbf())
         if num_columns <= MOST_COLUMNS:
-            return self._planned(num_columns, seasons)
-        line = self._of(Exact(), _line())
+            return self._with_auto_approximation(num_columns, periods)
+        line = self._of(Exact(), _linear())
         return (line, *self._with_frequencies(), *(() if in_blocks else self._with_neighbors()))
 
     @property
@@ -193,7 +193,7 @@ class AutoSpace:
         """Whether the likelihood is Gaussian. Otherwise frequencies and neighbors are not compared."""
         return isinstance(self.model.likelihood, Gaussian)
 
-    def _exact(self, num_rows: int, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
+    def _exact(self, num_rows: int, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for few rows."""
         alone, isotropic = [_rbf(), _matern(1.5), _matern(0.5)], [_rbf(ard=False), _matern(1.5, ard=False)]
         if not self._is_gaussian:
@@ -201,15 +201,15 @@ class AutoSpace:
         sums = [
             _rbf() + _matern(1.5, "local"),
             _rbf() + _matern(0.5, "local"),
-            _line() + _rbf(),
-            _line() + _matern(1.5),
+            _linear() + _rbf(),
+            _linear() + _matern(1.5),
         ]
         kernels = isotropic
         if num_columns < num_rows:
-            kernels += [_line(), *alone, *sums, *_with_seasons(_line() + _rbf(), seasons)]
+            kernels += [_linear(), *alone, *sums, *_with_periods(_linear() + _rbf(), periods)]
         found = [self._of(Exact(), kernel) for kernel in kernels]
         if num_columns > num_rows / SPARSE_ROWS:
-            found += [self._sparse(kernel) for kernel in (_line(), _rbf(), _line() + _rbf())]
+            found += [self._sparse(kernel) for kernel in (_linear(), _rbf(), _linear() + _rbf())]
         return tuple(found)
 
     def _sparse(self, kernel: Kernel) -> Candidate:
@@ -224,10 +224,10 @@ class AutoSpace:
         made = self._of(Exact(), kernel)
         return replace(made, model=made.model.changed(priors={**own, **self.model.priors}), is_sparse=True)
 
-    def _planned(self, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
+    def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns, with planned approximations."""
-        found = [self._of("auto", one) for one in (_line(), _rbf(), _matern(2.5), _matern(1.5))]
-        found += [self._of("auto", one) for one in _with_seasons(_line() + _rbf(), seasons)]
+        found = [self._of("auto", one) for one in (_linear(), _rbf(), _matern(2.5), _matern(1.5))]
+        found += [self._of("auto", one) for one in _with_periods(_linear() + _rbf(), periods)]
         if num_columns == 1:
             found.append(self._of("auto", _matern(0.5)))
             found.append(self._of(EquispacedFourier(), _rbf() + _matern(1.5, "local")))
@@ -245,13 +245,13 @@ class AutoSpace:
         alone = [self._of(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
         chosen = {"rbf": RandomFeatures(128), "local": Vecchia()}
         both = [self._of(chosen, _rbf() + _matern(nu, "local")) for nu in (1.5, 0.5)]
-        return replace(alone[0], variants=tuple(alone[1:])), replace(both[0], variants=tuple(both[1:]))
+        return replace(alone[0], followups=tuple(alone[1:])), replace(both[0], followups=tuple(both[1:]))
 
-    def _of(self, approximation: Any, kernel: Kernel, variants: Iterable[Candidate] = ()) -> Candidate:
+    def _of(self, approximation: Any, kernel: Kernel, followups: Iterable[Candidate] = ()) -> Candidate:
         """Return the candidate of a kernel with an approximation, a dict or planned ones."""
         names = [str(term.name) for term in kernel.terms()]
         chosen = dict.fromkeys(names, approximation) if isinstance(approximation, Approximation) else approximation
-        return Candidate(self.model.changed(kernel=kernel, approximations=chosen, search_space=None), tuple(variants))
+        return Candidate(self.model.changed(kernel=kernel, approximations=chosen, search_space=None), tuple(followups))
 
 
 def _rbf(ard: bool = True) -> Kernel:
@@ -262,13 +262,13 @@ def _matern(nu: float, name: str = "matern", ard: bool = True) -> Kernel:
     return Matern(nu=nu, name=name, ard=ard)
 
 
-def _line() -> Kernel:
+def _linear() -> Kernel:
     return Linear(name="linear")
 
 
-def _with_seasons(kernel: Kernel, seasons: Seasons) -> list[Kernel]:
+def _with_periods(kernel: Kernel, periods: Periods) -> list[Kernel]:
     """Return the sum of a kernel and each season, and with several the sum with all."""
-    terms = [Periodic(key, period, name=f"season {period:g}") for key, period in seasons]
+    terms = [Periodic(key, period, name=f"season {period:g}") for key, period in periods]
     found = [kernel + term for term in terms]
     if len(terms) > 1:
         found.append(reduce(add, terms, kernel))

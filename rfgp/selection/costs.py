@@ -52,7 +52,7 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
     own, few = 16.0 * rows * (columns + outputs), min(rows, most_rows or rows)
     if candidate.is_exact and not candidate.is_linear:
         return Cost(EVALUATIONS * _exact(candidate, few, columns) / RATE, own + 8.0 * _PAIRS * float(few) ** 2)
-    if candidate.is_on_lattices:
+    if candidate.is_equispaced_or_planned:
         size = int(ON_LATTICE[min(columns, 3)]) * len(candidate.terms)
         return Cost((20.0 * size**3 + rows * _TRANSFORM) / RATE, own + 48.0 * size**2)
     if near is None:

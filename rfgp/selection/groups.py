@@ -18,7 +18,7 @@ SPACING = 1e-4
 """The spacing of the grid on which near inputs count as equal, in standard deviations of the columns."""
 MOST_MERGED = 4000
 """The largest number of rows whose replicates are merged."""
-PERIODS = (1.0, 7.0, 365.2425)
+DATE_PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
 FALSE_ALARM, MOST_SEARCHED = 1e-6, 2048
 """The largest false-alarm probability of a wave whose period is a candidate, and the most rows of the search for it."""
@@ -31,7 +31,7 @@ def num_distinct(regression: GPState) -> int:
     return merged_pool(regression)[1]
 
 
-def seasons_of(regression: GPState) -> list[tuple[Any, float]]:
+def candidate_periods(regression: GPState) -> list[tuple[Any, float]]:
     """Return columns with the periods that rows resolve and that occur twice.
 
     Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
@@ -47,7 +47,7 @@ def seasons_of(regression: GPState) -> list[tuple[Any, float]]:
             rows = pool_of(regression.needed_rows("a fit"))
             days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
             gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
-            found += [(column.key, period) for period in PERIODS if 4 * gap <= period <= extent / 2]
+            found += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
     return found
 
 

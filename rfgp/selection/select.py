@@ -11,11 +11,11 @@ from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.neighbors import MOST_SHARED, finalize
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
-from rfgp.regression.selection_report import CONSTANT, LINE, RATE
+from rfgp.regression.selection_report import CONSTANT, LINEAR, RATE
 from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, pool_of
 from rfgp.selection.candidates import SearchSpace
-from rfgp.selection.groups import num_distinct, seasons_of
+from rfgp.selection.groups import candidate_periods, num_distinct
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
 from rfgp.selection.validation import FittedCandidate, Validation, start_of
@@ -69,9 +69,9 @@ def rounds_of(regression: GPState, plan: Plan) -> SuccessiveHalving:
     assert space is not None
     assert isinstance(regression.spec, ModelSpec)
     assert regression.spec.columns is not None
-    count, seasons = num_distinct(regression), seasons_of(regression)
+    count, periods = num_distinct(regression), candidate_periods(regression)
     columns, in_blocks = len(regression.spec.columns.spread), isinstance(rows, SourceRows)
-    candidates = space.candidates(count, columns, seasons, in_blocks=in_blocks)
+    candidates = space.candidates(count, columns, periods, in_blocks=in_blocks)
     return SuccessiveHalving.of(Validation.of(regression, plan, candidates, space.validate), candidates, space.limits)
 
 
@@ -80,7 +80,7 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[
     found, candidate, validation = state.fitted, state.candidate, rounds.validation
     regression = validation.regression
     rows = regression.needed_rows("a fit")
-    if found is not None and found.is_whole:
+    if found is not None and found.used_all_rows:
         return validation.last(found), found.report
     if found is not None and (candidate.learns_frequencies or _needs_no_search(found, len(rows))):
         return _condition_on_all_rows(rounds, state)
@@ -149,7 +149,7 @@ def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> d
     known = {CONSTANT: rounds.validation.constant}
     line = next((one for one in rounds.states if one.candidate.is_linear and one.fitted), None)
     if line is not None:
-        known[LINE] = line.density
+        known[LINEAR] = line.density
     return {
         name: Score(len(rounds.validation.rows), *mean_and_error(one, weight), *mean_and_error(density - one, weight))
         for name, one in known.items()
@@ -180,7 +180,7 @@ def _proposal(regression: GPState) -> str:
     values = np.unique(regression.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:
         return ' The target has two values: likelihood="bernoulli" models classes.'
-    is_whole = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
-    if is_whole and len(values) > 2 and values[0].round() == 0:
+    are_integers = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
+    if are_integers and len(values) > 2 and values[0].round() == 0:
         return ' The target holds counts: likelihood="poisson" or "negative-binomial" models them.'
     return ""

@@ -3,7 +3,7 @@
 1. Drop candidates whose predicted cost of a fit to all rows exceeds the limits.
 2. Fit each of the others to a few rows and score it, the cheapest first. Learning of frequencies stops early if its
    learning curve cannot reach the best score so far.
-3. Fit the best candidates and their variants to more rows, and score them.
+3. Fit the best candidates and their followups to more rows, and score them.
 4. Choose the best. For few rows with Gaussian noise, average all that are not clearly worse.
 
 Decisions depend on scores and predicted costs. They depend on a clock only if there is a time limit.
@@ -38,7 +38,7 @@ SURVIVAL_MARGIN, AVERAGING_MARGIN = 0.15, 0.1
 """The difference from the best, in nats a row, up to which a candidate survives, and up to which it is averaged."""
 MOST_AVERAGED, DECIMALS = 4, 3
 """The largest number of averaged candidates, and the decimals to which their scores are compared."""
-NEGLIGIBLE_NOISE, LINE_WEIGHT = 1e-3, 1e-4
+NEGLIGIBLE_NOISE, LINEAR_WEIGHT = 1e-3, 1e-4
 """The noise, in variances of the target, below which a candidate counts as noise-free; and the weight of a linear model
 in an average of noise-free candidates. It bounds the loss at a new row that contradicts a training row."""
 FIT_SHARE = 0.75
@@ -102,7 +102,7 @@ class SuccessiveHalving:
 
     Args:
         validation: The rows.
-        states: The candidates, and the variants that were added to them.
+        states: The candidates, and the followups that were added to them.
         limits: The limits of the selection and the fit.
         predicted: The predicted time of all fits so far, in seconds.
         started: When the selection began, by the clock.
@@ -126,7 +126,7 @@ class SuccessiveHalving:
 
         If none could be scored, it is the cheapest.
         """
-        if len(self.states) == 1 and not self.states[0].candidate.variants:
+        if len(self.states) == 1 and not self.states[0].candidate.followups:
             return self.states
         self._drop_costly()
         active = sorted((one for one in self.states if not one.status), key=lambda state: state.cost.seconds)
@@ -135,7 +135,7 @@ class SuccessiveHalving:
             if number:
                 active = self._survivors(active, SURVIVAL_MARGIN, MOST_SURVIVORS[self.holds_out])
             self._score(active, size)
-        while self.holds_out and has_variants(active, [state.candidate for state in self.states]):
+        while self.holds_out and has_followups(active, [state.candidate for state in self.states]):
             active = self._survivors(active, SURVIVAL_MARGIN, MOST_SURVIVORS[True])
             self._score(active, sizes[-1])
         if self.validation.folds:
@@ -173,7 +173,7 @@ class SuccessiveHalving:
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
     def _survivors(self, states: Sequence[CandidateState], least: float, most: int) -> list[CandidateState]:
-        """Return the candidates that survive a round, and their variants.
+        """Return the candidates that survive a round, and their followups.
 
         Args:
             states: The candidates.
@@ -186,8 +186,8 @@ class SuccessiveHalving:
             if state not in near:
                 state.status = f"worse than the best by {state.scores[-1].difference:.2g} nats a row"
         known = [state.candidate for state in self.states]
-        variants = [one for state in near for one in state.candidate.variants if self.holds_out and one not in known]
-        states = [self._state(one) for one in variants]
+        followups = [one for state in near for one in state.candidate.followups if self.holds_out and one not in known]
+        states = [self._state(one) for one in followups]
         self.states.extend(states)
         return [*near, *states]
 
@@ -222,16 +222,16 @@ class SuccessiveHalving:
             state.weight = weight
         chosen = sorted((state for state in near if state.weight), key=lambda state: -state.weight)
         if self.validation.averages and all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
-            self._add_line(chosen)
+            self._add_linear(chosen)
         return chosen
 
-    def _add_line(self, chosen: list[CandidateState]) -> None:
+    def _add_linear(self, chosen: list[CandidateState]) -> None:
         """Add a linear candidate that has noise, with a small weight, to noise-free candidates."""
         for line in self.states:
             if line.candidate.is_linear and line.fitted is not None and line.noise > NEGLIGIBLE_NOISE:
                 for state in chosen:
-                    state.weight *= 1 - LINE_WEIGHT
-                line.weight = LINE_WEIGHT
+                    state.weight *= 1 - LINEAR_WEIGHT
+                line.weight = LINEAR_WEIGHT
                 chosen.append(line)
 
     # --- scores ----------------------------------------------------------------------------------
@@ -287,15 +287,19 @@ class SuccessiveHalving:
             lead = max(means.values()) - means[state]
             if candidate.learns_those_of(state.candidate):
                 plan = replace(plan, needed_gain=lead)
-            if candidate in state.candidate.variants and state.fitted and state.fitted.report.leave_one_out is not None:
+            if (
+                candidate in state.candidate.followups
+                and state.fitted
+                and state.fitted.report.leave_one_out is not None
+            ):
                 score = state.fitted.report.leave_one_out - self.validation.jacobian
                 plan = replace(plan, needed_score=score + lead)
         return plan
 
     def _start_of(self, candidate: Candidate) -> FittedCandidate | None:
         """Return the fit of the candidate of which this is a variant with other neighbors."""
-        heads = [state for state in self.states if candidate in state.candidate.variants]
-        return heads[0].fitted if heads and candidate.neighbors is not None else None
+        parents = [state for state in self.states if candidate in state.candidate.followups]
+        return parents[0].fitted if parents and candidate.neighbors is not None else None
 
     def _rows_of(self, candidate: Candidate, size: int) -> int:
         """Return the rows of a candidate in a round."""
@@ -324,12 +328,12 @@ class SuccessiveHalving:
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
 
 
-def has_variants(states: Sequence[CandidateState], known: Sequence[Candidate]) -> bool:
-    """Return whether the best candidate leads by a margin and has variants that were not tried."""
+def has_followups(states: Sequence[CandidateState], known: Sequence[Candidate]) -> bool:
+    """Return whether the best candidate leads by a margin and has followups that were not tried."""
     ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
     if not ranked or (len(ranked) > 1 and ranked[1].scores[-1].difference < MARGIN):
         return False
-    return any(one not in known for one in ranked[0].candidate.variants)
+    return any(one not in known for one in ranked[0].candidate.followups)
 
 
 def mean_and_error(

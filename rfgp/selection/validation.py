@@ -61,7 +61,7 @@ class FittedCandidate:
         report: The report of the fit.
         density: The mean log densities of the values of validation rows, in the user's units, (b,).
         searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
-        is_whole: Whether the fit used all rows.
+        used_all_rows: Whether the fit used all rows.
     """
 
     candidate: Candidate
@@ -69,7 +69,7 @@ class FittedCandidate:
     report: FitReport
     density: Tensor
     searched: int
-    is_whole: bool
+    used_all_rows: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,7 +167,7 @@ class Validation:
         )
 
     @property
-    def is_all(self) -> bool:
+    def fits_all_rows(self) -> bool:
         """Whether candidates are fitted to all rows, so that no fit has to follow."""
         return self.held_out is None and self.rows.count == self.regression.needed_rows("a fit").count
 
@@ -213,21 +213,21 @@ class Validation:
         return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
 
     def _fit(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
-        is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
-        rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
-        is_whole = is_all and self.is_all
-        if is_whole and self.rows.scatter is None:
+        fits_all_rows, has_neighbors = size == len(self.rows), candidate.neighbors is not None
+        rows: Rows = self.rows if has_neighbors or fits_all_rows else some(self.rows, torch.arange(size))
+        used_all_rows = fits_all_rows and self.fits_all_rows
+        if used_all_rows and self.rows.scatter is None:
             rows = self.regression.needed_rows("a fit")  # the last fit, as it would be without other candidates
         initial = start_of(self.regression, candidate, rows, start)
-        most = size if has_neighbors and not is_whole else None
+        most = size if has_neighbors and not used_all_rows else None
         plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
         if self.held_out is not None and not has_neighbors:
             plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
-        if candidate.is_exact and not is_whole:
+        if candidate.is_exact and not used_all_rows:
             plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         found, report = fit_terms(initial, plan)
         searched = max([size, *(stage.rows for stage in report.stages)])
-        return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, is_whole)
+        return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, used_all_rows)
 
     def scored_in_folds(self, found: FittedCandidate) -> FittedCandidate:
         """Return a fitted candidate with densities from refits without each fold.
@@ -268,8 +268,8 @@ class Validation:
         with torch.no_grad():
             if self.held_out is None:
                 return self._left_out(found) + self.jacobian
-            others = self._given(found, is_planned=candidate.is_on_lattices)
-            spec = found.spec.covering(found.hyperparameters, others)
+            others = self._given(found, is_planned=candidate.is_equispaced_or_planned)
+            spec = found.spec.extended_to_range(found.hyperparameters, others)
             found = found.replace(spec=spec, rows=others, num_observations=len(others))
             return _densities(found, self.held_out) + self.jacobian
 
@@ -332,7 +332,7 @@ def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: Fitte
     first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
     if start is None or not is_warm(candidate, start):
         return first
-    is_same = start.candidate is candidate and not candidate.is_on_lattices
+    is_same = start.candidate is candidate and not candidate.is_equispaced_or_planned
     spec = start.regression.spec if is_same else first.spec  # with its draws
     return first.replace(spec=spec, hyperparameters=start.regression.hyperparameters)
 

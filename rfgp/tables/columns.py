@@ -176,7 +176,7 @@ class Frame:
         return find_column(self.names, wanted)
 
     def holds_truth(self, column: Column) -> bool:
-        """Say whether the numbers of a column of this file are truth values."""
+        """Say whether the numbers of a column of this file are booleans."""
         import pyarrow as pa
 
         if column.kind != "number" or column.cells is None:

@@ -55,7 +55,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
     gap = np.any([column.missing for column in lacking], axis=0)
     rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_truth(output):
-        said = f"{title(frame.file)}: the target {show(output.name)} holds truth values. They are fitted as 0 and 1."
+        said = f"{title(frame.file)}: the target {show(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     *rules, target = all_of(frame, [partial(_rule, column, frame) for column in (*inputs, output)])

@@ -1,7 +1,7 @@
 """Tables that need not fit in memory, read in batches of rows.
 
 Each is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP` reads
-columns of numbers, dates, text and truth values by name. Other models need columns of numbers. Categories and dates of
+columns of numbers, dates, text and booleans by name. Other models need columns of numbers. Categories and dates of
 tables that fit in memory can be encoded by `rfgp.tables.read_table`.
 """
 
@@ -152,7 +152,7 @@ class CSV:
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
         """Yield all rows in batches, with Arrow tables of the inputs, or of these columns.
 
-        The first rows decide which columns are numbers, dates or truth values. Later cells of another type are left as
+        The first rows decide which columns are numbers, dates or booleans. Later cells of another type are left as
         text. Without a header, columns have numbers.
         """
         inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
@@ -311,7 +311,7 @@ class Batches:
         return self._roles.with_targets({name: columns[name] for name in inputs}, others)
 
     def _warned_of_truth(self, chunk: Chunk) -> Chunk:
-        """Return rows, and warn once if targets are truth values."""
+        """Return rows, and warn once if targets are booleans."""
         self._warned = self._warned or warn_of_truth(chunk.y)
         return chunk
 

@@ -1,4 +1,4 @@
-"""Texts of a file that is read in batches, as numbers, dates or truth values."""
+"""Texts of a file that is read in batches, as numbers, dates or booleans."""
 
 from collections.abc import Callable
 from typing import Any
@@ -68,7 +68,7 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
 
 
 def as_truth(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as truth values.
+    """Return texts (b,) as booleans.
 
     Example:
         >>> import pyarrow as pa

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind, Schema, Table
+from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.errors import DataError
 from rfgp.rows import Chunk, DistributedSource, InputReader, RowSource, TableSource
 
@@ -127,7 +127,7 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
     Raises:
         DataError: A column cannot be read as levels.
     """
-    own = [place for place, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
+    own = [place for place, column in enumerate(schema.columns) if column.kind is ColumnKind.LEVEL]
     if not own:
         return schema
     begun = Schema(tuple(schema.columns[place] for place in own))

@@ -66,7 +66,7 @@ def test_columns_of_arrays_are_numbered(given):
 
 def test_lists_of_rows_keep_the_type_of_each_column():
     table = Table.of([["a", 1.5], ["b", 2]])
-    assert [table.cells(key).content.value for key in (0, 1)] == ["text", "numbers"]
+    assert [table.cells(key).cell_type.value for key in (0, 1)] == ["text", "numbers"]
 
 
 def test_numbers_are_no_keys_of_names():

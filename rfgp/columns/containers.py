@@ -19,9 +19,9 @@ def read_cells(
         DataError: The dates or durations of the column cannot be converted to days.
 
     Examples:
-        >>> from rfgp.columns.foreign import read_cells
-        >>> read_cells([True, False]).content.value
-        'truth values'
+        >>> from rfgp.columns.containers import read_cells
+        >>> read_cells([True, False]).cell_type.value
+        'booleans'
     """
     if isinstance(column, Tensor):
         return of_tensor(column)

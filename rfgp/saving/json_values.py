@@ -33,7 +33,7 @@ _PRIORS = (
 _DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return numbers, arrays and texts as JSON values.
 
     Raises:
@@ -42,7 +42,7 @@ def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [as_json(entry) for entry in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidArgumentError(f"A saved value must be a number, an array, a text or None, got {value!r}.")
@@ -78,7 +78,7 @@ def _encode_prior(name: str, prior: Any) -> dict[str, Any] | None:
             "torch.distributions can."
         )
     values = {key: torch.as_tensor(getattr(prior, key)) for key in prior.arg_constraints}
-    arguments = {key: {"value": plain(value), "dtype": encode_dtype(value.dtype)} for key, value in values.items()}
+    arguments = {key: {"value": as_json(value), "dtype": encode_dtype(value.dtype)} for key, value in values.items()}
     return {"distribution": kind, "arguments": arguments}
 
 
@@ -99,12 +99,12 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     return prior
 
 
-def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = plain) -> dict[str, Any] | None:
+def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = as_json) -> dict[str, Any] | None:
     """Return a likelihood as JSON, with its given parameters. The Gaussian one is None.
 
     Args:
         likelihood: The likelihood.
-        encode: A function that returns a parameter as JSON. The default is `plain`.
+        encode: A function that returns a parameter as JSON. The default is `as_json`.
     """
     if isinstance(likelihood, likelihoods.Gaussian):
         return None
