@@ -26,29 +26,31 @@ FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
 
-def num_distinct(regression: GPState) -> int:
-    """Return the number of rows of a selection, after merging replicates."""
-    return merged_pool(regression)[1]
-
-
 def candidate_periods(regression: GPState) -> list[tuple[Any, float]]:
     """Return columns with the periods that rows resolve and that occur twice.
 
     Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
     """
-    found, inputs = list[tuple[Any, float]](), regression.scaling.inputs
-    columns = _schema(regression).columns
-    if len(columns) == 1 and not columns[0].is_date and inputs is not None:
-        rows = pool_of(regression.needed_rows("a fit")).take(slice(0, MOST_SEARCHED))
-        period = dominant_period((rows.inputs[:, 0].double() * inputs.scale[0]).numpy(), rows.targets[:, 0].numpy())
-        found += [] if period is None else [(columns[0].key, period)]
-    for place, column in enumerate(columns):
-        if column.is_date and inputs is not None:
-            rows = pool_of(regression.needed_rows("a fit"))
-            days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
-            gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
-            found += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
-    return found
+    periods, columns, inputs = list[tuple[Any, float]](), _columns(regression), regression.scaling.inputs
+    if inputs is None:
+        return periods
+    for index, column in enumerate(columns):
+        if not column.is_date and len(columns) > 1:
+            continue
+        rows = pool_of(regression.needed_rows("a fit"))
+        x = (rows.inputs[:, index].double() * inputs.scale[index]).numpy()
+        if column.is_date:
+            gap, extent = _gap_and_extent(np.unique(x))
+            periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
+        else:
+            period = dominant_period(x[:MOST_SEARCHED], rows.targets[:MOST_SEARCHED, 0].numpy())
+            periods += [] if period is None else [(column.key, period)]
+    return periods
+
+
+def _gap_and_extent(points: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median gap of sorted points (n,), and the distance from the first to the last."""
+    return float(np.median(np.diff(points))) if len(points) > 1 else math.inf, float(points[-1] - points[0])
 
 
 def dominant_period(
@@ -69,13 +71,13 @@ def dominant_period(
         >>> dominant_period(x, 0.1 * x + np.sin(2 * np.pi * x / 12))
         12.0
     """
-    places = np.unique(x)
-    if len(places) < 12:
+    points = np.unique(x)
+    if len(points) < 12:
         return None
-    gap, extent = float(np.median(np.diff(places))), float(places[-1] - places[0])
-    scaled = (x - places[0]) / extent
+    gap, extent = _gap_and_extent(points)
+    scaled = (x - points[0]) / extent
     residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
-    cycles = np.arange(2.0, min(extent / (4 * gap), len(places)), 0.25)
+    cycles = np.arange(2.0, min(extent / (4 * gap), len(points)), 0.25)
     if not len(cycles):
         return None
 
@@ -85,12 +87,12 @@ def dominant_period(
 
     shares = share(cycles)
     peak = cycles[shares.argmax()]
-    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(places) - 3) / 2)
+    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(points) - 3) / 2)
     if false_alarm > FALSE_ALARM:
         return None
     bounds = max(2.0, peak - 0.25), peak + 0.25
     count = minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
-    steps = np.diff(places) / gap
+    steps = np.diff(points) / gap
     multiple = gap * round(extent / count / gap)
     is_near = np.abs(steps - steps.round()).max() < 0.01 and abs(extent / multiple - count) < 0.1
     return float(multiple if is_near else extent / count)
@@ -117,25 +119,28 @@ def duplicate_labels(pool: Block) -> Any:
 
 
 def group_labels(regression: GPState, pool: Block, key: Any) -> Any:
-    """Return the group of each row (n,) by the values of a column."""
-    return input_groups(pool.inputs[:, [_place(regression, key)]])
+    """Return the group of each row (n,) by the values of a column.
 
-
-def _place(regression: GPState, key: Any) -> int:
-    """Return the position of a column."""
-    keys = [column.key for column in _schema(regression).columns]
+    Raises:
+        InvalidArgumentError: There is no such column.
+    """
+    keys = [column.key for column in _columns(regression)]
     if key not in keys:
         raise InvalidArgumentError(
             f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
             f"{', '.join(map(repr, keys[:20]))}."
         )
-    return keys.index(key)
+    return input_groups(pool.inputs[:, [keys.index(key)]])
 
 
 def date_column(regression: GPState) -> int:
-    """Return the position of the date column, or of the only column."""
-    columns = _schema(regression).columns
-    dates = [place for place, column in enumerate(columns) if column.is_date]
+    """Return the index of the date column, or of the only column.
+
+    Raises:
+        InvalidArgumentError: There are several columns, and not one of dates.
+    """
+    columns = _columns(regression)
+    dates = [index for index, column in enumerate(columns) if column.is_date]
     if len(dates) != 1 and len(columns) != 1:
         raise InvalidArgumentError(
             f'validate="{FORWARD}" requires one column of dates, or a single column, got {len(dates)} of dates among '
@@ -144,6 +149,8 @@ def date_column(regression: GPState) -> int:
     return dates[0] if dates else 0
 
 
-def _schema(regression: GPState) -> Any:
+def _columns(regression: GPState) -> Any:
+    """Return the schemas of the input columns."""
     assert isinstance(regression.spec, ModelSpec)
-    return regression.spec.schema
+    assert regression.spec.schema is not None
+    return regression.spec.schema.columns

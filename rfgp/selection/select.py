@@ -14,8 +14,7 @@ from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINEAR, RATE
 from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, pool_of
-from rfgp.selection.candidates import SearchSpace
-from rfgp.selection.groups import candidate_periods, num_distinct
+from rfgp.selection.groups import candidate_periods, merged_pool
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import CandidateState, SuccessiveHalving, density_of, mean_and_error
 from rfgp.selection.validation import FittedCandidate, Validation, start_of
@@ -26,26 +25,25 @@ RESTART_SHARE = 1 / 8
 
 def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a regression of terms; return it and the report, with the selection if there was one."""
-    plan = _with_fixed_mean(regression, plan)
-    if search_space_of(regression) is None:
-        return fit_kernels(regression, plan)
+    assert isinstance(regression.spec, ModelSpec)
+    if regression.spec.options.search_space is None:
+        return fit_kernels(regression, _with_fixed_mean(regression, plan))
     rounds = rounds_of(regression, plan)
     chosen = rounds.run()
     scored = time.monotonic()
     fits = [_fit_to_all_rows(rounds, state) for state in chosen]
-    (found, report), others = fits[0], fits[1:]
+    (fitted, report), others = fits[0], fits[1:]
     if others:
-        members = [(state.weight, one) for state, (one, _) in zip(chosen[1:], others, strict=True)]
-        found = averaged(found, chosen[0].weight, members)
+        members = [(state.weight, other) for state, (other, _) in zip(chosen[1:], others, strict=True)]
+        fitted = averaged(fitted, chosen[0].weight, members)
     seconds, fit_seconds = scored - rounds.started, time.monotonic() - scored
-    return found, replace(
-        report, selection=replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
-    )
+    selection = replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
+    return fitted, replace(report, selection=selection)
 
 
 def run_selection(regression: GPState, plan: Plan) -> SelectionReport:
     """Return the report of a selection without the fit to all rows."""
-    rounds = rounds_of(regression, _with_fixed_mean(regression, plan))
+    rounds = rounds_of(regression, plan)
     return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.started)
 
 
@@ -56,59 +54,48 @@ def _with_fixed_mean(regression: GPState, plan: Plan) -> Plan:
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
-def search_space_of(regression: GPState) -> SearchSpace | None:
-    """Return the candidates of a selection. If the kernel is given, None."""
-    assert isinstance(regression.spec, ModelSpec)
-    found: SearchSpace | None = regression.spec.options.search_space
-    return found
-
-
 def rounds_of(regression: GPState, plan: Plan) -> SuccessiveHalving:
     """Return the rounds of a selection before the first score."""
-    space, rows = search_space_of(regression), regression.needed_rows("a fit")
-    assert space is not None
     assert isinstance(regression.spec, ModelSpec)
     assert regression.spec.columns is not None
-    count, periods = num_distinct(regression), candidate_periods(regression)
-    columns, in_blocks = len(regression.spec.columns.spread), isinstance(rows, SourceRows)
-    candidates = space.candidates(count, columns, periods, in_blocks=in_blocks)
-    return SuccessiveHalving.of(Validation.of(regression, plan, candidates, space.validate), candidates, space.limits)
+    space, num_rows = regression.spec.options.search_space, merged_pool(regression)[1]
+    in_blocks = isinstance(regression.needed_rows("a fit"), SourceRows)
+    num_columns, periods = len(regression.spec.columns.spread), candidate_periods(regression)
+    candidates = space.candidates(num_rows, num_columns, periods, in_blocks=in_blocks)
+    plan = _with_fixed_mean(regression, plan)
+    return SuccessiveHalving(Validation.of(regression, plan, candidates, space.validate), candidates, space.limits)
 
 
 def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, starting at its last fit, unless that one used all rows."""
-    found, candidate, validation = state.fitted, state.candidate, rounds.validation
-    regression = validation.regression
-    rows = regression.needed_rows("a fit")
-    if found is not None and found.used_all_rows:
-        return validation.last(found), found.report
-    if found is not None and (candidate.learns_frequencies or _needs_no_search(found, len(rows))):
-        return _condition_on_all_rows(rounds, state)
-    plan = validation.plan_of(candidate, found)
-    if found is not None and len(candidate.terms) > 1 and found.searched < RESTART_SHARE * len(rows):
-        plan = replace(plan, is_continued=False)
-    return fit_terms(start_of(regression, candidate, rows, found), plan)
+    last, candidate, validation = state.fitted, state.candidate, rounds.validation
+    rows = validation.regression.needed_rows("a fit")
+    plan = validation.plan_of(candidate, last)
+    if last is not None:
+        if last.used_all_rows:
+            is_merged = validation.rows.scatter is not None
+            fitted = last.regression
+            return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
+        has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
+        has_shared_rows = last.searched >= MOST_SHARED and len(rows) > 2 * MOST_SHARED  # of a search on all rows
+        if candidate.learns_frequencies or (has_neighbors_alone and has_shared_rows):
+            return _condition_on_all_rows(validation, last)
+        if len(candidate.terms) > 1 and last.searched < RESTART_SHARE * len(rows):
+            plan = replace(plan, is_continued=False)
+    return fit_terms(start_of(validation.regression, candidate, rows, last), plan)
 
 
-def _needs_no_search(found: FittedCandidate, rows: int) -> bool:
-    """Return whether neighbors alone were searched on as many rows as a fit to all rows uses."""
-    is_alone = found.candidate.neighbors is not None and len(found.candidate.terms) == 1
-    return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
-
-
-def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
+def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
     """Condition a fitted candidate on all rows, at its frequencies and hyperparameters.
 
     The searches in its report are those of the last fit.
     """
-    assert state.fitted is not None
-    regression, found, report = rounds.validation.regression, state.fitted.regression, state.fitted.report
-    rows = regression.needed_rows("a fit")
-    initial = start_of(regression, state.candidate, rows, None)
-    initial = initial.replace(spec=found.spec, hyperparameters=found.hyperparameters)
-    words = f"{report.message}; fitted to {counted(state.fitted.searched, 'row')} and conditioned on {len(rows):,}"
-    if state.candidate.neighbors is not None:
-        initial, report = finalize(initial, rounds.validation.plan, [report])
+    rows, fitted, report = validation.regression.needed_rows("a fit"), last.regression, last.report
+    initial = start_of(validation.regression, last.candidate, rows, None)
+    initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
+    words = f"{report.message}; fitted to {counted(last.searched, 'row')} and conditioned on {len(rows):,}"
+    if last.candidate.neighbors is not None:
+        initial, report = finalize(initial, validation.plan, [report])
         return initial, replace(report, message=words)
     with torch.no_grad():
         inference = initial.infer(rows)
@@ -124,14 +111,14 @@ def _condition_on_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> 
 
 def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
     """Return the report of a selection."""
-    states, count = sorted(rounds.states, key=lambda each: each.cost.seconds), len(rounds.validation.validated)
+    states = sorted(rounds.states, key=lambda state: state.cost.seconds)
     is_scored = bool(chosen[0].scores)
     return SelectionReport(
         best=states.index(chosen[0]),
         weights=tuple(state.weight for state in states) if len(chosen) > 1 else (),
         trials=tuple(state.as_trial() for state in states),
         reason=_reason(rounds, chosen),
-        num_validation=count if is_scored else 0,
+        num_validation=len(rounds.validation.validated) if is_scored else 0,
         validation=rounds.validation.name if is_scored else "",
         time_limit=rounds.limits.seconds(rounds.num_rows),
         memory=rounds.limits.memory,
@@ -146,30 +133,31 @@ def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> d
     if not rounds.validation.regression.spec.is_gaussian:
         return {}
     weight, density = rounds.validation.validated.counts(), density_of(chosen)
-    known = {CONSTANT: rounds.validation.constant}
-    line = next((one for one in rounds.states if one.candidate.is_linear and one.fitted), None)
-    if line is not None:
-        known[LINEAR] = line.density
+    baselines = {CONSTANT: rounds.validation.constant}
+    linear = [state.density for state in rounds.states if state.candidate.is_linear and state.fitted]
+    baselines |= {LINEAR: linear[0]} if linear else {}
+    num_rows = len(rounds.validation.rows)
     return {
-        name: Score(len(rounds.validation.rows), *mean_and_error(one, weight), *mean_and_error(density - one, weight))
-        for name, one in known.items()
+        name: Score(num_rows, *mean_and_error(baseline, weight), *mean_and_error(density - baseline, weight))
+        for name, baseline in baselines.items()
     }
 
 
 def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
     """Return why a candidate was chosen, in words."""
+    name = chosen[0].candidate.name
     if len(rounds.states) == 1:
-        return f"{chosen[0].candidate.name}: the only candidate, so nothing was scored."
+        return f"{name}: the only candidate, so nothing was scored."
     if not chosen[0].scores:
-        return f"{chosen[0].candidate.name}: nothing could be scored, and it is the cheapest."
+        return f"{name}: nothing could be scored, and it is the cheapest."
     value, error = mean_and_error(density_of(chosen), rounds.validation.validated.counts())
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
     proposal = _proposal(rounds.validation.regression)
     if len(chosen) > 1:
-        parts = [f"{state.candidate.name} ({state.weight:.2g})" for state in chosen]
-        return f"The average of {', '.join(parts)}: {score}.{proposal}"
-    return f"{chosen[0].candidate.name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
+        members = ", ".join(f"{state.candidate.name} ({state.weight:.2g})" for state in chosen)
+        return f"The average of {members}: {score}.{proposal}"
+    return f"{name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
 
 
 def _proposal(regression: GPState) -> str:

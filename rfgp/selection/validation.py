@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import CheckpointError, DataError, RfgpError
+from rfgp.errors import DataError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import left_out_densities, observation_densities
 from rfgp.local import nearest
@@ -112,38 +112,37 @@ class Validation:
         """
         pool, count = merged_pool(regression)
         generator = random.generator(regression.spec.options.seed, random.Role.CHOICE)
-        out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
+        num_held_out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
             order = pool.inputs[:, date_column(regression)].argsort()
         else:
-            labels = torch.from_numpy(
-                duplicate_labels(pool) if groups is None else group_labels(regression, pool, groups)
-            )
-            number = int(labels.max()) + 1
-            if number < 2 and groups is not None:
+            of_rows = duplicate_labels(pool) if groups is None else group_labels(regression, pool, groups)
+            labels = torch.from_numpy(of_rows)
+            num_groups = int(labels.max()) + 1
+            if num_groups < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
-            places = torch.randperm(number, generator=generator)[labels]
-            if count <= FEW_ROWS and not any(one.learns_frequencies for one in candidates):
-                found = cls._of_few(regression, plan, pool, places, groups)
-                return replace(found, are_exact=all(one.is_exact for one in candidates))
-            order = places.argsort(stable=True)
-            out = min(int((places >= places[order[-out]]).sum()), len(pool) - 1)  # whole groups
-        held_out, given = order[len(order) - out :], order[: len(order) - out]
+            ranks = torch.randperm(num_groups, generator=generator)[labels]
+            if count <= FEW_ROWS and not any(candidate.learns_frequencies for candidate in candidates):
+                validation = cls._of_few(regression, plan, pool, ranks, groups)
+                return replace(validation, are_exact=all(candidate.is_exact for candidate in candidates))
+            order = ranks.argsort(stable=True)
+            num_held_out = min(int((ranks >= ranks[order[-num_held_out]]).sum()), len(pool) - 1)  # whole groups
+        held_out, given = order[len(order) - num_held_out :], order[: len(order) - num_held_out]
         given = given[torch.randperm(len(given), generator=generator)]
         return cls(regression, plan, some(pool, given), some(pool, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, regression: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
-        """Return the validation of few rows, by leave-one-out or folds."""
+    def _of_few(cls, regression: GPState, plan: Plan, pool: Block, ranks: Tensor, groups: Any) -> "Validation":
+        """Return the validation of few rows, by leave-one-out or folds. `ranks` (n,) are those of their groups."""
         if len(pool) > MOST_LEFT_OUT:
-            which = places.argsort(stable=True)[:MOST_LEFT_OUT]
-            pool, places = some(pool, which), places[which]
-        hyperparameters = 2 * pool.inputs.shape[1] + 3
+            indices = ranks.argsort(stable=True)[:MOST_LEFT_OUT]
+            pool, ranks = some(pool, indices), ranks[indices]
+        hyperparameters, num_groups = 2 * pool.inputs.shape[1] + 3, int(ranks.max()) + 1
         has_few = regression.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
-        count = min(NUM_FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
-        members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
-        conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
-        return cls(regression, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
+        num_folds = min(NUM_FOLDS, num_groups) if has_few or groups is not None else 0
+        folds = [(ranks % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds)]
+        conditions_on_fold = groups is None and num_groups == len(ranks)
+        return cls(regression, plan, pool, None, tuple(fold for fold in folds if len(fold)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
@@ -155,16 +154,15 @@ class Validation:
         """The method of validation in words."""
         if self.groups is not None:
             return "the last rows" if self.groups == FORWARD else f"groups of {self.groups}"
-        return (
-            "held out" if self.held_out is not None else f"{len(self.folds)} folds" if self.folds else "leave-one-out"
-        )
+        if self.held_out is not None:
+            return "held out"
+        return f"{len(self.folds)} folds" if self.folds else "leave-one-out"
 
     @property
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
-        return (
-            self.are_exact and self.held_out is None and self.regression.spec.is_gaussian and self.rows.num_outputs == 1
-        )
+        is_simple = self.regression.spec.is_gaussian and self.rows.num_outputs == 1
+        return self.are_exact and self.held_out is None and is_simple
 
     @property
     def fits_all_rows(self) -> bool:
@@ -187,141 +185,125 @@ class Validation:
 
     # --- fits ------------------------------------------------------------------------------------
 
-    def fitted(
-        self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
-    ) -> FittedCandidate | str:
-        """Fit a candidate to some rows and score it; return the fit, or the reason why this failed.
-
-        Args:
-            candidate: The candidate.
-            size: The number of rows that its hyperparameters are fitted to.
-            start: A fit at whose hyperparameters the search starts: of the candidate, or of one with neighbors and
-                another kernel.
-            plan: The options of the fit. If None, those of the validation.
-        """
-        try:
-            found = self._fit(candidate, min(size, len(self.rows)), start, plan or self.plan)
-        except CheckpointError:
-            raise
-        except RfgpError as error:
-            return str(error)
-        return found if bool(torch.isfinite(found.density).all()) else "the density of a row is not finite"
-
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged."""
         plan = replace(plan or self.plan, is_continued=is_warm(candidate, start))
         return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
 
-    def _fit(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
-        fits_all_rows, has_neighbors = size == len(self.rows), candidate.neighbors is not None
-        rows: Rows = self.rows if has_neighbors or fits_all_rows else some(self.rows, torch.arange(size))
-        used_all_rows = fits_all_rows and self.fits_all_rows
-        if used_all_rows and self.rows.scatter is None:
+    def fitted(
+        self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
+    ) -> FittedCandidate:
+        """Fit a candidate to some rows and score it.
+
+        Args:
+            candidate: The candidate.
+            size: The number of rows that its hyperparameters are fitted to. If there are fewer, all rows.
+            start: A fit at whose hyperparameters the search starts: of the candidate, or of one with neighbors and
+                another kernel.
+            plan: The options of the fit. If None, those of the validation.
+
+        Raises:
+            SolverError: The density of a row is not finite.
+            RfgpError: The fit failed.
+        """
+        size, plan = min(size, len(self.rows)), self.plan_of(candidate, start, plan)
+        uses_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
+        is_final = uses_all and self.fits_all_rows
+        rows: Rows = self.rows if has_neighbors or uses_all else some(self.rows, torch.arange(size))
+        if is_final and self.rows.scatter is None:
             rows = self.regression.needed_rows("a fit")  # the last fit, as it would be without other candidates
-        initial = start_of(self.regression, candidate, rows, start)
-        most = size if has_neighbors and not used_all_rows else None
-        plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
+        plan = replace(plan, most_rows=size if has_neighbors and not is_final else None)
         if self.held_out is not None and not has_neighbors:
             plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
-        if candidate.is_exact and not used_all_rows:
+        if candidate.is_exact and not is_final:
             plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
-        found, report = fit_terms(initial, plan)
-        searched = max([size, *(stage.rows for stage in report.stages)])
-        return FittedCandidate(candidate, found, report, self._density(found, candidate), searched, used_all_rows)
+        regression, report = fit_terms(start_of(self.regression, candidate, rows, start), plan)
+        density, searched = self._density(regression, candidate), max([size, *(stage.rows for stage in report.stages)])
+        if not bool(torch.isfinite(density).all()):
+            raise SolverError("the density of a row is not finite")
+        return FittedCandidate(candidate, regression, report, density, searched, is_final)
 
-    def scored_in_folds(self, found: FittedCandidate) -> FittedCandidate:
+    def scored_in_folds(self, fitted: FittedCandidate) -> FittedCandidate:
         """Return a fitted candidate with densities from refits without each fold.
 
         Rows are conditioned on the others of their fold as well, unless inputs are equal or grouped. Conditioned on
         four fifths of the rows, noise-free targets get a score that is too low.
         """
-        density = torch.empty_like(found.density)
+        density, hyperparameters = torch.empty_like(fitted.density), fitted.regression.hyperparameters
+        plan = replace(self.plan_of(fitted.candidate, None), is_continued=True)
+        plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
-            is_in = torch.zeros(len(self.rows), dtype=torch.bool)
-            is_in[fold] = True
-            others = some(self.rows, (~is_in).nonzero()[:, 0])
-            initial = start_of(self.regression, found.candidate, others, None)
-            initial = initial.replace(
-                hyperparameters=initial.hyperparameters.replaced(found.regression.hyperparameters.raw)
-            )
-            plan = replace(self.plan_of(found.candidate, None), is_continued=True)
-            refitted, _ = fit_terms(
-                initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
-            )
+            is_in_fold = torch.zeros(len(self.rows), dtype=torch.bool)
+            is_in_fold[fold] = True
+            others = some(self.rows, (~is_in_fold).nonzero()[:, 0])
+            initial = start_of(self.regression, fitted.candidate, others, None)
+            initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(hyperparameters.raw))
+            refitted, _ = fit_terms(initial, plan)
             if self.conditions_on_fold:
-                left_out = self._left_out(found.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
+                left_out = self._left_out(fitted.regression.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
                 left_out = _densities(refitted, self.rows.take(fold))
             density[fold] = left_out + self.jacobian
-        return replace(found, density=density)
-
-    def last(self, found: FittedCandidate) -> GPState:
-        """Return the regression of a fit to all rows, conditioned on them if replicates were merged."""
-        rows = self.regression.needed_rows("a fit")
-        is_merged = self.rows.scatter is not None
-        return found.regression.replace(rows=rows, num_observations=len(rows)) if is_merged else found.regression
+        return replace(fitted, density=density)
 
     # --- densities -------------------------------------------------------------------------------
 
-    def _density(self, found: GPState, candidate: Candidate) -> Tensor:
+    def _density(self, regression: GPState, candidate: Candidate) -> Tensor:
         """Return the log densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
-                return self._left_out(found) + self.jacobian
-            others = self._given(found, is_planned=candidate.is_equispaced_or_planned)
-            spec = found.spec.extended_to_range(found.hyperparameters, others)
-            found = found.replace(spec=spec, rows=others, num_observations=len(others))
-            return _densities(found, self.held_out) + self.jacobian
+                return self._left_out(regression) + self.jacobian
+            rows = self._conditioning_rows(regression, candidate, self.held_out)
+            spec = regression.spec.extended_to_range(regression.hyperparameters, rows)
+            regression = regression.replace(spec=spec, rows=rows, num_observations=len(rows))
+            return _densities(regression, self.held_out) + self.jacobian
 
-    def _given(self, found: GPState, *, is_planned: bool) -> Block:
+    def _conditioning_rows(self, regression: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
-        assert self.held_out is not None
-        if is_planned:
+        if candidate.is_equispaced_or_planned:
             return self.rows.take(slice(0, MOST_PLANNED))
-        neighbors = found.prior().neighbors
+        neighbors = regression.prior().neighbors
         if len(self.rows) <= MOST_CONDITIONED or neighbors is None:
             return self.rows
         around = min(NEIGHBOR_FACTOR * neighbors.num_neighbors, len(self.rows))
-        near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(self.held_out.inputs), around)
+        near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
-    def _left_out(self, found: GPState) -> Tensor:
-        if not found.spec.is_gaussian:
-            return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
-        noise = found.hyperparameters.standardized("noise").double()
-        moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
+    def _left_out(self, regression: GPState) -> Tensor:
+        """Return the standardized log densities of each row given all others (b,)."""
+        if not regression.spec.is_gaussian:
+            return _as_standardized(regression, left_out_observations(regression, self.rows).log_prob)
+        noise = regression.hyperparameters.standardized("noise").double()
+        moments = regression.replace(rows=self.rows).infer(self.rows).leave_one_out()
         return left_out_densities(moments, self.rows, noise) / self.rows.num_outputs
 
 
-def _densities(found: GPState, rows: Block) -> Tensor:
+def _densities(regression: GPState, rows: Block) -> Tensor:
     """Return the mean log densities (b,) of standardized targets given a regression."""
     with torch.no_grad():
-        if not found.spec.is_gaussian:
-            latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
+        if not regression.spec.is_gaussian:
+            latent = predicted(regression, rows.inputs, Origin(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
-            targets = found.scaling.targets.inverse(rows.targets[:, 0])
-            return _as_tensor(observed.log_prob(targets)) - _jacobian(found)
-        function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
+            targets = regression.scaling.targets.inverse(rows.targets[:, 0])
+            return _as_standardized(regression, observed.log_prob(targets))
+        function, (mean, noise) = regression.process.at(rows.inputs), mean_and_noise(regression.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
         return observation_densities(rows, function.mean() + mean, variance[:, None]).mean(1)
 
 
-def _jacobian(found: GPState) -> float:
-    return found.scaling.targets.log_jacobian(1)
-
-
-def _as_tensor(values: object) -> Tensor:
-    return torch.as_tensor(values).double().reshape(-1)
+def _as_standardized(regression: GPState, log_prob: object) -> Tensor:
+    """Return log densities (b,) in the user's units as those of standardized targets."""
+    return torch.as_tensor(log_prob).double().reshape(-1) - regression.scaling.targets.log_jacobian(1)
 
 
 def some(
     rows: Block,
-    which: Tensor,  # (r,)
+    indices: Tensor,  # (r,)
 ) -> Block:
     """Return some of the rows, with the arrays that the user gave if they are known."""
     if not isinstance(rows, ArrayRows):
-        return rows.take(which)
-    return ArrayRows(rows.chunk.take(which), rows.as_numpy, rows.scaling)
+        return rows.take(indices)
+    return ArrayRows(rows.chunk.take(indices), rows.as_numpy, rows.scaling)
 
 
 def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
@@ -329,12 +311,12 @@ def start_of(regression: GPState, candidate: Candidate, rows: Rows, start: Fitte
     spec = regression.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    first = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
+    initial = started(spec.with_options(candidate.model.changed(**kept)), data_summary(regression), rows)
     if start is None or not is_warm(candidate, start):
-        return first
-    is_same = start.candidate is candidate and not candidate.is_equispaced_or_planned
-    spec = start.regression.spec if is_same else first.spec  # with its draws
-    return first.replace(spec=spec, hyperparameters=start.regression.hyperparameters)
+        return initial
+    keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_planned
+    used = start.regression.spec if keeps_draws else initial.spec
+    return initial.replace(spec=used, hyperparameters=start.regression.hyperparameters)
 
 
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:

@@ -104,7 +104,7 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
     assert rows.plan_of(other, found).is_continued
 
 
-def test_variants_start_at_the_fit_of_their_head(monkeypatch):
+def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
     """But learned frequencies start anew, and so do candidates of another kind."""
     starts, original = {}, validation.Validation.fitted
 
