@@ -116,11 +116,11 @@ def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: s
 
 def _present(cells: Cells, test: Callable[[Any], bool]) -> NDArray[np.bool_]:
     """Return whether each of the objects (n,) is present and satisfies a test."""
-    found = (
+    flags = (
         not is_missing and test(cell)
         for cell, is_missing in zip(cells.values.tolist(), cells.missing.tolist(), strict=True)
     )
-    return np.fromiter(found, dtype=bool, count=len(cells.missing))
+    return np.fromiter(flags, dtype=bool, count=len(cells.missing))
 
 
 def _of_number(column: ColumnSchema, cells: Cells) -> list[str]:
@@ -148,8 +148,8 @@ def _infinite(
     if not bad.any():
         return []
     row = int(bad.argmax())
-    found = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {first + row}"
-    return [f"{_title(column)} has {found}; {column.readers} reads it. Leave such rows out, or fill them."]
+    problem = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {first + row}"
+    return [f"{_title(column)} has {problem}; {column.readers} reads it. Leave such rows out, or fill them."]
 
 
 def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
@@ -183,11 +183,13 @@ def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:
 
 def _types(cells: Cells) -> str:
     """Return "text ('a' in row 0) and integers (7 in row 1)" for cells of several types."""
-    found: dict[CellType | None, int] = {}
+    first_rows: dict[CellType | None, int] = {}
     for row, (cell, is_missing) in enumerate(zip(cells.values.tolist(), cells.missing.tolist(), strict=True)):
         if not is_missing:
-            found.setdefault(cell_type_of(type(cell)), row)
-    words = (f"{cell_type} ({shown(cells.values[row])} in row {cells.first + row})" for cell_type, row in found.items())
+            first_rows.setdefault(cell_type_of(type(cell)), row)
+    words = (
+        f"{cell_type} ({shown(cells.values[row])} in row {cells.first + row})" for cell_type, row in first_rows.items()
+    )
     return " and ".join(words)
 
 

@@ -18,15 +18,15 @@ def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
     Examples:
         >>> from rfgp.columns.cells import of_objects
         >>> from rfgp.columns.levels import factorize
-        >>> places, labels = factorize(of_objects(["south", "north", "south"]))
-        >>> places.tolist(), labels
+        >>> indices, labels = factorize(of_objects(["south", "north", "south"]))
+        >>> indices.tolist(), labels
         ([0, 1, 0], ['south', 'north'])
     """
     if cells.codes is None:
         return distinct(_python_values(cells.cell_type, cells.values))
-    places, used = distinct(cells.codes.tolist())
-    again, labels = distinct(_python_values(cells.cell_type, cells.values[used]))
-    return again[places], labels
+    indices, used = distinct(cells.codes.tolist())
+    merged, labels = distinct(_python_values(cells.cell_type, cells.values[used]))
+    return merged[indices], labels
 
 
 def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
@@ -38,8 +38,8 @@ def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
         ['a', 'b']
     """
     listed = list(values)
-    place_of = {value: place for place, value in enumerate(dict.fromkeys(listed))}
-    return np.fromiter(map(place_of.__getitem__, listed), dtype=np.int64, count=len(listed)), list(place_of)
+    index_of = {value: index for index, value in enumerate(dict.fromkeys(listed))}
+    return np.fromiter(map(index_of.__getitem__, listed), dtype=np.int64, count=len(listed)), list(index_of)
 
 
 def ordered(cells: Cells) -> tuple[Level, ...]:
@@ -65,9 +65,9 @@ def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
         >>> codes_of(of_objects(["b", "new", "a", "new"]), ("a", "b")).tolist()
         [1.0, 2.0, 0.0, 2.0]
     """
-    places, labels = factorize(cells)
+    indices, labels = factorize(cells)
     code_of = {label: code for code, label in enumerate(dict.fromkeys([*levels, *labels]))}
-    return np.array([code_of[label] for label in labels], dtype=np.float64)[places]
+    return np.array([code_of[label] for label in labels], dtype=np.float64)[indices]
 
 
 def _python_values(cell_type: CellType, values: Any) -> list[Level]:

@@ -102,8 +102,8 @@ def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
     """
     if cells.cell_type is CellType.OBJECT:  # may be unhashable, or have both 1 and True as labels
         return _index(column, cells.values.tolist())
-    places, labels = factorize(cells)
-    return _index(column, labels)[places]
+    indices, labels = factorize(cells)
+    return _index(column, labels)[indices]
 
 
 def _index(column: ColumnSchema, labels: list[Any]) -> NDArray[np.int64]:

@@ -106,15 +106,15 @@ def distinct(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...]:
         >>> [column.terms for column in distinct(wanted)]
         [('rbf(t)', 'linear(t)')]
     """
-    found: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
+    columns: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
     for request in requests:
         if not isinstance(request, ColumnRequest):
             raise InvalidArgumentError(f"requests must be rfgp.columns.ColumnRequest objects, got {shown(request)}.")
-        place = (request.key, request.kind, id(request.nodes))
-        column = found.setdefault(place, ColumnSchema(request.key, request.kind, nodes=request.nodes))
+        identity = (request.key, request.kind, id(request.nodes))
+        column = columns.setdefault(identity, ColumnSchema(request.key, request.kind, nodes=request.nodes))
         if request.term not in column.terms:
-            found[place] = replace(column, terms=(*column.terms, request.term))
-    return tuple(found.values())
+            columns[identity] = replace(column, terms=(*column.terms, request.term))
+    return tuple(columns.values())
 
 
 def read_key(key: Any) -> Key:

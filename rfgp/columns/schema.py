@@ -103,11 +103,11 @@ class Schema:
             [1.0, 2.0, 3.0, 2.0]
         """
         origin = table.origin
-        found = _each(self.columns, table, read_column)
-        if not found:
+        columns = _each(self.columns, table, read_column)
+        if not columns:
             return origin.template.new_empty(table.num_rows, 0)
-        dtype = functools.reduce(torch.promote_types, (column.dtype for column in found))
-        return torch.stack([column.to(origin.template.device, dtype) for column in found], dim=1)
+        dtype = functools.reduce(torch.promote_types, (column.dtype for column in columns))
+        return torch.stack([column.to(origin.template.device, dtype) for column in columns], dim=1)
 
     @property
     def kinds(self) -> tuple[ColumnKind, ...]:
@@ -143,23 +143,23 @@ class Schema:
             >>> schema.column_of("t", ColumnKind.LEVEL)
             1
         """
-        places = self._places.get((key, kind), [])
-        if len(places) > 1:
-            places = [place for place in places if self.columns[place].nodes is nodes]
-        if len(places) != 1:
+        indices = self._indices.get((key, kind), [])
+        if len(indices) > 1:
+            indices = [index for index in indices if self.columns[index].nodes is nodes]
+        if len(indices) != 1:
             known = "; ".join(map(self.describe, range(len(self.columns))))
             raise InvalidArgumentError(f"There must be one column {shown(key)} of the kind {shown(kind)}, got {known}.")
-        return places[0]
+        return indices[0]
 
     @Cached
-    def _places(self) -> dict[tuple[Key, ColumnKind], list[int]]:
+    def _indices(self) -> dict[tuple[Key, ColumnKind], list[int]]:
         """The indices of the columns by key and kind."""
-        found: dict[tuple[Key, ColumnKind], list[int]] = {}
-        for place, column in enumerate(self.columns):
-            found.setdefault((column.key, column.kind), []).append(place)
-        return found
+        indices: dict[tuple[Key, ColumnKind], list[int]] = {}
+        for index, column in enumerate(self.columns):
+            indices.setdefault((column.key, column.kind), []).append(index)
+        return indices
 
-    def labels(self, place: int, codes: Iterable[float]) -> list[Level | None]:
+    def labels(self, index: int, codes: Iterable[float]) -> list[Level | None]:
         """Return the levels of k codes of a column, None for codes of new levels.
 
         Raises:
@@ -170,12 +170,12 @@ class Schema:
             >>> Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),)).labels(0, [1.0, 2.0])
             ['b', None]
         """
-        column = self.columns[place]
+        column = self.columns[index]
         if column.kind is not ColumnKind.LEVEL:
-            raise InvalidArgumentError(f"place must be a column of levels, got {self.describe(place)}.")
+            raise InvalidArgumentError(f"index must be that of a column of levels, got {self.describe(index)}.")
         return [column.levels[int(code)] if 0 <= code < column.num_levels else None for code in codes]
 
-    def describe(self, place: int) -> str:
+    def describe(self, index: int) -> str:
         """Return a short description of the column with an index.
 
         Examples:
@@ -183,13 +183,13 @@ class Schema:
             >>> Schema((ColumnSchema("day", ColumnKind.NUMBER, is_date=True),)).describe(0)
             "column 'day', a date (days since 1970-01-01 UTC)"
         """
-        column = self.columns[place]
-        word = f"a {_WORDS.get(column.kind)}"
+        column = self.columns[index]
+        description = f"a {_WORDS.get(column.kind)}"
         if column.is_date:
-            word = "a date (days since 1970-01-01 UTC)"
+            description = "a date (days since 1970-01-01 UTC)"
         if column.kind is ColumnKind.LEVEL:
-            word = counted(column.num_levels, "level")
-        return f"column {shown(column.key)}, {word}"
+            description = counted(column.num_levels, "level")
+        return f"column {shown(column.key)}, {description}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON-compatible dicts, lists, texts, integers and booleans, without graphs.
@@ -234,12 +234,12 @@ def _each(
     """
     if columns and all(column.kind is not ColumnKind.NODE for column in columns):
         table.check_labels()
-    found, problems = [], []
+    results, problems = [], []
     for column in columns:
         try:
-            found.append(step(column, table.cells(column.key, column.readers)))
+            results.append(step(column, table.cells(column.key, column.readers)))
         except DataError as error:
             problems.append(str(error))
     if problems:
         raise DataError(joined(problems))
-    return tuple(found)
+    return tuple(results)

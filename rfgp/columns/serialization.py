@@ -52,8 +52,8 @@ def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema,
         raise InvalidArgumentError(f"nodes must be {counted(num_nodes, 'graph')}, got {len(nodes)}.")
     graphs = iter(nodes)
     columns = tuple(_decoded(rule, next(graphs) if rule["kind"] == ColumnKind.NODE else None) for rule in rules)
-    places = [(column.key, column.kind, id(column.nodes)) for column in columns]
-    if len(set(places)) < len(places):
+    identities = [(column.key, column.kind, id(column.nodes)) for column in columns]
+    if len(set(identities)) < len(identities):
         raise _bad("two columns have the same key and kind")
     return columns
 
@@ -74,13 +74,13 @@ def _decoded(rule: dict[str, Any], nodes: NodeTable | None) -> ColumnSchema:
     return ColumnSchema(rule["key"], kind, tuple(rule["terms"]), rule["is_date"], tuple(rule["levels"]), nodes)
 
 
-def _fields(entry: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
+def _fields(entry: Any, names: tuple[str, ...], title: str) -> dict[str, Any]:
     """Return a dict with these fields and no others."""
     if type(entry) is not dict:
-        raise _bad(f"{what} must be a dict, got {shown(entry)}")
-    odd = set(names).symmetric_difference(entry)
-    if odd:
-        raise _bad(f"{what} lacks or does not know the field {shown(min(map(str, odd)))}")
+        raise _bad(f"{title} must be a dict, got {shown(entry)}")
+    mismatched = set(names).symmetric_difference(entry)
+    if mismatched:
+        raise _bad(f"{title} lacks or does not know the field {shown(min(map(str, mismatched)))}")
     return entry
 
 

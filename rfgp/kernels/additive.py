@@ -84,8 +84,8 @@ class Centered(Kernel):
                 "gp.kernel after a fit."
             )
         points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
-        own = (points - columns.location[0]) / columns.scale[0]
-        return {**self.base.constants(columns), "points": own}
+        standardized = (points - columns.location[0]) / columns.scale[0]
+        return {**self.base.constants(columns), "points": standardized}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with quantiles of the rows as points, and with starting values of the base kernel."""
@@ -93,8 +93,8 @@ class Centered(Kernel):
         if self.points is not None:
             return replace(self, base=base)
         levels = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
-        found = torch.quantile(columns.sample[:, 0].double(), levels.to(columns.sample.device))
-        return replace(self, base=base, points=tuple((columns.location[0] + columns.scale[0] * found).tolist()))
+        points = torch.quantile(columns.sample[:, 0].double(), levels.to(columns.sample.device))
+        return replace(self, base=base, points=tuple((columns.location[0] + columns.scale[0] * points).tolist()))
 
     def _means(self, a: Tensor, points: Tensor, values: Values) -> tuple[Tensor, Tensor]:
         """Return c(a) (n,) and C, 0-d."""
@@ -179,7 +179,7 @@ class Additive(Kernel):
         )
 
     def _base_of(self, key: Key) -> Kernel:
-        found = self.base(key)
-        if not isinstance(found, Kernel):
-            raise InvalidArgumentError(f"base must return a kernel, got {found!r} for the column {key!r}.")
-        return found
+        kernel = self.base(key)
+        if not isinstance(kernel, Kernel):
+            raise InvalidArgumentError(f"base must return a kernel, got {kernel!r} for the column {key!r}.")
+        return kernel

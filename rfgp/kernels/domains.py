@@ -39,12 +39,12 @@ class _Recent(Generic[T]):
     def find(self, points: Array, compute: Callable[[], T]) -> T:
         """Return the result for inputs (n, d), computed if it is not in the cache."""
         key = points.tobytes()
-        for other, kept in self._kept:
-            if other == key:
-                return kept
-        found = compute()
-        self._kept = (*self._kept[-1:], (key, found))
-        return found
+        for cached_key, cached in self._kept:
+            if cached_key == key:
+                return cached
+        result = compute()
+        self._kept = (*self._kept[-1:], (key, result))
+        return result
 
 
 class Domain(ABC):
@@ -173,17 +173,19 @@ class MeshDomain(Domain):
             distances, _ = self._vertices.query(points[doubtful])
             worst = doubtful[[int(distances.argmax())]]
             for rows in (worst, doubtful):
-                found = self.mesh.locate(points[rows]).distances
-                if found.max() > self.limit:
-                    raise DataError(too_far_message(int(rows[found.argmax()]), float(found.max()), self.limit))
+                exact_distances = self.mesh.locate(points[rows]).distances
+                if exact_distances.max() > self.limit:
+                    raise DataError(
+                        too_far_message(int(rows[exact_distances.argmax()]), float(exact_distances.max()), self.limit)
+                    )
 
     def projector(self, points: Array) -> sp.csr_array:
         """Return the barycentric weights of the nearest points, (n, V)."""
         return self._recent.find(points, lambda: self._located(points))
 
     def _located(self, points: Array) -> sp.csr_array:
-        found = self.mesh.locate(points)
-        return self.mesh.projector(found.faces, found.barycentric)
+        location = self.mesh.locate(points)
+        return self.mesh.projector(location.faces, location.barycentric)
 
     @cached_property
     def _recent(self) -> "_Recent[sp.csr_array]":
@@ -305,11 +307,11 @@ class _Selection:
     def __call__(self, points: Array) -> sp.csr_array:
         """Return the matrix (n, N) that selects the values at positions (n, 2)."""
         pairs = np.concatenate([self.positions, _rounded(points)])
-        _, number = np.unique(pairs, axis=0, return_inverse=True)
-        number = number.reshape(-1)
-        place = np.empty(number.max() + 1, dtype=np.int64)
-        place[number[: len(self.positions)]] = self.columns
-        columns = place[number[len(self.positions) :]]
+        _, group = np.unique(pairs, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        column_of = np.empty(group.max() + 1, dtype=np.int64)
+        column_of[group[: len(self.positions)]] = self.columns
+        columns = column_of[group[len(self.positions) :]]
         entries = np.ones(len(points)), columns, np.arange(len(points) + 1)
         return sp.csr_array(entries, shape=(len(points), self.size))
 

@@ -62,8 +62,8 @@ class DomainField:
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with points a (n, d) among its values, and its projector."""
-        found, read = self.domain.refine(as_points(a))
-        return found, partial(_read, read)
+        field, read = self.domain.refine(as_points(a))
+        return field, partial(_read, read)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
         """Return how points a (n, d) read a refined field, each by itself: A (n, N) and variances (n,)."""
@@ -71,8 +71,8 @@ class DomainField:
 
 
 def _read(projector: Any, a: Tensor) -> sp.csr_array:
-    found: sp.csr_array = projector(as_points(a))
-    return found
+    matrix: sp.csr_array = projector(as_points(a))
+    return matrix
 
 
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
@@ -89,15 +89,15 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
     """
     theta, factor = latent.parameters(values)
     if latent.is_refined:
-        found, read = latent.refine(torch.cat([a, b]))
+        field, read = latent.refine(torch.cat([a, b]))
     else:
-        found, read = latent.field, latent.projector
+        field, read = latent.field, latent.projector
     left, right = read(a), read(b)
-    rows = np.repeat(np.arange(len(found.pattern.indptr) - 1), np.diff(found.pattern.indptr))
+    rows = np.repeat(np.arange(len(field.pattern.indptr) - 1), np.diff(field.pattern.indptr))
 
     def solved(point: Array) -> tuple[Array, Array]:
-        known = found.factor_at(point)
-        return known.solve(left.T.toarray()), known.solve(right.T.toarray())
+        factorized = field.factor_at(point)
+        return factorized.solve(left.T.toarray()), factorized.solve(right.T.toarray())
 
     def value(point: Array) -> Array:
         return np.asarray(left @ solved(point)[1]).reshape(-1)
@@ -105,9 +105,9 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
     def pull_back(point: Array, gradient: Array) -> Array:
         z, w = solved(point)
         pushed = z @ gradient.reshape(left.shape[0], right.shape[0])
-        columns = found.pattern.indices
+        columns = field.pattern.indices
         weights = (pushed[rows] * w[columns]).sum(1) + (w[rows] * pushed[columns]).sum(1)
-        return np.asarray(found.pull_back(point, -0.5 * weights))
+        return np.asarray(field.pull_back(point, -0.5 * weights))
 
     return factor * numpy_function(theta, value, pull_back).reshape(left.shape[0], right.shape[0])
 
@@ -152,15 +152,15 @@ class _OnDomain(Kernel):
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of points a (n, d)."""
         parts = torch.split(a, POINTS)
-        found = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
-        return torch.cat(found) if found else a.new_zeros(0)
+        variances = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
+        return torch.cat(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale, in the domain's units."""
-        one, extent = torch.ones((), dtype=torch.float64), self.domain.extent
+        unit, extent = torch.ones((), dtype=torch.float64), self.domain.extent
         return {
             "lengthscale": Hyperparameter(
-                START * extent * one, one, (BOUNDS[0] * extent * one, BOUNDS[1] * extent * one)
+                START * extent * unit, unit, (BOUNDS[0] * extent * unit, BOUNDS[1] * extent * unit)
             )
         }
 
@@ -294,11 +294,11 @@ class Mesh(_OnDomain):
     ) -> None:
         if isinstance(mesh, graphs.Graph):
             raise InvalidArgumentError("Mesh needs a graphs.MeshField or a mesh, got a graph. Use k.Nodes for graphs.")
-        made = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, alpha)
+        field = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, alpha)
         self._set(
-            domain=MeshDomain(made, within),
-            mesh=made,
-            alpha=made.alpha,
+            domain=MeshDomain(field, within),
+            mesh=field,
+            alpha=field.alpha,
             columns=columns,
             within=within,
             lengthscale=lengthscale,

@@ -145,7 +145,7 @@ class Polynomial(Kernel):
         extended = torch.cat([values["offset"].to(z).sqrt().expand(len(z), 1), z], dim=1)
         columns = []
         for powers in itertools.combinations_with_replacement(range(extended.shape[1]), self.degree):
-            repeats = math.prod(math.factorial(powers.count(one)) for one in set(powers))
+            repeats = math.prod(math.factorial(powers.count(power)) for power in set(powers))
             size = math.sqrt(math.factorial(self.degree) / repeats)
             columns.append(size * extended[:, list(powers)].prod(1))
         return torch.stack(columns, dim=1)
@@ -156,8 +156,8 @@ class Polynomial(Kernel):
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the offset."""
-        one = torch.ones_like(columns.scale[0])
-        return {"offset": Hyperparameter(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
+        unit = torch.ones_like(columns.scale[0])
+        return {"offset": Hyperparameter(unit, unit, (OFFSET_BOUNDS[0] * unit, OFFSET_BOUNDS[1] * unit))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin and the scale in standardized units, (c,) each."""

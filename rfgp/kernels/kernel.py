@@ -80,8 +80,8 @@ class Kernel(ABC):
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, c)."""
-        found = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
-        return torch.stack(found) if found else a.new_zeros(0)
+        variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
+        return torch.stack(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the hyperparameters by name, with starting values of the user or from the data."""

@@ -196,9 +196,11 @@ class Categorical(Kernel):
         """Return the correlation, unless it was given."""
         if self.correlation is not None:
             return {}
-        one = torch.ones_like(columns.scale[0])
+        unit = torch.ones_like(columns.scale[0])
         return {
-            "correlation": Hyperparameter(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))
+            "correlation": Hyperparameter(
+                0.5 * unit, unit, (CORRELATION_BOUNDS[0] * unit, CORRELATION_BOUNDS[1] * unit)
+            )
         }
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
@@ -206,8 +208,8 @@ class Categorical(Kernel):
         sizes = sizes_of(columns)
         if self.correlation is None:
             return sizes
-        given = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
-        return {**sizes, "correlation": given}
+        correlation = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
+        return {**sizes, "correlation": correlation}
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return 1 + L functions: an effect that all L levels share, and one of each."""
@@ -216,8 +218,8 @@ class Categorical(Kernel):
     def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return sqrt(correlation) and sqrt(1 - correlation) times the indicators, (n, 1 + L), of rows a (n, c)."""
         correlation = values["correlation"].double()
-        own = (1 - correlation).sqrt() * one_hot(a, values)
-        return torch.cat([correlation.sqrt().expand(len(a), 1), own], dim=1)
+        indicators = (1 - correlation).sqrt() * one_hot(a, values)
+        return torch.cat([correlation.sqrt().expand(len(a), 1), indicators], dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -257,9 +259,9 @@ class Coregionalization(Kernel):
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         levels, size = self.between_levels(values), len(values["loadings"])
         left, right = a[:, 0].long(), b[:, 0].long()
-        known = (left < size)[:, None] & (right < size)
-        found = levels[left.clamp(max=size - 1)][:, right.clamp(max=size - 1)]
-        return torch.where(known, found, are_equal(a, b).to(found))
+        are_known = (left < size)[:, None] & (right < size)
+        between = levels[left.clamp(max=size - 1)][:, right.clamp(max=size - 1)]
+        return torch.where(are_known, between, are_equal(a, b).to(between))
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, 1)."""
@@ -270,8 +272,8 @@ class Coregionalization(Kernel):
     def between_levels(self, values: Values) -> Tensor:
         """Return the covariance of the levels, (L, L)."""
         loadings = values["loadings"].double()
-        found = loadings @ loadings.mT + values["diagonal"].double().diag()
-        return found / found.diagonal().mean()
+        covariance = loadings @ loadings.mT + values["diagonal"].double().diag()
+        return covariance / covariance.diagonal().mean()
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the loadings W (L, rank) and the diagonal (L,)."""
@@ -280,9 +282,9 @@ class Coregionalization(Kernel):
         signs = torch.stack([(-1.0) ** ((torch.arange(size) // 2**j) * (j > 0)) for j in range(self.rank)], 1)
         bounds = (DIAGONAL_BOUNDS[0] * ones, DIAGONAL_BOUNDS[1] * ones)
         loadings = (LOADING_START * signs).to(ones)
-        one = torch.ones_like(loadings)
+        unit = torch.ones_like(loadings)
         return {
-            "loadings": Hyperparameter(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
+            "loadings": Hyperparameter(loadings, unit, (-1e3 * unit, 1e3 * unit), is_positive=False),
             "diagonal": Hyperparameter(ones, ones, bounds),
         }
 

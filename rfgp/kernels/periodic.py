@@ -87,12 +87,12 @@ class Periodic(Kernel):
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""
-        one, unit = torch.ones_like(columns.scale[0]), columns.scale[0]
-        period = self.period / unit
+        unit, scale = torch.ones_like(columns.scale[0]), columns.scale[0]
+        period = self.period / scale
         bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
         return {
-            "lengthscale": Hyperparameter(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
-            "period": Hyperparameter(period, unit, bounds, is_fixed=not self.learn_period),
+            "lengthscale": Hyperparameter(unit, unit, (LENGTHSCALE_BOUNDS[0] * unit, LENGTHSCALE_BOUNDS[1] * unit)),
+            "period": Hyperparameter(period, scale, bounds, is_fixed=not self.learn_period),
         }
 
     def series(self, values: Values) -> "Harmonics":

@@ -58,8 +58,8 @@ class Stationary(Kernel):
     @property
     def measure(self) -> Spectrum:
         """The spectral measure at unit lengthscale."""
-        found: Spectrum = self.spectrum
-        return found
+        measure: Spectrum = self.spectrum
+        return measure
 
     @property
     def starts(self) -> Mapping[str, Any]:

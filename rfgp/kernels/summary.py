@@ -82,11 +82,11 @@ class ColumnSummary:
         """Return values (..., c) in the user's units as standardized ones."""
         return (values - self.location) / self.scale
 
-    def select(self, places: list[int]) -> "ColumnSummary":
+    def select(self, indices: list[int]) -> "ColumnSummary":
         """Return the summary of some columns by index. It is cached, because fits need it at each step."""
-        key = tuple(places)
+        key = tuple(indices)
         if key not in self._selected:
-            self._selected[key] = self._select(places)
+            self._selected[key] = self._select(indices)
         return self._selected[key]
 
     @Cached
@@ -94,14 +94,14 @@ class ColumnSummary:
         """The summaries of some of the columns, by their places."""
         return {}
 
-    def _select(self, places: list[int]) -> "ColumnSummary":
+    def _select(self, indices: list[int]) -> "ColumnSummary":
         return replace(
             self,
-            sample=self.sample[:, places],
-            location=self.location[places],
-            scale=self.scale[places],
-            spread=self.spread[places],
-            num_levels=tuple(self.num_levels[place] for place in places),
-            low=None if self.low is None else self.low[places],
-            high=None if self.high is None else self.high[places],
+            sample=self.sample[:, indices],
+            location=self.location[indices],
+            scale=self.scale[indices],
+            spread=self.spread[indices],
+            num_levels=tuple(self.num_levels[index] for index in indices),
+            low=None if self.low is None else self.low[indices],
+            high=None if self.high is None else self.high[indices],
         )

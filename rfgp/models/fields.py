@@ -73,7 +73,7 @@ class RoadGP(GP):
         seed: int | None = None,
     ) -> None:
         alphas: tuple[Any, ...] = (1, 2) if alpha == "auto" else (alpha,)
-        kernels = {f"alpha={one}": Roads(roads, one, boundary=boundary) for one in alphas}
+        kernels = {f"alpha={smoothness}": Roads(roads, smoothness, boundary=boundary) for smoothness in alphas}
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         first = next(iter(kernels.values()))
         super().__init__(first, likelihood, inference=inference, start=start, priors=priors, seed=seed)

@@ -171,7 +171,7 @@ class GP(Process[ModelSpec]):
         if not self.spec.others:
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
-        return tuple((share, self._with(one)) for share, one in parts)
+        return tuple((share, self._with(member)) for share, member in parts)
 
     @default_settings()
     def select(
@@ -254,7 +254,7 @@ class GP(Process[ModelSpec]):
             >>> gp.condition(X, np.sin(X[:, 0])).exact().terms["rbf"].approximation
             Exact()
         """
-        return self._with(each_changed(self.regression, lambda one: approximated(one, Exact())))
+        return self._with(each_changed(self.regression, lambda member: approximated(member, Exact())))
 
     @default_settings()
     def evidence_bounds(self) -> EvidenceBounds:
@@ -346,8 +346,8 @@ class GP(Process[ModelSpec]):
         """Return a model that holds another regression of the same rows."""
         regression = regression if regression.given is not None else solved_if_read(regression)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
-        found: Self = kind.of(regression.spec, Fitted.of(regression))
-        return found
+        model: Self = kind.of(regression.spec, Fitted.of(regression))
+        return model
 
 
 def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:

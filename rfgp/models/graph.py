@@ -144,12 +144,12 @@ class GraphGP(GP):
     def features(self) -> str:
         """The name of the features in use. It is "auto" until data have determined them."""
         if not self.spec.priors:
-            given = self._used
-            if isinstance(given, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
+            used = self._used
+            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
                 return "exact"
-            return next(name for name, kind in _KINDS.items() if type(given) is kind)
-        found = features_of(self.spec.priors[0])
-        return "precision" if found is None else found.name
+            return next(name for name, kind in _KINDS.items() if type(used) is kind)
+        node_features = features_of(self.spec.priors[0])
+        return "precision" if node_features is None else node_features.name
 
     @property
     def is_exact(self) -> bool:
@@ -159,10 +159,10 @@ class GraphGP(GP):
     @property
     def approximation(self) -> Approximation:
         """The approximation in use. After the first data it is the one that "auto" selected."""
-        given = self._used
-        if not isinstance(given, MeasuredFeatures) or not self.spec.priors:
-            return given
-        walks = replace(given.walks, seed=given.seed)
+        used = self._used
+        if not isinstance(used, MeasuredFeatures) or not self.spec.priors:
+            return used
+        walks = replace(used.walks, seed=used.seed)
         return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
 
     @property
@@ -185,21 +185,21 @@ class GraphGP(GP):
     @property
     def walks(self) -> graphs.Walks | None:
         """The random walks, without their nodes. None if the features are of another kind."""
-        found = features_of(self.spec.priors[0]) if self.spec.priors else None
-        return None if found is None else found.walks
+        node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
+        return None if node_features is None else node_features.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
-        found = features_of(self.spec.priors[0]) if self.spec.priors else None
-        return {} if found is None else found.size
+        node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
+        return {} if node_features is None else node_features.size
 
     @property
     def walk_options(self) -> RandomWalks:
         """The options of random walks. For features of another kind, the defaults."""
-        given = self._used
-        given = given.walks if isinstance(given, MeasuredFeatures) else given
-        return given if isinstance(given, RandomWalks) else RandomWalks()
+        used = self._used
+        used = used.walks if isinstance(used, MeasuredFeatures) else used
+        return used if isinstance(used, RandomWalks) else RandomWalks()
 
     @property
     def fitted_kernel(self) -> GraphKernel:

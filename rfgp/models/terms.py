@@ -59,20 +59,20 @@ def term_reports(regression: GPState) -> dict[str, TermReport]:
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
             shares = _shares(regression, points)
             freedom = degrees_of_freedom(regression, points) if spec.is_gaussian else {}
-    found = {}
-    for own in (spec, spec.noise_process):
-        for name, term, chosen, cost in () if own is None else _parts(own, regression):
-            found[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
-    return found
+    reports = {}
+    for part in (spec, spec.noise_process):
+        for name, term, chosen, cost in () if part is None else _parts(part, regression):
+            reports[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
+    return reports
 
 
 def _parts(spec: ModelSpec, regression: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
     """Yield the name of each term, its kernel, its approximation, and the cost of that."""
     values = regression.hyperparameters
     data, kernel = spec.term_data(values, regression.num_observations), spec.fitted_kernel(values)
-    for one, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
-        chosen = spec.approximations[one.term.name]
-        yield one.term.name, Sum((term,)), chosen, chosen.cost_of(one, prior)
+    for data_of_term, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
+        chosen = spec.approximations[data_of_term.term.name]
+        yield data_of_term.term.name, Sum((term,)), chosen, chosen.cost_of(data_of_term, prior)
 
 
 def _some_points(rows: Rows, seed: int) -> Tensor:

@@ -110,8 +110,8 @@ class Block:
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
         """Return D, the noise variance of the mean of a row's observations, given the learned noise."""
-        each = self.observation_noise(noise)
-        return each if self.weight is None else each / self.weight
+        variance = self.observation_noise(noise)
+        return variance if self.weight is None else variance / self.weight
 
     def repetitions(
         self,
@@ -124,8 +124,8 @@ class Block:
         """
         if self.weight is None:
             return torch.zeros_like(noise)
-        each = self.observation_noise(noise)
-        logs = (self.weight - 1) * (2 * torch.pi * each).log() + self.weight.log()
+        variance = self.observation_noise(noise)
+        logs = (self.weight - 1) * (2 * torch.pi * variance).log() + self.weight.log()
         return -0.5 * (self.each.sum() * logs.sum() + self.scattered(noise).sum())
 
     def scattered(
@@ -157,8 +157,8 @@ class Block:
         rows: slice | Tensor,  # (b,)
     ) -> "Block":
         """Return some rows."""
-        own = self.fixed_noise, self.weight, self.scatter
-        noise, weight, scatter = (None if value is None else value[rows] for value in own)
+        arrays = self.fixed_noise, self.weight, self.scatter
+        noise, weight, scatter = (None if value is None else value[rows] for value in arrays)
         return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, scatter)
 
 

@@ -93,14 +93,14 @@ def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[
 
     If no column would remain, all are kept.
     """
-    places = [place for place, name in enumerate(names) if is_index_name(name)]
-    counts = {place for place in places if counts_rows(np.asarray(_taken(X, [place])).reshape(-1))}
+    unnamed = [index for index, name in enumerate(names) if is_index_name(name)]
+    counts = {index for index in unnamed if counts_rows(np.asarray(_taken(X, [index])).reshape(-1))}
     if len(counts) == len(names):
         return names
-    for place in places:
-        drop = f"X.drop(columns={names[place]!r})"
-        warn_of_index("X", names[place], place in counts, drop, stacklevel + 1)
-    return tuple(name for place, name in enumerate(names) if place not in counts)
+    for index in unnamed:
+        drop = f"X.drop(columns={names[index]!r})"
+        warn_of_index("X", names[index], index in counts, drop, stacklevel + 1)
+    return tuple(name for index, name in enumerate(names) if index not in counts)
 
 
 def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
@@ -118,21 +118,21 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
     names = names_of(X) if wanted is not None and names is None else names
     if wanted is None or names is None or names == wanted:
         return X
-    place_of = {name: place for place, name in enumerate(names)}
-    missing = [name for name in wanted if name not in place_of]
+    index_of = {name: index for index, name in enumerate(names)}
+    missing = [name for name in wanted if name not in index_of]
     if missing:
         raise DataError(
             f"X must have the column {missing[0]!r} of the training data, got {', '.join(names)[:200]} "
             f"({len(missing)} of {len(wanted)} are missing). Rename columns, or match them by position: X.to_numpy()."
         )
-    return _taken(X, [place_of[name] for name in wanted])
+    return _taken(X, [index_of[name] for name in wanted])
 
 
-def _taken(X: Any, places: list[int]) -> Any:
+def _taken(X: Any, indices: list[int]) -> Any:
     """Return some columns of inputs (n, d)."""
     if hasattr(X, "iloc"):
-        return X.iloc[:, places]
+        return X.iloc[:, indices]
     if hasattr(X, "select") and not isinstance(X, Tensor):  # polars and Arrow; a tensor's select differs
         labels = _labels(X)
-        return X.select([labels[place] for place in places])
-    return X[:, places] if isinstance(X, Tensor) else np.asarray(X)[:, places]
+        return X.select([labels[index] for index in indices])
+    return X[:, indices] if isinstance(X, Tensor) else np.asarray(X)[:, indices]

@@ -178,8 +178,8 @@ def checked(
         DataError: A value is not finite, a column is missing, or a chunk differs from the first in its columns.
     """
     width, outputs, extras = None, None, None
-    for given in chunks:
-        chunk = given.named(names)
+    for block in chunks:
+        chunk = block.named(names)
         names = chunk.names
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:

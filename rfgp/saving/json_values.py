@@ -48,13 +48,15 @@ def as_json(value: Any) -> Any:
     raise InvalidArgumentError(f"A saved value must be a number, an array, a text or None, got {value!r}.")
 
 
-def encode_priors(given: Mapping[str, Hyperprior | None] | None) -> Any:
+def encode_priors(priors_by_name: Mapping[str, Hyperprior | None] | None) -> Any:
     """Return priors of torch or of `rfgp.priors` as JSON. None stays None.
 
     Raises:
         InvalidArgumentError: A prior has another class.
     """
-    return None if given is None else {name: _encode_prior(name, prior) for name, prior in given.items()}
+    return (
+        None if priors_by_name is None else {name: _encode_prior(name, prior) for name, prior in priors_by_name.items()}
+    )
 
 
 def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
@@ -87,8 +89,8 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
         return None
     kind = entry["distribution"]
     if kind in priors.OWN:
-        own: Hyperprior = priors.OWN[kind](**entry["arguments"])
-        return own
+        hyperprior: Hyperprior = priors.OWN[kind](**entry["arguments"])
+        return hyperprior
     if kind not in _PRIORS:
         raise InvalidArgumentError(f"A prior must be one of {', '.join(_PRIORS)}, got {kind!r}.")
     values = {
@@ -213,17 +215,17 @@ _FORMER = {
 def renamed_selection(content: Any) -> Any:
     """Return the JSON of a selection of formats up to 6 with the current names."""
     if isinstance(content, list):
-        return [renamed_selection(each) for each in content]
+        return [renamed_selection(entry) for entry in content]
     if not isinstance(content, dict):
         return content
     is_by_name = {"rules", "options"} & set(content)
     kept = {name: content[name] for name in is_by_name}
-    found = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
+    renamed = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
     if "rules" in kept:
-        found["baselines"] = {name: renamed_selection(value) for name, value in kept["rules"].items()}
+        renamed["baselines"] = {name: renamed_selection(value) for name, value in kept["rules"].items()}
     if "options" in kept:
-        found["options"] = kept["options"]
-    return found
+        renamed["options"] = kept["options"]
+    return renamed
 
 
 def _decode(kind: Any, content: Any) -> Any:
@@ -238,7 +240,7 @@ def _decode(kind: Any, content: Any) -> Any:
     if origin is UnionType:
         return None if content is None else _decode(parts[0], content)
     if origin is tuple:
-        return tuple(_decode(parts[0], each) for each in content)
+        return tuple(_decode(parts[0], entry) for entry in content)
     if origin is Mapping:
         return {name: _decode(parts[1], value) for name, value in content.items()}
     if isinstance(kind, type) and is_dataclass(kind):

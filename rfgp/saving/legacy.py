@@ -90,7 +90,9 @@ def _options(old: Json, options: ModelOptions, draws: list[Json], keys: Sequence
     return {
         **encode_options(options, encoder),
         "resolved": encode_kernel(transformed(kernel, lambda factor: factor.expanded(keys)), encoder),
-        "approximations": [encoder.encode(one) for one in (used.values() if isinstance(used, Mapping) else [used])],
+        "approximations": [
+            encoder.encode(approximation) for approximation in (used.values() if isinstance(used, Mapping) else [used])
+        ],
         "draws": draws,
     }
 
@@ -184,7 +186,7 @@ _DRAWS: dict[type[Approximation], Json] = {
 def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
     """Return the tensors (...). A shared lengthscale had one unit, and now has one for each column."""
     scale, low = tensors["scaling.inputs.scale"], tensors["hyperparameters.lengthscale.low"]
-    units = [name for name, one in tensors.items() if name.endswith("lengthscale.unit") and one.ndim == 0]
+    units = [name for name, tensor in tensors.items() if name.endswith("lengthscale.unit") and tensor.ndim == 0]
     wide = {name: tensors[name].expand(len(scale)).clone() for name in units}
     spread = (low / LENGTHSCALE_BOUNDS[0]).to(scale).expand(scale.shape).clone()
     return {**tensors, **wide, "columns.spread": spread}
@@ -221,8 +223,8 @@ def _roads(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
 def _field_tensors(tensors: Tensors) -> dict[str, Tensor]:
     """Return the tensors (...). Inputs of the posterior were standardized, and those of the data were not."""
     location, scale = (tensors[f"scaling.inputs.{name}"] for name in ("location", "scale"))
-    inputs = {name: one * scale + location for name, one in tensors.items() if _is_inputs(name, "predictor.")}
-    kept = {name: one for name, one in tensors.items() if not name.startswith("field.")}
+    inputs = {name: tensor * scale + location for name, tensor in tensors.items() if _is_inputs(name, "predictor.")}
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("field.")}
     return {**kept, **inputs, **_in_own_units(scale)}
 
 
@@ -233,7 +235,7 @@ def _is_inputs(name: str, *rooms: str) -> bool:
 def _in_own_units(spread: Tensor) -> dict[str, Tensor]:
     """Return the scaling of columns in their units, given their standard deviations (d,)."""
     maps = {"location": torch.zeros_like(spread), "scale": torch.ones_like(spread)}
-    return {"columns.spread": spread, **{f"scaling.inputs.{name}": one for name, one in maps.items()}}
+    return {"columns.spread": spread, **{f"scaling.inputs.{name}": tensor for name, tensor in maps.items()}}
 
 
 _OTHERS: dict[str, tuple[Callable[..., Approximation], str | None]] = {
@@ -286,7 +288,9 @@ def _graph_kernel(described: Json) -> GraphKernel:
 
 def _node_tensors(tensors: Tensors) -> dict[str, Tensor]:
     """Return the tensors (...). Positions of nodes were a vector, and are now a column."""
-    inputs = {name: one[:, None].double() for name, one in tensors.items() if _is_inputs(name, "predictor.", "data.")}
+    inputs = {
+        name: tensor[:, None].double() for name, tensor in tensors.items() if _is_inputs(name, "predictor.", "data.")
+    }
     return {**tensors, **inputs, **_in_own_units(torch.ones(1, dtype=torch.float64))}
 
 

@@ -166,8 +166,8 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
         raise InvalidArgumentError(f"the metric of the roads must be known, got {str(described['metric'])[:20]!r}")
     if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
         raise InvalidArgumentError("the coordinates of the roads must be pairs")
-    given = [arrays[name] for name in ends]
-    stretches = Stretches.of_ends(*given) if ends is _ENDS else Stretches(*given)
+    of_ends = [arrays[name] for name in ends]
+    stretches = Stretches.of_ends(*of_ends) if ends is _ENDS else Stretches(*of_ends)
     stretches.check(len(first) - 1, vertices)
     lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
     return graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)

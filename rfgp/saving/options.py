@@ -30,7 +30,11 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
         "priors": json_values.encode_priors(options.priors),
         "dtype": json_values.encode_dtype(options.dtype),
-        **({"indicators": [[key, list(own)] for key, own in options.indicators.items()]} if options.indicators else {}),
+        **(
+            {"indicators": [[key, list(levels)] for key, levels in options.indicators.items()]}
+            if options.indicators
+            else {}
+        ),
     }
 
 
@@ -77,7 +81,7 @@ def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
     Raises:
         ValueError: A key or a level has an invalid type.
     """
-    found = {key: tuple(levels) for key, levels in content}
-    if not all(type(one) in (str, int, bool) for key, levels in found.items() for one in (key, *levels)):
+    indicators = {key: tuple(levels) for key, levels in content}
+    if not all(type(value) in (str, int, bool) for key, levels in indicators.items() for value in (key, *levels)):
         raise ValueError("the levels of a column must have valid types")
-    return found
+    return indicators

@@ -127,9 +127,9 @@ class Validation:
                 return replace(validation, are_exact=all(candidate.is_exact for candidate in candidates))
             order = ranks.argsort(stable=True)
             num_held_out = min(int((ranks >= ranks[order[-num_held_out]]).sum()), len(pool) - 1)  # whole groups
-        held_out, given = order[len(order) - num_held_out :], order[: len(order) - num_held_out]
-        given = given[torch.randperm(len(given), generator=generator)]
-        return cls(regression, plan, some(pool, given), some(pool, held_out), groups=groups)
+        held_out, training = order[len(order) - num_held_out :], order[: len(order) - num_held_out]
+        training = training[torch.randperm(len(training), generator=generator)]
+        return cls(regression, plan, some(pool, training), some(pool, held_out), groups=groups)
 
     @classmethod
     def _of_few(cls, regression: GPState, plan: Plan, pool: Block, ranks: Tensor, groups: Any) -> "Validation":

@@ -36,7 +36,7 @@ class Column:
     Attributes:
         file: The file, or the title of a dataframe.
         name: The column's name.
-        place: Its position in the file.
+        position: Its position in the file.
         is_named: Whether the name is the file's own.
         kind: The type of the cells. A column without any value counts as numbers.
         values: (n,) numbers, or days since 1970-01-01; NaN where missing. In text columns the
@@ -53,7 +53,7 @@ class Column:
 
     file: Path | str
     name: str
-    place: int
+    position: int
     is_named: bool
     kind: Kind
     values: NDArray[np.float64]
@@ -71,7 +71,7 @@ class Column:
     @property
     def drop(self) -> str:
         """The option that leaves the column out."""
-        return f"drop={show(self.name) if self.is_named else self.place}"
+        return f"drop={show(self.name) if self.is_named else self.position}"
 
     @property
     def without(self) -> str:
@@ -137,7 +137,7 @@ class Frame:
     num_rows: int
     form: TextFormat
 
-    def column(self, place: int, is_target: bool = False) -> Column:
+    def column(self, index: int, is_target: bool = False) -> Column:
         """Return the column at a position.
 
         Raises:
@@ -145,15 +145,15 @@ class Frame:
         """
         import pyarrow as pa
 
-        source = self.sources[place]
-        column = Column(self.file, self.names[place], place, self.header, "number", np.empty(0), is_target=is_target)
+        source = self.sources[index]
+        column = Column(self.file, self.names[index], index, self.header, "number", np.empty(0), is_target=is_target)
         if isinstance(source, pa.DataType):
             fault = f"holds values of type {plain(str(source))}, which cannot become numbers"
             raise column.error(f"{fault}. {column.without}")
         kind, values, cells = _read(column, source, self.form)
         return replace(column, kind=kind, values=values, cells=cells)
 
-    def texts(self, place: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
+    def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
         """Return the cells of a column at positions `rows` (m,) as texts, empty where missing.
 
         Raises:
@@ -161,10 +161,10 @@ class Frame:
         """
         import pyarrow as pa
 
-        source = self.sources[place]
+        source = self.sources[index]
         if isinstance(source, pa.DataType):
             fault = f"holds values of type {plain(str(source))}, which cannot become text."
-            raise DataError(f"{title(self.file)}: column {show(self.names[place])} {fault}")
+            raise DataError(f"{title(self.file)}: column {show(self.names[index])} {fault}")
         return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
 
     def find(self, wanted: str | int) -> int:
@@ -180,23 +180,23 @@ class Frame:
         import pyarrow as pa
 
         if column.kind != "number" or column.cells is None:
-            return bool(pa.types.is_boolean(self.sources[column.place].type))
+            return bool(pa.types.is_boolean(self.sources[column.position].type))
         first = column.cells.drop_null()[:1]
         return len(first) > 0 and all_match(first, TRUTH)
 
-    def check_names(self, places: Sequence[int]) -> None:
+    def check_names(self, indices: Sequence[int]) -> None:
         """Check that the columns at these positions have different names.
 
         Raises:
             DataError: two have the same name.
         """
         seen: dict[str, int] = {}
-        for place in places:
-            first = seen.setdefault(self.names[place], place)
-            if first != place:
+        for index in indices:
+            first = seen.setdefault(self.names[index], index)
+            if first != index:
                 raise DataError(
-                    f"{title(self.file)} has two columns named {show(self.names[place])}, at positions {first} and "
-                    f"{place}. Rename one or leave it out with drop={place}."
+                    f"{title(self.file)} has two columns named {show(self.names[index])}, at positions {first} and "
+                    f"{index}. Rename one or leave it out with drop={index}."
                 )
 
 
@@ -214,11 +214,11 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
         return names.index(wanted)
     width = len(names)
     try:
-        place = int(wanted)
+        index = int(wanted)
     except ValueError:
-        place = width
-    if -width <= place < width and not isinstance(wanted, bool):
-        return place % width
+        index = width
+    if -width <= index < width and not isinstance(wanted, bool):
+        return index % width
     raise InvalidArgumentError(
         f"There is no column {show(str(wanted))}. The columns are {listed(names)}.{like(str(wanted), names)}"
     )

@@ -47,11 +47,11 @@ def read_groups(
     frame = (
         read_parquet_frame(file, request.format) if is_parquet else read_text(file, request.format, names=request.names)
     )
-    found = frame.column(frame.find(column)).as_text()
-    chosen = np.arange(len(found.cells)) if rows is None else rows
-    missing = np.asarray(found.missing)[chosen]
+    texts = frame.column(frame.find(column)).as_text()
+    chosen = np.arange(len(texts.cells)) if rows is None else rows
+    missing = np.asarray(texts.missing)[chosen]
     if missing.any():
         row = int(chosen[missing][0])
-        raise found.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
-    values = np.array([str(value) for value in found.cells.to_pylist()])
+        raise texts.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
+    values = np.array([str(value) for value in texts.cells.to_pylist()])
     return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)

@@ -69,16 +69,16 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
     if form.thousands is not None:
         return ""
     uses = {key: _use(cells, form.decimal) for key, cells in columns.items()}
-    found = set(uses.values()) - {""}
+    known = set(uses.values()) - {""}
     mark, word = (",", "comma") if form.decimal == "." else (".", "point")
     if uses[name] not in ("thousands", "decimal", "both"):
         return ""
-    if found <= {"thousands", "present"}:
+    if known <= {"thousands", "present"}:
         return f'Give thousands="{mark}" if a {word} separates thousands. '
-    if found <= {"decimal", "both"}:
-        more = f' and thousands="{form.decimal}"' if "both" in found else ""
+    if known <= {"decimal", "both"}:
+        more = f' and thousands="{form.decimal}"' if "both" in known else ""
         return f'Give decimal="{mark}"{more} if a {word} is the decimal mark. '
-    if "thousands" in found and found & {"decimal", "both"}:
+    if "thousands" in known and known & {"decimal", "both"}:
         pair = [
             next(cell for key, use in uses.items() if use in kinds for cell in columns[key] if mark in cell)
             for kinds in (("decimal", "both"), ("thousands",))
@@ -117,8 +117,8 @@ def marked(source: Any) -> list[str]:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return []
     cells = pc.utf8_trim_whitespace(source.unique().cast(kind).drop_null())
-    found: list[str] = cells.filter(pc.match_substring_regex(cells, _MARKED)).to_pylist()
-    return found
+    texts: list[str] = cells.filter(pc.match_substring_regex(cells, _MARKED)).to_pylist()
+    return texts
 
 
 _MARKED = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"

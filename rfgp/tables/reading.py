@@ -226,7 +226,7 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         {'day': 'date', 'price': 'number'}
     """
     frame = _frame_of(path, Request(None, **options))
-    return {name: frame.column(place).kind for place, name in enumerate(frame.names)}
+    return {name: frame.column(index).kind for index, name in enumerate(frame.names)}
 
 
 def _frame_of(path: str | Path, request: Request) -> Frame:
@@ -241,11 +241,11 @@ def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inpu
         return encode_inputs(frame, schema, carried)
     except DataError as error:
         cells = (cell for source in frame.sources for cell in marked(source) if not is_value(cell, frame.form))
-        if (odd := next(cells, None)) is None:
+        if (text := next(cells, None)) is None:
             raise
         mark, other = schema.decimal, "," if schema.decimal == "." else "."
         raise DataError(
-            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {show(odd)} may have another one. "
+            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {show(text)} may have another one. "
             f'Give decimal="{other}" if so.'
         ) from error
 

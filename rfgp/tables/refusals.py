@@ -137,7 +137,7 @@ def hint(column: Column, frame: Frame) -> str:
         'Dates must be ISO (YYYY-MM-DD). '
     """
     cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
-    cells[column.name] = marked(frame.sources[column.place])
+    cells[column.name] = marked(frame.sources[column.position])
     if hint := advice(cells, column.name, frame.form):
         return hint
     cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""

@@ -23,7 +23,7 @@ class ColumnRule:
 
     Attributes:
         name: The column's name, or its position if the file has no header.
-        position: Its place in the file, from 0.
+        position: Its position in the file, from 0.
         role: "number", "category" (one column of 0 and 1 for each level), "date" (days since 1970-01-01T00:00 UTC) or
             "level" (one column of the texts' positions among the levels).
         levels: The texts of a category or of levels, sorted.
@@ -86,7 +86,7 @@ class Schema:
     @classmethod
     def of_numbers(cls, columns: Sequence[str], target: str) -> "Schema":
         """Return the schema of a file with numeric columns, the target last."""
-        rules = tuple(ColumnRule(name, place) for place, name in enumerate(columns))
+        rules = tuple(ColumnRule(name, index) for index, name in enumerate(columns))
         return cls(rules, ColumnRule(target, len(rules)), len(rules) + 1)
 
     @property
@@ -183,8 +183,8 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
         hints = get_type_hints(kind)
         if not isinstance(value, dict):
             raise _bad(f"{name} is not a dictionary")
-        if odd := set(hints).symmetric_difference(value):
-            raise _bad(f"{name} lacks or does not know the field {show(str(min(odd, key=str)))}")
+        if mismatched := set(hints).symmetric_difference(value):
+            raise _bad(f"{name} lacks or does not know the field {show(str(min(mismatched, key=str)))}")
         make: Any = kind
         return make(**{key: _decoded(hint, value[key], key) for key, hint in hints.items()})
     if get_origin(kind) is tuple and isinstance(value, list):

@@ -160,8 +160,8 @@ class CSV:
             for name in inputs if not readers else ():
                 readers[name] = reader_of(chunk.X[name], self._form)
             cells = [readers[name](chunk.X[name], self._form) for name in inputs]
-            by_place = dict(zip(map(self._head.names.index, inputs), cells, strict=True))
-            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_place)
+            by_index = dict(zip(map(self._head.names.index, inputs), cells, strict=True))
+            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_index)
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column, or none if they are not numbers."""
@@ -376,9 +376,9 @@ def _is_number(cell: str, form: TextFormat) -> bool:
 
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
-        if not isinstance(path, Sequence) or not all(isinstance(one, str | Path) for one in path):
+        if not isinstance(path, Sequence) or not all(isinstance(file, str | Path) for file in path):
             raise InvalidArgumentError(f"path must be a file, several, or a folder, got {show(str(path))}.")
-        files = [Path(one) for one in path]
+        files = [Path(file) for file in path]
     else:
         files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
     if not files:

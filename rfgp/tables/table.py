@@ -151,11 +151,11 @@ def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: 
         import pandas as pd
 
     frame = pd.DataFrame(X, columns=[name for rule in rules for name in rule.encoded])
-    place = 0
+    index = 0
     for rule in rules:
         if rule.role == "level":
-            frame.isetitem(place, np.array(rule.levels, dtype=object)[X[:, place].astype(np.int64)])
+            frame.isetitem(index, np.array(rule.levels, dtype=object)[X[:, index].astype(np.int64)])
         elif rule.role == "date" and has_dates:
-            frame.isetitem(place, times_of(X[:, place]))
-        place += len(rule.encoded)
+            frame.isetitem(index, times_of(X[:, index]))
+        index += len(rule.encoded)
     return frame

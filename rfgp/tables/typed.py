@@ -44,10 +44,10 @@ def as_numbers(cells: Any, form: TextFormat) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pointed(pc.utf8_trim_whitespace(cells), form)
+    texts = pointed(pc.utf8_trim_whitespace(cells), form)
     for kind in (pa.int64(), pa.float64()):
         try:
-            return found.cast(kind)
+            return texts.cast(kind)
         except pa.ArrowInvalid:
             continue
     return cells
@@ -63,8 +63,8 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
     """
     if not all_match(cells, DATE):
         return cells
-    found = timestamps(cells)
-    return found if found.null_count == cells.null_count else cells  # some days do not exist
+    dates = timestamps(cells)
+    return dates if dates.null_count == cells.null_count else cells  # some days do not exist
 
 
 def as_truth(cells: Any, form: TextFormat) -> Any:

@@ -70,7 +70,7 @@ def test_lists_of_rows_keep_the_type_of_each_column():
 
 
 def test_numbers_are_no_keys_of_names():
-    with pytest.raises(DataError, match=r"no column 1, .*Use 'store' for the column at place 1"):
+    with pytest.raises(DataError, match=r"no column 1, .*Use 'store' for the column at position 1"):
         Table.of(pd.DataFrame(COLUMNS)).column(1, "rbf(1)")
 
 
