@@ -13,7 +13,7 @@ from rfgp.errors import requires_extra
 def read_cells(
     column: Any,  # (n,)
 ) -> Cells:
-    """Return the cells (n,) of a tensor, an array, a list, or a column of pandas, polars or Arrow.
+    """Return the cells (n,) of a column in any container.
 
     Raises:
         DataError: The dates or durations of the column cannot be converted to days.
@@ -70,7 +70,7 @@ def _of_arrow(column: Any) -> Cells:
 
 
 def _of_dictionary(array: Any) -> Cells:
-    """Return the cells (n,) of a dictionary array of Arrow, whose dictionary may have nulls."""
+    """Return the cells (n,) of an Arrow dictionary array, perhaps with nulls."""
     words = array.dictionary
     categories = of_objects(words.to_pylist()) if "string" in str(words.type) else _of_arrow(words).expanded()
     codes = np.asarray(array.indices.fill_null(0), dtype=np.int64)

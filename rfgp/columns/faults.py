@@ -38,7 +38,7 @@ def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
 
 
 def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return sentences about cells (n,) of a column that differ in type from the training data.
+    """Return sentences about cells (n,) of another type than in training.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -104,7 +104,7 @@ def _missing_values(column: ColumnSchema, cells: Cells) -> str:
 
 
 def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: str) -> str:
-    """Return a sentence about the cells marked by `bad` (n,), with the type of the first."""
+    """Return a sentence about the cells marked by `bad` (n,)."""
     row = int(np.argmax(bad))
     cell = as_numpy(cells.values)[row : row + 1].tolist()[0]
     cell_type = cells.cell_type if cells.cell_type is not CellType.OBJECT else cell_type_of(type(cell))

@@ -62,7 +62,7 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
 
 
 def has_levels(cells: Cells) -> bool:
-    """Return whether the cells (n,) of a column are texts or categories, which every kernel reads as levels.
+    """Return whether the cells (n,) of a column are texts or categories.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -98,7 +98,7 @@ def _faults(key: Key, cells: Cells) -> list[str]:
 
 
 def with_indicators(table: Table, indicators: Indicators) -> Table:
-    """Return a table with indicator columns "key=level" of zeros and ones for columns of levels.
+    """Return a table with columns "key=level" of 0 and 1 for levels.
 
     A new level is 0 in all of them. A missing cell has the level "(missing)" if the training data have it. Booleans are
     0 and 1 under their key. A table that already has the indicators keeps them.
@@ -144,7 +144,10 @@ def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, 
 
 
 def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int64]:
-    """Return the indices (n,) of cells among the levels, -1 for others. Numbers match levels that are their text."""
+    """Return the indices (n,) of cells among the levels, -1 for new levels.
+
+    Numbers match levels that are their text.
+    """
     indices, labels = factorize(cells)
     if all(isinstance(level, str) for level in levels):
         labels = list(map(str, labels))

@@ -11,7 +11,7 @@ from rfgp.columns.requests import Level
 
 
 def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
-    """Return the indices (n,) of cells among their distinct values, and these as plain Python objects.
+    """Return distinct values as Python objects, and the index (n,) of each cell.
 
     Distinct values are in order of first appearance.
 
@@ -30,7 +30,7 @@ def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
 
 
 def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Return the indices (n,) of hashable values among the distinct ones, which are in order of first appearance.
+    """Return distinct hashable values in order, and the index (n,) of each.
 
     Examples:
         >>> from rfgp.columns.levels import distinct
@@ -43,7 +43,7 @@ def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
 
 
 def ordered(cells: Cells) -> tuple[Level, ...]:
-    """Return the levels in cells (n,), sorted, or in the order of the user's categories.
+    """Return the levels in cells (n,), sorted or in the user's order.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -57,7 +57,7 @@ def ordered(cells: Cells) -> tuple[Level, ...]:
 
 
 def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
-    """Return the codes (n,) of cells, which are indices of levels. New labels get codes from num_levels on.
+    """Return the codes (n,) of cells. New labels get num_levels and upwards.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects

@@ -22,7 +22,7 @@ _MOST_LABELS = 8
 
 
 def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
-    """Return a column's schema with the levels of its cells (n,), and whether they are dates.
+    """Return a column's schema fitted to its cells (n,): levels, or dates.
 
     Raises:
         DataError: The cells cannot be read as the column's kind. The message lists every reason.
@@ -44,7 +44,7 @@ def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
 
 
 def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
-    """Return a column's schema extended by new levels of cells (n,), in order of first appearance.
+    """Return a column's schema extended by new levels of cells (n,).
 
     Raises:
         DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
@@ -65,7 +65,9 @@ def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
 
 
 def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
-    """Return the cells (n,) of a column as numbers, float64 unless the cells have another floating dtype.
+    """Return the cells (n,) of a column as floating numbers.
+
+    They are float64 unless the cells have another floating dtype.
 
     Raises:
         DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
@@ -140,7 +142,7 @@ def _has(column: ColumnSchema, label: Any) -> bool:
 
 
 def _floating(values: Any) -> Tensor:
-    """Return numbers (n,) as a floating tensor. Only tensors share memory with the result."""
+    """Return numbers (n,) as a floating tensor, a copy unless they are one."""
     if isinstance(values, Tensor):
         return values if values.is_floating_point() else values.double()
     if values.dtype == object:

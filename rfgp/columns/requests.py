@@ -21,7 +21,7 @@ class NodeTable(Protocol):
     """The interface of nodes of a graph with labels, such as `graphs.Graph`."""
 
     def index(self, labels: Any) -> NDArray[np.int64]:
-        """Return the positions (n,) of nodes with these n labels. Raise KeyError or ValueError for unknown ones."""
+        """Return the positions (n,) of nodes. Raise KeyError or ValueError."""
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ class ColumnSchema:
 
 
 def distinct(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...]:
-    """Return one column for each distinct key, kind and graph, in order of first appearance.
+    """Return one column for each distinct key, kind and graph, in order.
 
     Examples:
         >>> from rfgp.columns.requests import ColumnRequest, distinct

@@ -26,7 +26,7 @@ _WORDS = {ColumnKind.NUMBER: "number", ColumnKind.COORDINATE: "coordinate", Colu
 
 @dataclass(frozen=True)
 class Schema:
-    """The D columns that the terms of a kernel read, and their levels in the training data.
+    """The D columns that a kernel reads, with the levels of the training data.
 
     Attributes:
         columns: The D columns, one for each distinct requested key, kind and graph.
@@ -192,7 +192,7 @@ class Schema:
         return f"column {shown(column.key)}, {description}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema as JSON-compatible dicts, lists, texts, integers and booleans, without graphs.
+        """Return the schema as JSON-compatible values, without graphs.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
@@ -203,7 +203,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
-        """Return the schema that `to_dict` wrote. Every field is checked, since files may be damaged or malicious.
+        """Return the schema that `to_dict` wrote, with every field checked.
 
         Args:
             content: The content of a model file.

@@ -47,7 +47,7 @@ class Table:
 
     @classmethod
     def of(cls, X: Any, target: Key | None = None) -> "Table":
-        """Return the table of a dataframe, a dict of columns, an array (n, d), or a sequence (n,) of node labels.
+        """Return a dataframe, dict, array (n, d) or sequence (n,) as a table.
 
         Args:
             X: A dataframe of pandas, polars or Arrow, a dict of arrays, lists or tensors (n,), or a Table. An array,
@@ -75,7 +75,7 @@ class Table:
 
     @property
     def origin(self) -> Origin:
-        """The container of predictions, numpy or torch, with the dtype and the device of the columns."""
+        """The container of predictions: numpy or torch, dtype and device."""
         tensors = [column for column in self.columns.values() if isinstance(column, Tensor)]
         types = [_floating_type(column) for column in self.columns.values()] or [torch.float64]
         dtype = functools.reduce(torch.promote_types, types)
@@ -138,7 +138,7 @@ class Table:
         return replace(self, keys=tuple(key for key in self.keys if key != target), columns=left)
 
     def check_labels(self) -> None:
-        """Check that the table is not a sequence (n,) of numbers or dates, if no term reads labels of nodes.
+        """Check that the table is no sequence (n,) of numbers or dates.
 
         Raises:
             DataError: X is a sequence instead of a matrix (n, d).

@@ -15,7 +15,7 @@ from rfgp.counts import counted
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.rows.names import is_index_name, warn_of_index
 
 T = TypeVar("T")
@@ -89,7 +89,7 @@ class Partitions:
             if is_index_name(name):  # whether it counts all rows nobody sees here
                 warn_of_index("X", name, False, f"X.drop(columns={name!r})", stacklevel=3)
         if {"bool", "boolean"} & set(_types(X, y)):
-            warn_of_truth(np.empty(0, dtype=bool), stacklevel=3)
+            warn_of_booleans(np.empty(0, dtype=bool), stacklevel=3)
 
     def __len__(self) -> int:
         return sum(self.lengths)

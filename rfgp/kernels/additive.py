@@ -23,7 +23,7 @@ NODES = 64
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Centered(Kernel):
-    """A kernel of one column, conditioned on a mean of zero over the distribution of the column.
+    """A kernel of one column, conditioned on a mean of 0 over the column.
 
     It is k(x, z) - c(x) c(z) / C with the base kernel k, c(x) = E k(x, X), C = E k(X, X') and X uniform on `points`.
 
@@ -73,7 +73,7 @@ class Centered(Kernel):
         return self.base.hyperparameters(columns)
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the points in standardized units, (NODES,), and the constants of the base kernel.
+        """Return the standardized points (NODES,) and the base kernel's constants.
 
         Raises:
             InvalidArgumentError: There are no points and no rows.
@@ -88,7 +88,7 @@ class Centered(Kernel):
         return {**self.base.constants(columns), "points": standardized}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
-        """Return the kernel with quantiles of the rows as points, and with starting values of the base kernel."""
+        """Return the kernel with quantiles of the rows as points, and with starts."""
         base = self.base.resolved(columns, starts)
         if self.points is not None:
             return replace(self, base=base)
@@ -169,7 +169,7 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Raise an error for rows a (n, c) and b (m, c), because the columns of the terms are not known yet.
+        """Raise an error, because the columns of the terms are not known yet.
 
         Raises:
             InvalidArgumentError: Always.

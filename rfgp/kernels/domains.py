@@ -31,7 +31,7 @@ _STEPS = 2.0**40
 
 
 class _Recent(Generic[T]):
-    """A thread-safe cache of the results for the last two arrays of inputs (n, d), such as rows and new points."""
+    """A thread-safe cache of the results for the last two arrays (n, d)."""
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[bytes, T], ...] = ()
@@ -118,7 +118,7 @@ class Domain(ABC):
 
 @dataclass(frozen=True, eq=False)
 class MeshDomain(Domain):
-    """Points near a surface (n, 3), or in a plane (n, 2), projected to the nearest point of the mesh.
+    """Points (n, 3) near a surface or (n, 2) in a plane, projected to a mesh.
 
     Attributes:
         mesh: The field.
@@ -245,15 +245,15 @@ class RoadDomain(Domain):
         _named(lambda: self.roads.roads.read_positions(points))
 
     def projector(self, points: Array) -> sp.csr_array:
-        """Raise an error for positions (n, 2), because the field has values only at vertices."""
+        """Raise an error, because the field has values only at vertices."""
         raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
-        """Return the field with positions (n, 2) among its values, and its projector at these."""
+        """Return the field refined at positions (n, 2), and its projector."""
         return self._recent.find(points, lambda: self._refined(points))
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the matrix that reads the ends of pieces of road at positions (n, 2), and variances (n,)."""
+        """Return the matrix (n, N) that reads ends of pieces, and variances (n,)."""
         return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -272,7 +272,7 @@ class RoadDomain(Domain):
         return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads ({ends} at free ends), exactly"
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""
+        """Yield alpha, the boundary, stretches (S,) and vertices (V, 2)."""
         yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
         network = self.roads.roads
         parts = (*network.stretches, network.stretch_lengths, network.coordinates)

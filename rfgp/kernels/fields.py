@@ -66,7 +66,7 @@ class DomainField:
         return field, partial(_read, read)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return how points a (n, d) read a refined field, each by itself: A (n, N) and variances (n,)."""
+        """Return A (n, N) that reads a refined field at points a, and variances."""
         return self.domain.between(field, values, as_points(a))
 
 
@@ -76,8 +76,9 @@ def _read(projector: Any, a: Tensor) -> sp.csr_array:
 
 
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
-    """Return A Q^-1 B^T times the factor of a field, (n, m), for points a (n, d) and b (m, d).
+    """Return the covariance (n, m) of a field at points a (n, d) and b (m, d).
 
+    It is A Q^-1 B^T times the factor of the field.
     Let Z = Q^-1 A^T and G be the gradient in the covariance. The gradient in the entries of Q is -Z_a G Z_b^T, since
     d Q^-1 = -Q^-1 dQ Q^-1.
 
@@ -189,7 +190,7 @@ def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Roads(_OnDomain):
-    """A Whittle-Matern field on the metric graph of roads, continuous along roads and over crossings.
+    """A Whittle-Matern field on a road network, continuous over crossings.
 
     On a long road the kernel is exp(-d / lengthscale) for alpha = 1, and Matern 3/2 for alpha = 2.
 

@@ -24,8 +24,9 @@ OFFSET_BOUNDS = (1e-3, 1e3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Linear(Kernel):
-    """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c) with variances v of slopes and origin o.
+    """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c).
 
+    v are the variances of the slopes, and o is the origin.
     Its hyperparameter `variance`, (c,), replaces the output scale. Its units are those of the target squared over those
     of the columns squared. With several outputs, the variance of each output replaces the squared unit of the target.
 
@@ -59,7 +60,7 @@ class Linear(Kernel):
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
-        """Return rows a (n, c) scaled by the prior standard deviations of slopes, as `Kernel.embedding` defines."""
+        """Return rows a (n, c) scaled by the prior deviations of the slopes."""
         return a * values["variance"].sqrt()
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:

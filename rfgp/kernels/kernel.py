@@ -26,7 +26,7 @@ from rfgp.values import brief_repr, changed_arguments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel(ABC):
-    """A covariance function of some columns. Kernels are immutable, and `+` and `*` combine them.
+    """A covariance function of some columns, combined by `+` and `*`.
 
     A kernel object that is used several times shares its hyperparameters. To define a kernel, subclass this class as a
     dataclass and implement `covariance`. The approximations `Exact`, `InducingPoints` and `Vecchia` support it.
@@ -70,7 +70,9 @@ class Kernel(ABC):
 
     @abstractmethod
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, c) and b (m, c), differentiable in all arguments.
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c).
+
+        It must be differentiable in all arguments.
 
         Args:
             a: The kernel's columns, in standardized units.
@@ -84,7 +86,7 @@ class Kernel(ABC):
         return torch.stack(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters by name, with starting values of the user or from the data."""
+        """Return the hyperparameters by name, with starting values."""
         return {}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
@@ -92,20 +94,20 @@ class Kernel(ABC):
         return {}
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the latent field with a sparse precision. None if the kernel has no such field."""
+        """Return the latent field with a sparse precision, or None."""
         return None
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure of a stationary kernel of x / lengthscale. None for other kernels."""
+        """The spectral measure at unit lengthscale. None if not stationary."""
         return None
 
     def functions(self, columns: ColumnSummary) -> Functions | None:
-        """Return functions phi such that phi phi^T is the covariance. None if there are infinitely many."""
+        """Return finitely many functions phi with covariance phi phi^T, or None."""
         return None
 
     def series(self, values: Values) -> "Kernel | None":
-        """Return an accurate kernel of finitely many functions at some hyperparameters, or None.
+        """Return an accurate kernel of finitely many functions, or None.
 
         It has the same columns and hyperparameters.
         """
@@ -113,11 +115,11 @@ class Kernel(ABC):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The user's starting values by name, in the user's units, or None for a missing one."""
+        """The starting values by name, in the user's units. None if missing."""
         return {}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> "Kernel":
-        """Return the kernel with starting values and with options from the data, such as an origin.
+        """Return the kernel with starting values and options from the data.
 
         Args:
             columns: The rows.
@@ -134,8 +136,9 @@ class Kernel(ABC):
         return self if self.columns is not None else replace(self, columns=tuple(keys))
 
     def matrix(self, A: Any, B: Any = None, values: Mapping[str, Any] | None = None) -> Tensor:
-        """Return the covariance matrix of the rows of A and of B, float64, differentiable in tensors.
+        """Return the covariance matrix (n, m) of the rows of A and of B.
 
+        It is float64, and differentiable in tensors.
         Output scales are 1 unless `values` has them. An unresolved `Linear` has its origin at 0.
 
         Args:
@@ -170,7 +173,7 @@ class Kernel(ABC):
         return with_names(self.summands)
 
     def named(self, name: str) -> "Kernel":
-        """Return the kernel with a name. The name of a sum prefixes the names of its terms.
+        """Return the kernel with a name, which prefixes the terms of a sum.
 
         Raises:
             InvalidArgumentError: The name is not a text, or empty.
@@ -204,7 +207,7 @@ class Kernel(ABC):
 
 
 def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
-    """Return a kernel with each factor changed. Shared factors are changed once, and terms keep their names.
+    """Return a kernel with each factor changed, a shared one once.
 
     Args:
         kernel: The kernel.
@@ -240,7 +243,7 @@ def _arguments(kernel: Kernel) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sum(Kernel):
-    """A sum of terms, expanded: `(A + B) * C` is `A * C + B * C` with shared hyperparameters of C.
+    """A sum of terms: `(A + B) * C` is `A * C + B * C` with a shared C.
 
     Attributes:
         summands: The terms.

@@ -31,7 +31,7 @@ DIAGONAL_BOUNDS = (1e-4, 1e4)
 
 
 def are_equal(a: Tensor, b: Tensor) -> Tensor:
-    """Return whether rows a (n, c) and b (m, c) have the same levels in all columns, (n, m)."""
+    """Return whether rows a (n, c) and b (m, c) have equal levels, (n, m)."""
     same = torch.ones(len(a), len(b), dtype=torch.bool, device=a.device)
     for left, right in zip(a.unbind(1), b.unbind(1), strict=True):
         same &= left[:, None] == right
@@ -54,7 +54,7 @@ def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
 
 
 def one_hot(a: Tensor, values: Values) -> Tensor:
-    """Return the indicators (n, L) of the combinations of levels of rows a (n, c), zeros for new levels."""
+    """Return the indicators (n, L) of the levels of rows a, 0 for new ones."""
     num_levels = [int(size) for size in values["num_levels"].tolist()]
     codes, size = codes_of(a, num_levels), math.prod(num_levels)
     out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
@@ -63,7 +63,7 @@ def one_hot(a: Tensor, values: Values) -> Tensor:
 
 
 def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
-    """Return the numbers of levels of the columns, (c,), under their name among the constants."""
+    """Return the numbers of levels (c,) by their name as a constant."""
     return {"num_levels": torch.tensor(columns.num_levels, dtype=torch.float64, device=columns.scale.device)}
 
 
@@ -92,7 +92,7 @@ class LevelField:
         return torch.zeros(0, dtype=torch.float64), torch.ones((), dtype=torch.float64)
 
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Return the matrix (n, L) that selects the values of levels a (n, c), with empty rows for new levels."""
+        """Return the matrix (n, L) that selects levels a (n, c), 0 for new ones."""
         codes = codes_of(a, self.num_levels).numpy()
         known = codes >= 0
         starts = np.concatenate([[0], np.cumsum(known)])
@@ -104,13 +104,13 @@ class LevelField:
         return self.field, self.projector
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) of rows a, and their variances (n,) given the field's values: zeros."""
+        """Return A (n, N) of rows a, and their variances (n,), which are 0."""
         return self.projector(a), np.zeros(len(a))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group(Kernel):
-    """Independent random effects of the levels of a group: 1 within a level, 0 between levels.
+    """Independent random effects of levels: 1 within a level, 0 between.
 
     Several columns give one level for each combination of their levels. Levels without training rows have the prior
     variance.
@@ -154,7 +154,7 @@ class Group(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Kernel):
-    """Effects of levels with the same correlation between any two levels (compound symmetry).
+    """Effects of levels with one correlation (compound symmetry).
 
     Source: Roustant et al. (2020), Group kernels for Gaussian process metamodels with categorical
     inputs, Section 2.
@@ -224,8 +224,9 @@ class Categorical(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coregionalization(Kernel):
-    """Effects of L levels with the covariance W W^T + diag(d), divided by the mean of its diagonal.
+    """Effects of L levels with a covariance proportional to W W^T + diag(d).
 
+    It is divided by the mean of its diagonal.
     W is (L, rank). Correlations of levels may be negative. Levels without training rows have the variance 1 and are
     uncorrelated with others.
 

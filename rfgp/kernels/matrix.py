@@ -15,7 +15,7 @@ from rfgp.paths import find_path
 
 
 def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: Mapping[str, Any]) -> Tensor:
-    """Return the covariance (n, m) of the rows of two tables, or of one table with itself.
+    """Return the covariance (n, m) of the rows of two tables, or of one.
 
     Args:
         terms: Terms with explicit columns and names.

@@ -69,7 +69,7 @@ class Nodes(Kernel):
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting parameters of the graph kernel. None if the kernel was given by name."""
+        """The starting parameters of the graph kernel. None if given by name."""
         kernel = self.graph_kernel
         is_named = not isinstance(self.kernel, GraphKernel)
         values = [None] * len(kernel.parameters) if is_named else kernel.values.tolist()
@@ -138,7 +138,9 @@ class Nodes(Kernel):
 
 @dataclass(frozen=True, eq=False)
 class NodeField:
-    """The values at all nodes of a graph, for a kernel amplitude (shift + L)^-order of an integer order.
+    """The values at all nodes, with covariance amplitude (shift + L)^-order.
+
+    The order is an integer.
 
     Attributes:
         graph: The graph.
@@ -185,5 +187,5 @@ class NodeField:
         return self.field, self.projector
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) of rows a, and their variances (n,) given the field's values: zeros."""
+        """Return A (n, N) of rows a, and their variances (n,), which are 0."""
         return self.projector(a), np.zeros(len(a))

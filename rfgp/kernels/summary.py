@@ -11,7 +11,7 @@ from rfgp.torch_context import Cached
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """The training rows in the c columns of a kernel, in standardized units unless it says otherwise.
+    """The training rows in the c columns of a kernel, in standardized units.
 
     A value in the user's units is location + scale * standardized value.
 
@@ -83,7 +83,7 @@ class ColumnSummary:
         return (values - self.location) / self.scale
 
     def select(self, indices: list[int]) -> "ColumnSummary":
-        """Return the summary of some columns by index. It is cached, because fits need it at each step."""
+        """Return the summary of some columns by index, from a cache."""
         key = tuple(indices)
         if key not in self._selected:
             self._selected[key] = self._select(indices)

@@ -72,7 +72,7 @@ class Term:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The path prefixes of each factor's hyperparameters: the term, and in a product the factor."""
+        """The path prefix of each factor: the term, and in a product the factor."""
         if len(self.factors) == 1:
             return (f"{self.name}.",)
         return tuple(f"{self.name}.{name}." for name in self.factor_names)
@@ -120,7 +120,7 @@ def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
 
 
 def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
-    """Return the columns that terms with explicit columns and names read, in order of appearance."""
+    """Return the columns that terms read, in order of appearance."""
     return [
         ColumnRequest(key, factor.kind, str(term.name), factor.nodes)
         for term in terms
@@ -131,7 +131,7 @@ def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
 
 @dataclass(frozen=True, eq=False)
 class BoundTerm:
-    """A term with the column indices of its factors in rows (n, D), and the paths of their hyperparameters.
+    """A term with the indices of its columns in rows (n, D), and with paths.
 
     Attributes:
         term: The term, with a name.
@@ -156,11 +156,11 @@ class BoundTerm:
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure of a term that is one stationary factor. None for other terms."""
+        """The spectral measure of a single stationary factor. Otherwise None."""
         return self.term.factors[0].measure if len(self.places) == 1 else None
 
     def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
-        """Yield each factor with the indices of its columns and the prefix of its hyperparameters."""
+        """Yield each factor with its column indices and its path prefix."""
         return iter(zip(self.term.factors, self.places, self.prefixes, strict=True))
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
@@ -177,7 +177,7 @@ class BoundTerm:
         return product
 
     def gram(self, a: Tensor, values: Values) -> Gram:
-        """Return the covariance (n, n) of rows a (n, D) with themselves, and its gradient, at values by path."""
+        """Return the covariance (n, n) of rows a (n, D), with its gradient."""
         gram = None
         if self.measure is not None and not a.requires_grad:
             lengthscale = values[f"{self.prefixes[0]}lengthscale"].to(a)
@@ -229,7 +229,7 @@ def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
 
 
 def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Hyperparameter]:
-    """Return the hyperparameters of the factors of terms by path, without output scales."""
+    """Return the hyperparameters of the factors by path, no output scales."""
     hyperparameters: dict[str, Hyperparameter] = {}
     for term in terms:
         for factor, indices, prefix in term.parts():

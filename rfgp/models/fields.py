@@ -14,7 +14,7 @@ from rfgp.torch_context import default_settings
 
 
 class RoadGP(GP):
-    """An exact Gaussian process on a road network: `GP` with one kernel `kernels.Roads`.
+    """An exact Gaussian process on a road network, with `kernels.Roads`.
 
     The process is continuous along roads and over crossings. It depends on the lengths of roads, not on their division
     into pieces. Means, variances, likelihoods and their gradients come from sparse Cholesky factors.

@@ -37,7 +37,7 @@ from rfgp.torch_context import default_settings
 
 
 class GP(Process[ModelSpec]):
-    """A Gaussian process whose kernel is a sum of terms, each computed by an approximation of its own.
+    """A Gaussian process with a sum of terms, each with its own approximation.
 
     Args:
         kernel: A kernel of `rfgp.kernels`, or "auto". With "auto" a fit selects a kernel over all columns and the
@@ -142,7 +142,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel. After the first data, its starting values are the current hyperparameters.
+        """The kernel, with the current hyperparameters as starting values.
 
         Options that depend on the data, such as columns, origins and levels, are then resolved.
         """
@@ -151,12 +151,12 @@ class GP(Process[ModelSpec]):
 
     @property
     def selection(self) -> SelectionReport | None:
-        """The candidates of the last fit with scores and costs. None if nothing was selected."""
+        """The candidates of the last fit with scores and costs, or None."""
         return None if self.fit_report is None else self.fit_report.selection
 
     @property
     def terms(self) -> dict[str, TermReport]:
-        """Reports of the terms by name. Terms of the noise follow those of the latent function.
+        """Reports of the terms by name, those of the noise last.
 
         For an average of models they are the terms of the model with the largest share.
 
@@ -167,7 +167,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
-        """The averaged models, each with its share, in decreasing order. Empty if there is one model."""
+        """The averaged models with decreasing shares. Empty if there is one."""
         if not self.spec.others:
             return ()
         parts = sorted(parts_of_average(self.regression), key=lambda part: -part[0])
@@ -217,8 +217,9 @@ class GP(Process[ModelSpec]):
 
     @default_settings()
     def with_approximation(self, approximation: Any) -> Self:
-        """Return a copy of the model with other approximations and the same data and hyperparameters.
+        """Return a copy of the model with other approximations.
 
+        It has the same data and hyperparameters.
         For an average of models it is a copy of the model with the largest share.
 
         Args:
@@ -241,7 +242,9 @@ class GP(Process[ModelSpec]):
 
     @default_settings()
     def exact(self) -> Self:
-        """Return a copy of the model without approximations, with the same data and hyperparameters.
+        """Return a copy of the model without approximations.
+
+        It has the same data and hyperparameters.
 
         Raises:
             NotFittedError: there are no data, or the model was loaded without them.
@@ -258,8 +261,9 @@ class GP(Process[ModelSpec]):
 
     @default_settings()
     def evidence_bounds(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood at the current hyperparameters.
+        """Return bounds of the exact log marginal likelihood.
 
+        They hold at the current hyperparameters.
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
@@ -323,7 +327,7 @@ class GP(Process[ModelSpec]):
             warnings.warn(DataSavedWarning(message), stacklevel=2)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and, after a fit, too few random features."""
+        """Yield warnings about the model, its rows and too few random features."""
         yield from super().diagnosed(report)
         if report is not None:
             yield from starvation_warnings(self.regression, report)

@@ -36,7 +36,7 @@ from rfgp.torch_context import default_settings
 
 
 class GraphGP(GP):
-    """A Gaussian process on the nodes of a graph: `GP` with one kernel `kernels.Nodes`.
+    """A Gaussian process on the nodes of a graph, with `kernels.Nodes`.
 
     Inputs are node labels (n,). A node may be observed more than once, and rows with a target of NaN are left out. The
     hyperparameters are those of the graph kernel, outputscale, noise and mean.
@@ -158,7 +158,7 @@ class GraphGP(GP):
 
     @property
     def approximation(self) -> Approximation:
-        """The approximation in use. After the first data it is the one that "auto" selected."""
+        """The approximation in use, that which "auto" selected after data."""
         used = self._used
         if not isinstance(used, MeasuredFeatures) or not self.spec.priors:
             return used
@@ -210,8 +210,9 @@ class GraphGP(GP):
 
     @default_settings()
     def exact(self) -> Self:
-        """Return a copy of the model without approximations, with the same data and hyperparameters.
+        """Return a copy of the model without approximations.
 
+        It has the same data and hyperparameters.
         Graphs of more than 2,000 nodes use the sparse precision of the kernel if its factor is small enough. Otherwise
         all eigenvectors are computed, for up to 20,000 nodes.
         """
@@ -277,7 +278,7 @@ _KINDS = {
 def _approximation(
     features: str, nodes: Nodes, walks: RandomWalks, degree: int | None, rank: int | None
 ) -> Approximation:
-    """Return the approximation of features by name, checked against the graph and its kernel.
+    """Return the approximation of features by name, checked for the graph.
 
     Raises:
         GraphError: an option or the kernel does not suit the features.

@@ -50,7 +50,7 @@ class TermReport:
 
 
 def term_reports(regression: GPState) -> dict[str, TermReport]:
-    """Return the terms of a regression by name, and those of the noise if it has a kernel of its own."""
+    """Return the reports of a regression's terms by name, the noise included."""
     spec = regression.spec
     assert isinstance(spec, ModelSpec)
     shares, freedom = dict[str, float](), dict[str, float]()
@@ -67,7 +67,7 @@ def term_reports(regression: GPState) -> dict[str, TermReport]:
 
 
 def _parts(spec: ModelSpec, regression: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
-    """Yield the name of each term, its kernel, its approximation, and the cost of that."""
+    """Yield the name of each term, its kernel, approximation and cost."""
     values = regression.hyperparameters
     data, kernel = spec.term_data(values, regression.num_observations), spec.fitted_kernel(values)
     for data_of_term, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
@@ -83,7 +83,7 @@ def _some_points(rows: Rows, seed: int) -> Tensor:
 
 
 def _shares(regression: GPState, points: Tensor) -> dict[str, float]:
-    """Return the variance of each term's mean over some rows (n, D), as a share of their sum."""
+    """Return the share of each term's mean in the variance over rows (n, D)."""
     process = regression.process
     with torch.no_grad():
         sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}

@@ -21,7 +21,7 @@ class Origin(NamedTuple):
 
 
 def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, Origin]:
-    """Return inputs (n, d) as a floating tensor. `first` is the number of the first row in messages.
+    """Return inputs (n, d) as a floating tensor, with rows counted from `first`.
 
     Raises:
         DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its position.
@@ -86,7 +86,7 @@ def check_dtypes(
     like: Tensor,
     dtype: torch.dtype | None,
 ) -> None:
-    """Check that targets have the floating dtype of the inputs, or are integers that it represents exactly.
+    """Check that targets have the dtype of the inputs, or are exact integers.
 
     If the user selected a dtype, other floating targets are converted to it.
 
@@ -129,7 +129,7 @@ def check_not_constant(
     high: Tensor,  # () or (k,)
     n: int,
 ) -> None:
-    """Check that the smallest and largest values of targets differ by more than rounding.
+    """Check that targets differ by more than rounding errors.
 
     Raises:
         DataError: A target is constant. The message names its value, and its output if there are several.
@@ -171,7 +171,7 @@ def read_per_row(
     positive: bool,
     first: int = 0,
 ) -> Tensor | None:
-    """Return one number per row (n,) as float64 on the device of `like`. None stays None.
+    """Return one number per row (n,) as float64, or None.
 
     `first` is the number of the first row in messages.
 
@@ -229,7 +229,7 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
 
 
-def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
+def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     """Warn of boolean targets, (n,) or (n, k), and return whether they are boolean."""
     kind = str(getattr(y, "dtype", "object"))
     objects: Any = y if isinstance(y, list) else ()

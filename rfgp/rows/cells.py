@@ -52,7 +52,7 @@ def faults(
     values: Any,  # (n,) or (n, d)
     names: tuple[str, ...] | None,
 ) -> list[Fault]:
-    """Return the faults of a matrix or a column that is not numeric, by column. Ragged input has none."""
+    """Return the faults of a matrix or column that is not numeric."""
     try:
         cells = without_marks(np.asarray(values, dtype=object))
     except (TypeError, ValueError):

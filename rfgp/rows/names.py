@@ -65,7 +65,7 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a dataframe (n, d), numbers as texts. None for other objects.
+    """Return the column names of a dataframe as texts, or None.
 
     Raises:
         DataError: Several columns have the same name.
@@ -89,7 +89,7 @@ def _labels(X: Any) -> Any:
 
 
 def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[str, ...]:
-    """Return the names of a dataframe's columns (n, d) without an unnamed index, with a warning.
+    """Return a dataframe's column names without an index, with a warning.
 
     If no column would remain, all are kept.
     """
@@ -104,7 +104,7 @@ def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[
 
 
 def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
-    """Return inputs (n, d) with the wanted columns in the wanted order, without others.
+    """Return inputs (n, d) with only the wanted columns, in order.
 
     Args:
         X: Inputs: a dataframe, or an array.

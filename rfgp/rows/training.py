@@ -45,7 +45,7 @@ class InputReader(Protocol):
         """Whether rows may be read in blocks."""
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
-        """Check inputs and return them as a tensor in the user's units, tables (n, d) or positions (n,)."""
+        """Return checked inputs (n, d), or positions (n,), in the user's units."""
 
     def complete(self, chunk: Chunk) -> Chunk:
         """Return the rows without missing targets. For tables, missing targets are errors."""
@@ -254,7 +254,7 @@ class TrainingSource:
 def read_training(
     reader: InputReader, chunk: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
 ) -> TrainingArrays | TrainingSource:
-    """Check training data of at least `least` rows. A source is read once, with a random sample.
+    """Check training data of at least `least` rows, and summarize a source.
 
     Named columns are read in the order of `columns` if it is not None.
 
@@ -268,7 +268,7 @@ def read_training(
 
 
 def read_more(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
-    """Return additional rows. Of a source only the first chunk is read, and others are checked later.
+    """Return additional rows. A source is checked later.
 
     A distributed source is read once, because its rows cannot be counted during later passes.
 
@@ -298,7 +298,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
 
 
 def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
-    """Return a source of inputs that are read in blocks. None if they are held in memory."""
+    """Return a source of inputs that are read in blocks, or None."""
     source = as_source(X) if reader.reads_blocks else None
     return reader.coded(source) if source is not None and isinstance(reader, SourceReader) else source
 
@@ -372,7 +372,7 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
 
 
 def typical_noise(rows: Rows) -> float:
-    """Return the harmonic mean of known noise variances, of a sample if rows are read in blocks. 0 without noise."""
+    """Return the harmonic mean of known noise variances, or 0."""
     noises = [pool_of(part).fixed_noise for part in parts_of(rows)]
     known = [noise for noise in noises if noise is not None]
     return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0

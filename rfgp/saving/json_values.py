@@ -102,7 +102,7 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
 
 
 def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = as_json) -> dict[str, Any] | None:
-    """Return a likelihood as JSON, with its given parameters. The Gaussian one is None.
+    """Return a likelihood as JSON. The Gaussian one is None.
 
     Args:
         likelihood: The likelihood.

@@ -174,10 +174,10 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
 
 
 def encode_mesh(mesh: graphs.MeshField) -> tuple[Json, dict[str, NDArray[Any]]]:
-    """Return a field on a mesh as JSON, and as arrays: vertices (V, d) and faces (F, 3)."""
+    """Return a mesh field as JSON, vertices (V, d) and faces (F, 3)."""
     return {"alpha": mesh.alpha}, {"vertices": mesh.vertices, "faces": mesh.faces}
 
 
 def decode_mesh(described: Mapping[str, Any], arrays: Arrays) -> graphs.MeshField:
-    """Return the field that `encode_mesh` wrote, from vertices (V, d) and faces (F, 3)."""
+    """Return the mesh field from JSON, vertices (V, d) and faces (F, 3)."""
     return graphs.MeshField((arrays["vertices"], arrays["faces"]), described["alpha"])

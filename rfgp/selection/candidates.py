@@ -75,7 +75,7 @@ class Candidate:
 
     @property
     def neighbors(self) -> Vecchia | None:
-        """The neighbors of a term or of the residual of inducing points. If there are none, None."""
+        """The neighbors of a term or of an inducing-point residual. If none, None."""
         parts = [getattr(used, "residual", None) or used for used in self.approximations.values()]
         return next((part for part in parts if isinstance(part, Vecchia)), None)
 
@@ -212,7 +212,7 @@ class AutoSpace:
         return replace(alone[0], followups=tuple(alone[1:])), replace(both[0], followups=(both[1],))
 
     def _of(self, approximation: Any, kernel: Kernel) -> Candidate:
-        """Return the candidate of a kernel with an approximation of all terms, a dict of them, or "auto"."""
+        """Return a candidate with one approximation, a dict of them, or "auto"."""
         if isinstance(approximation, Approximation):
             approximation = {str(term.name): approximation for term in kernel.terms()}
         return Candidate(self.model.changed(kernel=kernel, approximations=approximation, search_space=None))
@@ -223,7 +223,7 @@ def _matern(nu: float, name: str = "matern", ard: bool = True) -> Kernel:
 
 
 def _with_periods(periods: Periods) -> list[Kernel]:
-    """Return the sum of a linear kernel, an RBF and each periodic one, and of all if there are several."""
+    """Return sums of linear, RBF and one or all periodic kernels."""
     terms = [Periodic(key, period, name=f"season {period:g}") for key, period in periods]
     combinations = [[term] for term in terms] + ([terms] if len(terms) > 1 else [])
     return [reduce(add, combination, _LINEAR + _RBF) for combination in combinations]

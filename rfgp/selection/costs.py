@@ -70,12 +70,12 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
 
 
 def _exact(candidate: Candidate, rows: int, columns: int) -> float:
-    """Return the operations of an evaluation of the exact likelihood with its gradient."""
+    """Return the operations of one exact likelihood with its gradient."""
     kernels = len(candidate.terms)
     return 0.45 * float(rows) ** 3 + kernels * float(rows) ** 2 * (380.0 + 15.0 * columns) + _OVERHEAD
 
 
 def _linear(rows: int, size: int) -> float:
-    """Return the operations of an evaluation with features, by the smaller Gram matrix."""
+    """Return the operations of one evaluation by the smaller Gram matrix."""
     smaller = min(rows, max(size, 1))
     return rows * size * (2.0 * smaller + 300.0) + _OVERHEAD

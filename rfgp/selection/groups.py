@@ -49,7 +49,7 @@ def candidate_periods(regression: GPState) -> list[tuple[Any, float]]:
 
 
 def _gap_and_extent(points: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the median gap of sorted points (n,), and the distance from the first to the last."""
+    """Return the median gap and the extent of sorted points (n,)."""
     return float(np.median(np.diff(points))) if len(points) > 1 else math.inf, float(points[-1] - points[0])
 
 

@@ -55,7 +55,7 @@ def _left_out(fitted: GPState) -> torch.Tensor:
 
 
 def _cost(fitted: GPState) -> tuple[float, float]:
-    """Return the predicted seconds and bytes of a fit, from the factors of the precisions."""
+    """Return the predicted seconds and bytes of a fit."""
     inputs = gathered(fitted.needed_rows("a fit")).inputs
     factors = [block.refined(inputs).field.analysis for block in fitted.prior().precisions]
     seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / RATE

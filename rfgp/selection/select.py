@@ -24,7 +24,7 @@ RESTART_SHARE = 1 / 8
 
 
 def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression of terms; return it and the report, with the selection if there was one."""
+    """Fit a regression, after a selection if the kernel is "auto"."""
     assert isinstance(regression.spec, ModelSpec)
     if regression.spec.options.search_space is None:
         return fit_kernels(regression, _with_fixed_mean(regression, plan))
@@ -67,7 +67,7 @@ def rounds_of(regression: GPState, plan: Plan) -> SuccessiveHalving:
 
 
 def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[GPState, FitReport]:
-    """Fit a candidate to all rows, starting at its last fit, unless that one used all rows."""
+    """Fit a candidate to all rows, unless its last fit used all of them."""
     last, candidate, validation = state.fitted, state.candidate, rounds.validation
     rows = validation.regression.needed_rows("a fit")
     plan = validation.plan_of(candidate, last)
@@ -86,7 +86,7 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[
 
 
 def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
-    """Condition a fitted candidate on all rows, at its frequencies and hyperparameters.
+    """Condition a fitted candidate on all rows without a further search.
 
     The searches in its report are those of the last fit.
     """

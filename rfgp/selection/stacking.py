@@ -22,7 +22,7 @@ def stacking_weights(
     densities: Sequence[Tensor],  # (n,) each
     counts: Tensor,  # (n,)
 ) -> list[float]:
-    """Return the weights that maximize the log density of the mixture plus a Dirichlet prior.
+    """Return the stacking weights under a Dirichlet prior.
 
     They are 0 below `LEAST`. The prior adds `PRIOR` rows to each candidate. The objective is concave, and maximized by
     expectation maximization.

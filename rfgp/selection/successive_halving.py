@@ -72,7 +72,7 @@ class CandidateState:
 
     @property
     def score(self) -> float:
-        """The mean log density of the validation rows in the last round. If there is none, -inf."""
+        """The mean log density in the last round. If there is none, -inf."""
         return self.scores[-1].value if self.scores else -math.inf
 
     @property
@@ -149,7 +149,7 @@ class SuccessiveHalving:
         return self.validation.regression.num_observations
 
     def sizes(self) -> tuple[int, int]:
-        """Return the rows of the first and of the last round. If they are equal, there is one round."""
+        """Return the rows of the first and the last round, equal if there is one."""
         count = len(self.validation.rows)
         if self.holds_out:
             return FIRST_ROWS, GROWTH * FIRST_ROWS
@@ -158,7 +158,7 @@ class SuccessiveHalving:
     # --- elimination -----------------------------------------------------------------------------
 
     def _drop_costly(self) -> None:
-        """Eliminate candidates whose cost exceeds the limits. If all do, keep the cheapest."""
+        """Eliminate candidates that exceed the limits, but not the cheapest."""
         seconds = self.limits.seconds(self.num_rows)
         for state in self.states:
             if state.cost.memory > self.limits.memory:
@@ -188,7 +188,7 @@ class SuccessiveHalving:
         return [candidate for candidate in state.candidate.followups if candidate not in known]
 
     def _has_followups(self, states: Sequence[CandidateState]) -> bool:
-        """Return whether the best candidate leads by a margin and has followups that were not tried."""
+        """Return whether the best candidate has a lead and untried followups."""
         scored = ranked(states)
         has_lead = len(scored) < 2 or scored[1].scores[-1].difference >= MARGIN
         return bool(scored) and has_lead and bool(self._followups(scored[0]))
@@ -229,7 +229,7 @@ class SuccessiveHalving:
         return chosen
 
     def _add_linear(self, chosen: list[CandidateState]) -> None:
-        """Add a linear candidate that has noise, with a small weight, to noise-free candidates."""
+        """Add a noisy linear candidate with a small weight."""
         for linear in self.states:
             if linear.candidate.is_linear and linear.fitted is not None and linear.noise > NEGLIGIBLE_NOISE:
                 for state in chosen:
@@ -240,7 +240,7 @@ class SuccessiveHalving:
     # --- scores ----------------------------------------------------------------------------------
 
     def _score(self, states: Sequence[CandidateState], size: int) -> None:
-        """Fit candidates to some rows and score them. Eliminate those that cannot be fitted."""
+        """Fit candidates to `size` rows, and score or eliminate them."""
         limit = self.limits.time_limit
         for position, state in enumerate(states, 1):
             rows = self._rows_of(state.candidate, size)
@@ -255,7 +255,7 @@ class SuccessiveHalving:
         self._compare([state for state in states if state.fitted is not None and not state.status])
 
     def _fit(self, state: CandidateState, size: int, position: str) -> None:
-        """Fit a candidate to `size` rows. `position` is such as "1 of 10", for the progress."""
+        """Fit a candidate to `size` rows. `position`, such as "1 of 10", is shown."""
         candidate, validation = state.candidate, self.validation
         seconds = self._cost(candidate, size).seconds
         self.predicted += seconds
@@ -273,7 +273,7 @@ class SuccessiveHalving:
             state.fitted = fitted
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
-        """Append the scores of the candidates of a round, and their differences from the best."""
+        """Append the scores of a round, with differences from the best."""
         rows = [state.fitted.searched for state in states if state.fitted is not None]
         scores = scores_of([state.density for state in states], self.validation.validated.counts(), rows)
         for state, score in zip(states, scores, strict=True):
@@ -301,7 +301,7 @@ class SuccessiveHalving:
         return plan
 
     def _start_of(self, state: CandidateState) -> FittedCandidate | None:
-        """Return the last fit of a candidate, or that of the candidate with other neighbors that it follows."""
+        """Return the last fit of a candidate, or of its parent with neighbors."""
         parents = [other.fitted for other in self.states if state.candidate in other.candidate.followups]
         return state.fitted or (parents[0] if parents and state.candidate.neighbors is not None else None)
 
@@ -316,7 +316,7 @@ class SuccessiveHalving:
     # --- costs -----------------------------------------------------------------------------------
 
     def _cost(self, candidate: Candidate, most_rows: int | None = None) -> Cost:
-        """Return the predicted cost of a fit with a search on `most_rows` rows. If None, on all."""
+        """Return the predicted cost of a fit whose search uses `most_rows` rows."""
         rows = self.validation.rows
         distinct = len(rows) if rows.scatter is not None else self.num_rows
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, most_rows)
@@ -366,6 +366,6 @@ def scores_of(
 
 
 def density_of(states: Sequence[CandidateState]) -> Tensor:
-    """Return the log densities (n,) of the validation rows by the mixture of candidates."""
+    """Return the log densities (b,) of validation rows under the mixture."""
     densities = torch.stack([state.density for state in states], dim=1)
     return torch.logsumexp(densities + densities.new_tensor([state.weight for state in states]).log(), dim=1)

@@ -133,7 +133,7 @@ class Validation:
 
     @classmethod
     def _of_few(cls, regression: GPState, plan: Plan, pool: Block, ranks: Tensor, groups: Any) -> "Validation":
-        """Return the validation of few rows, by leave-one-out or folds. `ranks` (n,) are those of their groups."""
+        """Return leave-one-out or folds, given the ranks (n,) of the rows' groups."""
         if len(pool) > MOST_LEFT_OUT:
             indices = ranks.argsort(stable=True)[:MOST_LEFT_OUT]
             pool, ranks = some(pool, indices), ranks[indices]
@@ -171,7 +171,7 @@ class Validation:
 
     @cached_property
     def constant(self) -> Tensor:
-        """The log densities (b,) of the validation rows under a constant, in the user's units."""
+        """The log densities (b,) of validation rows under a constant prediction."""
         rows, weight = self.rows, self.rows.counts()[:, None]
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)

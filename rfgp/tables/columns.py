@@ -23,10 +23,10 @@ DATE = (
     r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
-TRUTH = r"^(?:True|TRUE|true|False|FALSE|false)$"
+BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
-Kind = Literal["number", "date", "text"]
+ColumnType = Literal["number", "date", "text"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ class Column:
     name: str
     position: int
     is_named: bool
-    kind: Kind
+    kind: ColumnType
     values: NDArray[np.float64]
     cells: Any = None
     is_target: bool = False
@@ -154,7 +154,7 @@ class Frame:
         return replace(column, kind=kind, values=values, cells=cells)
 
     def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the cells of a column at positions `rows` (m,) as texts, empty where missing.
+        """Return the cells of a column in `rows` (m,) as texts, "" if missing.
 
         Raises:
             DataError: its type cannot be written as text.
@@ -168,21 +168,21 @@ class Frame:
         return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
 
     def find(self, wanted: str | int) -> int:
-        """Return the position of a column given by name or position (negative: from the end).
+        """Return the position of a column by name, or by position from an end.
 
         Raises:
             InvalidArgumentError: there is no such column.
         """
         return find_column(self.names, wanted)
 
-    def holds_truth(self, column: Column) -> bool:
+    def holds_booleans(self, column: Column) -> bool:
         """Say whether the numbers of a column of this file are booleans."""
         import pyarrow as pa
 
         if column.kind != "number" or column.cells is None:
             return bool(pa.types.is_boolean(self.sources[column.position].type))
         first = column.cells.drop_null()[:1]
-        return len(first) > 0 and all_match(first, TRUTH)
+        return len(first) > 0 and all_match(first, BOOLEAN)
 
     def check_names(self, indices: Sequence[int]) -> None:
         """Check that the columns at these positions have different names.
@@ -201,7 +201,7 @@ class Frame:
 
 
 def find_column(names: Sequence[str], wanted: str | int) -> int:
-    """Return the position of a column given by name or position (negative: from the end).
+    """Return the position of a column by name, or by position from an end.
 
     Raises:
         InvalidArgumentError: there is no such column.
@@ -239,7 +239,7 @@ def is_readable(kind: Any) -> bool:
     return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
 
 
-def _read(column: Column, source: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
+def _read(column: Column, source: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
     """Return the kind, the values (n,) and the texts (n,), if any, of Arrow's cells."""
     import pyarrow.types as t
 
@@ -284,7 +284,7 @@ def _with_gaps(cells: Any, form: TextFormat) -> Any:
     return pc.if_else(is_mark, pa.scalar(None, cells.type), cells)
 
 
-def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
+def _read_texts(cells: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -298,7 +298,7 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
     if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
         return "number", values, cells
-    if all_match(cells, TRUTH):
+    if all_match(cells, BOOLEAN):
         return "number", _floats(cells.cast(pa.bool_())), cells
     if all_match(cells, DATE):
         return "date", _days(timestamps(cells)), cells

@@ -16,7 +16,7 @@ from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.messages import counted, show, title
-from rfgp.tables.options import Request
+from rfgp.tables.options import ReadOptions
 from rfgp.tables.refusals import (
     check_cells,
     check_dates,
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _MOST_FAULTS = 8
 
 
-def encode_table(frame: Frame, request: Request) -> Table:
+def encode_table(frame: Frame, request: ReadOptions) -> Table:
     """Return the table of a file's columns, encoded by the request.
 
     Raises:
@@ -44,7 +44,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
     Example:
         >>> import pandas as pd
         >>> from rfgp.tables.frames import read_frame
-        >>> request = Request("price")
+        >>> request = ReadOptions("price")
         >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), request.format)
         >>> encode_table(frame, request).columns
         ('size',)
@@ -54,7 +54,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
     lacking = (output,) if request.missing == "mean" else columns
     gap = np.any([column.missing for column in lacking], axis=0)
     rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
-    if frame.holds_truth(output):
+    if frame.holds_booleans(output):
         said = f"{title(frame.file)}: the target {show(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
@@ -88,7 +88,7 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     return tuple(np.nanmean(X, axis=0).tolist())
 
 
-def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
+def _choose(frame: Frame, request: ReadOptions) -> tuple[list[Column], Column]:
     """Return the input columns and the target."""
     dropped = {frame.find(name) for name in request.left_out}
     levels = {frame.find(name) for name in request.as_levels}
@@ -119,7 +119,7 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
 
 
 def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set[int]) -> list[int]:
-    """Return the positions of wanted input columns and the target, in the file's order.
+    """Return the positions of wanted inputs and the target, in order.
 
     Raises:
         InvalidArgumentError: there is no such column, or it is the target or dropped.
@@ -192,7 +192,7 @@ def _counted_kinds(faults: list[str]) -> str:
     return f"And {counted(len(faults), 'more column')}{': ' * bool(words)}{words}."
 
 
-def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
+def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
     """Return a column as `_used` does, with all its faults in one error.
 
     Raises:
@@ -221,7 +221,7 @@ def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Co
     return used
 
 
-def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
+def _used(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
     """Return a column that can be used, with text as a category. None if it is left out."""
     is_target = column.is_target
     is_text = forced or (column.is_level and column.kind != "number")
@@ -303,7 +303,9 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers.
+    """Return the codes (n,) of texts among levels, or the values (n,) of numbers.
+
+    Missing and unknown texts become NaN.
 
     Examples:
         >>> import pyarrow as pa

@@ -18,7 +18,7 @@ from rfgp.tables.table import Inputs
 
 
 def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
-    """Return the inputs of a file's columns, encoded by the schema, and the texts of further columns.
+    """Return the inputs of a file encoded by the schema, and further texts.
 
     Raises:
         DataError: Columns are missing, or hold cells that the schema does not know.
@@ -57,7 +57,7 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
 
 
 def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
-    """Return the positions of the inputs in this file and the target's, if it is there."""
+    """Return the positions of the inputs, and of the target or None."""
     index_of = {name: index for index, name in reversed(list(enumerate(frame.names)))}
     unnamed = next((index for index, name in enumerate(frame.names) if is_index_name(name)), None)
     if unnamed is not None:  # columns without a name had none in schemas of earlier versions

@@ -12,7 +12,7 @@ def pointed(
     cells: Any,  # (n,)
     form: TextFormat,
 ) -> Any:
-    """Return Arrow texts (n,) with a point as the decimal mark and without separators of thousands.
+    """Return Arrow texts (n,) with decimal points and no thousands marks.
 
     A separator that is not between groups of three digits stays, and the cell is not a number.
 
@@ -32,7 +32,7 @@ def pointed(
 
 
 def pointed_text(cell: str, form: TextFormat) -> str:
-    """Return one cell likewise. A cell that cannot be a number becomes a text that is none.
+    """Return one cell likewise, or a text that is no number.
 
     Example:
         >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
@@ -52,7 +52,7 @@ def _grouped(thousands: str, decimal: str) -> str:
 
 
 def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) -> str:
-    """Return advice on the options by which the numbers of a column can be read, or "" if it is uncertain.
+    """Return advice on the options that read a column's numbers, or "".
 
     No advice changes the scale of the numbers in another column. A separator of thousands in one column is never
     advised as the decimal mark for another.
@@ -101,7 +101,7 @@ def has_marks(cell: str) -> bool:
 
 
 def marked(source: Any) -> list[str]:
-    """Return the different cells of a column of Arrow cells (n,) that could be numbers with a comma or a point.
+    """Return distinct Arrow cells that may be numbers with comma or point.
 
     Examples:
         >>> import pyarrow as pa

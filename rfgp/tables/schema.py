@@ -133,7 +133,7 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
-        """Return the schema of `to_dict`. All content is checked, so that its source need not be trusted.
+        """Return the schema that `to_dict` wrote, with all content checked.
 
         Raises:
             DataError: A field is missing, unknown, of another type or size, or contradicts another.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.rows import Chunk
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
@@ -64,7 +64,7 @@ class Parquet:
         self.paths = _files(path)
         self._roles = Roles(target, columns, noise, sample_weight)
         inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
-        _warn_of_truth(self.paths[0], self._roles.targets)
+        _warn_of_booleans(self.paths[0], self._roles.targets)
         for file, others in zip(self.paths, inputs, strict=True):
             if set(others) != set(inputs[0]):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
@@ -100,10 +100,10 @@ class Parquet:
 
 
 class CSV:
-    r"""The rows of a text table of numbers, plain or gzipped, separated by commas, semicolons or tabs.
+    r"""The rows of a comma-, semicolon- or tab-separated table of numbers.
 
     Args:
-        path: The file.
+        path: The file, perhaps gzipped.
         target: The target column's name, or a list of k. If None, there is none, as in rows to predict at. Without a
             header the columns are "0", "1" and so on.
         columns: Names of the input columns, in order. If None, all others.
@@ -312,7 +312,7 @@ class Batches:
 
     def _warned_of_truth(self, chunk: Chunk) -> Chunk:
         """Return rows, and warn once if targets are booleans."""
-        self._warned = self._warned or warn_of_truth(chunk.y)
+        self._warned = self._warned or warn_of_booleans(chunk.y)
         return chunk
 
     def _by_name(self, table: Columns) -> Chunk:
@@ -333,7 +333,7 @@ class Batches:
         if missing := {*self._inputs, *self._roles.others} - set(table):
             raise DataError(f"All batches must have the columns of the first, got one without {show(min(missing))}.")
         if self._roles.targets and not self._warned:
-            self._warned = any(warn_of_truth(table[name], show(name)) for name in self._roles.targets)
+            self._warned = any(warn_of_booleans(table[name], show(name)) for name in self._roles.targets)
         return self._inputs
 
     def __repr__(self) -> str:
@@ -391,8 +391,8 @@ def _names(file: Path) -> list[str]:
         return list(parquet.schema_arrow.names)
 
 
-def _warn_of_truth(file: Path, targets: Iterable[str]) -> None:
+def _warn_of_booleans(file: Path, targets: Iterable[str]) -> None:
     with opened(file) as parquet:
         for name in targets:
             kind = str(parquet.schema_arrow.field(name).type)
-            warn_of_truth(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")
+            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")

@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
 
 def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = None, header: bool | None = None) -> Frame:
-    r"""Read a text table, plain or gzipped, separated by commas, semicolons, tabs or blanks.
+    r"""Read a text table with any common separator, perhaps gzipped.
 
     Args:
         file: The file.
@@ -71,7 +71,7 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
 
 
 def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
-    r"""Return the columns' names and the separator of a text table that is read in batches.
+    r"""Return the names and the separator of a text table for batches.
 
     Raises:
         DataError: the file is missing, empty, not text, or separated by blanks.
@@ -97,7 +97,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
 
 
 def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
-    r"""Return the columns' names from the first lines of a text table. None if these are not enough.
+    r"""Return the names from the first lines of a text table, or None.
 
     Raises:
         DataError: the file is missing, empty or not text.

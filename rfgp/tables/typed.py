@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from rfgp.tables.columns import DATE, TRUTH, all_match, timestamps
+from rfgp.tables.columns import BOOLEAN, DATE, all_match, timestamps
 from rfgp.tables.marks import pointed
 from rfgp.tables.options import TextFormat
 
@@ -77,4 +77,4 @@ def as_truth(cells: Any, form: TextFormat) -> Any:
     """
     import pyarrow as pa
 
-    return cells.cast(pa.bool_()) if all_match(cells, TRUTH) else cells
+    return cells.cast(pa.bool_()) if all_match(cells, BOOLEAN) else cells
