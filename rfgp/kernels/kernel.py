@@ -81,20 +81,37 @@ class Kernel(ABC):
         """
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return the variances (n,) of rows a (n, c)."""
+        """Return the variances (n,) of rows a (n, c).
+
+        Args:
+            a: The kernel's columns, in standardized units.
+            values: The kernel's hyperparameters and constants by name.
+        """
         variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
         return torch.stack(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters by name, with starting values."""
+        """Return the hyperparameters by name, with starting values.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return {}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the constants of `covariance` by name, in standardized units, (...) each."""
+        """Return the constants of `covariance` by name, in standardized units, (...) each.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return {}
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the latent field with a sparse precision, or None."""
+        """Return the latent field with a sparse precision, or None.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return None
 
     @property
@@ -103,13 +120,20 @@ class Kernel(ABC):
         return None
 
     def functions(self, columns: ColumnSummary) -> Functions | None:
-        """Return finitely many functions phi with covariance phi phi^T, or None."""
+        """Return finitely many functions phi with covariance phi phi^T, or None.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return None
 
     def series(self, values: Values) -> "Kernel | None":
         """Return an accurate kernel of finitely many functions, or None.
 
         It has the same columns and hyperparameters.
+
+        Args:
+            values: The hyperparameters and constants by name, at which it is accurate.
         """
         return None
 
@@ -138,8 +162,8 @@ class Kernel(ABC):
     def matrix(self, A: Any, B: Any = None, values: Mapping[str, Any] | None = None) -> Tensor:
         """Return the covariance matrix (n, m) of the rows of A and of B.
 
-        It is float64, and differentiable in tensors.
-        Output scales are 1 unless `values` has them. An unresolved `Linear` has its origin at 0.
+        It is float64, and differentiable in tensors. Output scales are 1 unless `values` has them. An unresolved
+        `Linear` has its origin at 0.
 
         Args:
             A: n rows: a dataframe, a dict of columns, an array (n, d), or n labels of nodes.
@@ -174,6 +198,9 @@ class Kernel(ABC):
 
     def named(self, name: str) -> "Kernel":
         """Return the kernel with a name, which prefixes the terms of a sum.
+
+        Args:
+            name: The name, a text that is not empty.
 
         Raises:
             InvalidArgumentError: The name is not a text, or empty.

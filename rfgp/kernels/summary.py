@@ -75,15 +75,28 @@ class ColumnSummary:
         return low, high
 
     def between(self, low: Tensor, high: Tensor) -> "ColumnSummary":
-        """Return the summary with other smallest and largest values, (c,) each."""
+        """Return the summary with other ends.
+
+        Args:
+            low: The smallest values (c,) of all rows, in standardized units.
+            high: The largest values (c,).
+        """
         return replace(self, low=low, high=high)
 
     def standardized(self, values: Tensor) -> Tensor:
-        """Return values (..., c) in the user's units as standardized ones."""
+        """Return standardized values (..., c).
+
+        Args:
+            values: The values (..., c) in the user's units.
+        """
         return (values - self.location) / self.scale
 
     def select(self, indices: list[int]) -> "ColumnSummary":
-        """Return the summary of some columns by index, from a cache."""
+        """Return the summary of some columns, from a cache.
+
+        Args:
+            indices: The indices of k of the c columns.
+        """
         key = tuple(indices)
         if key not in self._selected:
             self._selected[key] = self._select(indices)
@@ -91,7 +104,7 @@ class ColumnSummary:
 
     @Cached
     def _selected(self) -> "dict[tuple[int, ...], ColumnSummary]":
-        """The summaries of some of the columns, by their places."""
+        """The summaries of some of the columns, by their indices."""
         return {}
 
     def _select(self, indices: list[int]) -> "ColumnSummary":

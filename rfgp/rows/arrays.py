@@ -63,11 +63,16 @@ def _other_columns(
 def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least: int = 2) -> Tensor:
     """Return targets (n,) or (n, k) in the dtype and on the device of `like`.
 
-    They may be constant only if `least` is 1.
+    Args:
+        y: The targets of the user.
+        n: The number of rows of X.
+        like: A tensor with the dtype and device of X.
+        dtype: The dtype that the user selected. If None, that of X.
+        least: The smallest number of rows. Targets may be constant only if it is 1.
 
     Raises:
-        DataError: The shape or length is wrong, there are fewer than `least` rows, values are not finite, a target is
-            constant, or the floating dtype differs from that of X and the user selected none.
+        DataError: The shape or length is wrong, there are too few rows, values are not finite, or a target is
+            constant. Also if the floating dtype differs from that of X and the user selected none.
     """
     t = read_target_values(y)
     if len(t) != n:

@@ -62,8 +62,12 @@ def dominant_period(
     Its false-alarm probability is at most `FALSE_ALARM`. Periods range from four median gaps to half of the extent. On
     a regular grid, a period within a tenth of a cycle of a multiple of the gap becomes that multiple.
 
-    Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M; here with the
-    distribution of a share of the variance, (1 - p)^((n - 3) / 2).
+    Args:
+        x: The inputs.
+        y: The targets.
+
+    Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M. Here, the
+    share p of the variance has the distribution (1 - p)^((n - 3) / 2).
 
     Examples:
         >>> import numpy as np

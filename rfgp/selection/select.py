@@ -24,7 +24,15 @@ RESTART_SHARE = 1 / 8
 
 
 def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a regression, after a selection if the kernel is "auto"."""
+    """Fit a regression, after a selection if the kernel is "auto".
+
+    Args:
+        regression: The regression before the fit.
+        plan: The options of the fit.
+
+    Returns:
+        The fitted regression, and the report with the selection if there was one.
+    """
     assert isinstance(regression.spec, ModelSpec)
     if regression.spec.options.search_space is None:
         return fit_kernels(regression, _with_fixed_mean(regression, plan))
@@ -42,7 +50,12 @@ def fit_model(regression: GPState, plan: Plan) -> tuple[GPState, FitReport]:
 
 
 def run_selection(regression: GPState, plan: Plan) -> SelectionReport:
-    """Return the report of a selection without the fit to all rows."""
+    """Return the report of a selection without the fit to all rows.
+
+    Args:
+        regression: The regression before the fit.
+        plan: The options of the fits of candidates.
+    """
     rounds = rounds_of(regression, plan)
     return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.started)
 

@@ -214,7 +214,9 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
 def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
     r"""Return "number", "date" or "text" for each column of a file by name.
 
-    Arguments are those of `read_names`.
+    Args:
+        path: The file.
+        **options: The options of `read_names`.
 
     Raises:
         DataError: The file cannot be read.

@@ -85,7 +85,12 @@ class Schema:
 
     @classmethod
     def of_numbers(cls, columns: Sequence[str], target: str) -> "Schema":
-        """Return the schema of a file with numeric columns, the target last."""
+        """Return the schema of a file with numeric columns, the target last.
+
+        Args:
+            columns: The names of the d inputs, in the order of the file.
+            target: The name of the target.
+        """
         rules = tuple(ColumnRule(name, index) for index, name in enumerate(columns))
         return cls(rules, ColumnRule(target, len(rules)), len(rules) + 1)
 
@@ -112,6 +117,9 @@ class Schema:
     def with_missing(self, missing: str) -> "Schema":
         """Return the schema with another policy about missing cells.
 
+        Args:
+            missing: The policy: "error", "drop" or "mean".
+
         Raises:
             InvalidArgumentError: There is no such policy, or it needs means that the fitted table has not.
         """
@@ -134,6 +142,9 @@ class Schema:
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
         """Return the schema that `to_dict` wrote, with all content checked.
+
+        Args:
+            content: The dict, perhaps from JSON.
 
         Raises:
             DataError: A field is missing, unknown, of another type or size, or contradicts another.

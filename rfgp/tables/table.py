@@ -74,6 +74,9 @@ class Table:
     def check_numeric_target(self, most_classes: int = 0) -> None:
         """Check that the target is numeric, or has few enough classes.
 
+        Args:
+            most_classes: The largest number of classes that the likelihood takes.
+
         Raises:
             DataError: The target has more classes. The message names a model for them.
         """
