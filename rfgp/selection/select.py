@@ -90,8 +90,8 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, state: CandidateState) -> tuple[
             fitted = last.regression
             return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
         has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
-        has_shared_rows = last.searched >= MOST_SHARED and len(rows) > 2 * MOST_SHARED  # of a search on all rows
-        if candidate.learns_frequencies or (has_neighbors_alone and has_shared_rows):
+        searched_enough = last.searched >= MOST_SHARED and len(rows) > 2 * MOST_SHARED  # as many rows as of all
+        if candidate.learns_frequencies or (has_neighbors_alone and searched_enough):
             return _condition_on_all_rows(validation, last)
         if len(candidate.terms) > 1 and last.searched < RESTART_SHARE * len(rows):
             plan = replace(plan, is_continued=False)

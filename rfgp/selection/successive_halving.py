@@ -126,7 +126,11 @@ class SuccessiveHalving:
             return self.states
         self._drop_costly()
         active = sorted((state for state in self.states if not state.status), key=lambda state: state.cost.seconds)
-        first, last = self.sizes()
+        first = last = len(self.validation.rows)
+        if self.holds_out:
+            first, last = FIRST_ROWS, GROWTH * FIRST_ROWS
+        elif last > 1.5 * FIRST_ROWS:
+            first = FIRST_ROWS
         self._score(active, first)
         if last > first:
             active = self._survivors(active)
@@ -147,13 +151,6 @@ class SuccessiveHalving:
     def num_rows(self) -> int:
         """The number of all rows."""
         return self.validation.regression.num_observations
-
-    def sizes(self) -> tuple[int, int]:
-        """Return the rows of the first and the last round, equal if there is one."""
-        count = len(self.validation.rows)
-        if self.holds_out:
-            return FIRST_ROWS, GROWTH * FIRST_ROWS
-        return (count if count <= 1.5 * FIRST_ROWS else FIRST_ROWS), count
 
     # --- elimination -----------------------------------------------------------------------------
 
