@@ -169,7 +169,7 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Raise an error, because the columns of the terms are not known yet.
+        """Raise an error for rows (n, c), because the columns are not known yet.
 
         Raises:
             InvalidArgumentError: Always.

@@ -245,7 +245,7 @@ class RoadDomain(Domain):
         _named(lambda: self.roads.roads.read_positions(points))
 
     def projector(self, points: Array) -> sp.csr_array:
-        """Raise an error, because the field has values only at vertices."""
+        """Raise an error for positions (n, 2), because values are at vertices only."""
         raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:

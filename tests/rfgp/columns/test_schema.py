@@ -141,7 +141,7 @@ def test_descriptions_are_short():
         "column 'store', 3 levels",
         "column 'node', a node of a graph",
     ]
-    with pytest.raises(InvalidArgumentError, match="must be a column of levels"):
+    with pytest.raises(InvalidArgumentError, match="must be that of a column of levels"):
         schema.labels(0, [1.0])
 
 
