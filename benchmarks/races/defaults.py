@@ -69,12 +69,12 @@ UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendu
 
 
 def candidates() -> dict[str, Any]:
-    """Return the candidates of `rfgp.GP()` and their variants by their names, for few and many rows and columns."""
+    """Return the candidates of `rfgp.GP()` and their followups by their names, for few and many rows and columns."""
     from rfgp import GP
 
     space = GP().spec.options.search_space
     found = [one for rows, columns in SHAPES for one in space.candidates(rows, columns)]
-    return {each.name: each.model for one in found for each in (one, *one.variants)}
+    return {each.name: each.model for one in found for each in (one, *one.followups)}
 
 
 SHAPES = ((1000, 4), (10, 10), (10**5, 1), (10**5, 10))

@@ -9,7 +9,7 @@ import numpy as np
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.blocks.weights import Residual
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Values
@@ -88,7 +88,7 @@ class EquispacedFourier(Approximation):
             return "two factors read one column. Use RandomFeatures() or Exact()."
         if (count := len(indices)) > MOST_COLUMNS:
             return f"it has {count} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
-        if any(factor.kind is not Kind.NUMBER for factor in factors):
+        if any(factor.kind is not ColumnKind.NUMBER for factor in factors):
             return "its columns are not numbers. Use SparsePrecision() or Exact()."
         for factor, group, _ in data.term.parts():
             why = _refusal_of(factor.measure, len(group))

@@ -23,7 +23,7 @@ from rfgp.approximations.role import (
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.kernel import MOST_CELLS, Side
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import counted
 from rfgp.grams import stationary_gram
 from rfgp.kernels.role import Values
@@ -97,7 +97,7 @@ class Exact(Approximation):
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term. Nothing is random."""
-        if [factor.kind for factor in data.term.term.factors] == [Kind.NODE]:
+        if [factor.kind for factor in data.term.term.factors] == [ColumnKind.NODE]:
             graph, kernel, _ = nodes_of(data)
             return node_term(data, ExactFeatures(graph, kernel))
         if _num_functions(data) is None:

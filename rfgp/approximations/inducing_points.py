@@ -20,7 +20,7 @@ from rfgp.approximations.role import (
     weights_memory,
 )
 from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER, LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
@@ -106,7 +106,7 @@ class InducingPoints(Approximation):
         """Return why the approximation does not support a term, or None."""
         if self.method in ("fitc", "vfe") and not data.is_gaussian:
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
-        if self.learn_locations and any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
+        if self.learn_locations and any(factor.kind is not ColumnKind.NUMBER for factor in data.term.term.factors):
             return "learn_locations=True requires columns of numbers. Use learn_locations=False."
         return None if self.residual is None else self._residual_refusal(self.residual, data)
 
@@ -116,7 +116,7 @@ class InducingPoints(Approximation):
 
     def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbors do not support the residual of a term."""
-        if any(factor.kind is not Kind.NUMBER for factor in data.term.term.factors):
+        if any(factor.kind is not ColumnKind.NUMBER for factor in data.term.term.factors):
             return "a residual requires columns of numbers. Use residual=None."
         if loops_of(data.term) is None:
             return (
@@ -283,7 +283,7 @@ class PointTerm(TermPrior):
         covariance = TermCovariance(self.term, self.names, constants)
         features = PointFeatures(covariance, self.points, self.jitter)
         new_levels = None
-        if any(factor.kind is Kind.LEVEL for factor in self.term.term.factors):
+        if any(factor.kind is ColumnKind.LEVEL for factor in self.term.term.factors):
             new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)
         residual = _Remainder(covariance, features, new_levels)
         block = WeightBlock(

@@ -16,7 +16,7 @@ from rfgp.approximations.role import (
     parameter_names,
 )
 from rfgp.blocks import KernelBlock, KernelVecchiaBlock, Prior, VecchiaBlock
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Values
@@ -83,7 +83,7 @@ class Vecchia(Approximation):
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
         factors = data.term.term.factors
-        if any(factor.kind is Kind.NODE for factor in factors):
+        if any(factor.kind is ColumnKind.NODE for factor in factors):
             return "nodes of a graph have no coordinates. Use RandomWalks() or SparsePrecision()."
         if not any(factor.columns for factor in factors):
             return "it reads no column. Use Exact()."

@@ -16,7 +16,7 @@ from rfgp.approximations.role import Cost, TermData, TermPrior, weights_memory
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.role import NewLevels
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term
@@ -34,7 +34,7 @@ def columns_of(data: TermData) -> TermData:
 
     Factors on nodes are left out.
     """
-    parts = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
+    parts = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
     term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
     return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
 
@@ -98,7 +98,7 @@ class NodeProductTerm(TermPrior):
         theta = kernel_parameters(self.paths, values)
         nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
         (dense,) = self.columns.at(values, columns).weights
-        column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is Kind.NODE)
+        column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is ColumnKind.NODE)
         block = nodes.walks[0] if nodes.walks else nodes.weights[0]
         assert not isinstance(block, SparseProductBlock)
         new_levels = None if dense.new_levels is None else NodeLevels(block, column, dense.new_levels)

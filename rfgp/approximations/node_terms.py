@@ -12,7 +12,7 @@ from graphs.advice import Advice
 from rfgp.approximations.node_features import NodeFeatures
 from rfgp.approximations.role import TermData, TermPrior, scale_name
 from rfgp.blocks import KernelBlock, Prior, SparseWeightBlock
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm
@@ -20,7 +20,7 @@ from rfgp.kernels.terms import BoundTerm
 
 def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
     """Return the graph of a term, its kernel, and the paths of its parameters."""
-    factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is Kind.NODE)
+    factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is ColumnKind.NODE)
     paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
 

@@ -19,7 +19,7 @@ from rfgp.approximations.node_terms import node_term as node_term
 from rfgp.approximations.node_terms import nodes_of as nodes_of
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.terms import label_of
@@ -71,10 +71,10 @@ class NodeApproximation(Approximation):
 
     def refusal(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
-        nodes = [part for part in data.term.parts() if part[0].kind is Kind.NODE]
+        nodes = [part for part in data.term.parts() if part[0].kind is ColumnKind.NODE]
         if len(nodes) != 1:
             return "it has no kernel on the nodes of one graph."
-        others = [part for part in data.term.parts() if part[0].kind is not Kind.NODE]
+        others = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
         return self.refusal_of_product(data) if others else None
 
     def refusal_of_product(self, data: TermData) -> str | None:
@@ -302,7 +302,7 @@ class RationalPrecision(NodeApproximation):
         why = super().refusal(data)
         if why is not None:
             return why
-        kernel = next(f for f in data.term.term.factors if f.kind is Kind.NODE).graph_kernel
+        kernel = next(f for f in data.term.term.factors if f.kind is ColumnKind.NODE).graph_kernel
         try:
             order = kernel.resolvent().order
         except graphs.GraphError:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.couplings import Frequencies
 from rfgp.features import Fourier, Laplace
 from rfgp.grams import Gram
@@ -304,9 +304,9 @@ class TermEmbedding:
     def _of_factor(self, factor: Factor, x: Tensor, indices: list[int], values: Values) -> Tensor:
         """Return the embedding (n, e) of rows (n, D) by a factor."""
         inputs, lengthscale = x[:, indices], values.get("lengthscale")
-        if factor.kind is Kind.LEVEL:
+        if factor.kind is ColumnKind.LEVEL:
             return FAR_LEVELS * inputs
-        if factor.kind is Kind.COORDINATE:
+        if factor.kind is ColumnKind.COORDINATE:
             return inputs
         if factor.embedding is not None:
             embedding: Tensor = factor.embedding(inputs, values)
@@ -346,7 +346,7 @@ class NewLevels:
     ) -> "NewLevels | None":
         """Return the covariance of new levels of a term, or None without levels."""
         of_levels = [
-            factor.functions(columns.select(indices)) if factor.kind is Kind.LEVEL else None
+            factor.functions(columns.select(indices)) if factor.kind is ColumnKind.LEVEL else None
             for factor, indices, _ in term.parts()
         ]
         has_levels = any(functions is not None for functions in of_levels)
@@ -356,7 +356,7 @@ class NewLevels:
         """Return whether rows (n, D) have a new level in a column of the term, (n,)."""
         out = torch.zeros(len(x), dtype=torch.bool, device=x.device)
         for factor, indices, _ in self.term.parts():
-            for index in indices if factor.kind is Kind.LEVEL else []:
+            for index in indices if factor.kind is ColumnKind.LEVEL else []:
                 out |= x[:, index] >= self.num_levels[index]
         return out
 

@@ -13,7 +13,7 @@ from rfgp.approximations.nodes import RandomWalks
 from rfgp.approximations.random_features import RandomFeatures
 from rfgp.approximations.role import Approximation, TermData
 from rfgp.approximations.sparse_precision import SparsePrecision, fields_of
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 
 AUTO = "auto"
@@ -253,12 +253,12 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
         return False
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
     is_small = data.num_rows <= MOST_EXACT
-    is_chain = any(factor.kind is Kind.NUMBER and factor.measure is not None for factor, _, _ in fields)
+    is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)
     if len(fields) > 1 or (is_chain and len(factors) > 1):
         most = MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT
         if sparse.cost(data).num_features > most:
             return False
-    if {factor.kind for factor in factors} & {Kind.COORDINATE, Kind.NODE}:
+    if {factor.kind for factor in factors} & {ColumnKind.COORDINATE, ColumnKind.NODE}:
         return True
     if is_chain:
         is_best = needs_weights or data.num_rows > MOST_EXACT

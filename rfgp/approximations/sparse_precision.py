@@ -14,7 +14,7 @@ from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
 from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
 from rfgp.autograd import Array, as_array
 from rfgp.blocks import MaternColumn, PrecisionBlock, Prior
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Factor, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
@@ -85,7 +85,7 @@ class SparsePrecision(Approximation):
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the latent values, from a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
-        if not len(data.columns.sample) and any(factor.kind is Kind.NUMBER for factor, _, _ in chosen):
+        if not len(data.columns.sample) and any(factor.kind is ColumnKind.NUMBER for factor, _, _ in chosen):
             return Cost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
         sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
         copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
@@ -112,8 +112,8 @@ def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
         The factors, with the indices of their columns and their prefixes.
     """
     parts = [part for part in term.parts() if part[0].latent_field(columns.select(part[1])) is not None]
-    fields = [part for part in parts if part[0].kind is not Kind.LEVEL]
-    fields.sort(key=lambda part: part[0].kind is Kind.NUMBER)
+    fields = [part for part in parts if part[0].kind is not ColumnKind.LEVEL]
+    fields.sort(key=lambda part: part[0].kind is ColumnKind.NUMBER)
     return tuple(fields or parts[:1])
 
 
@@ -202,7 +202,7 @@ def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
 
 def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:
     """Return whether a row reads several copies of the field."""
-    return any(factor.kind is not Kind.LEVEL for factor, _, _ in _others(term, chosen))
+    return any(factor.kind is not ColumnKind.LEVEL for factor, _, _ in _others(term, chosen))
 
 
 def _nothing(inputs: Tensor) -> Tensor:

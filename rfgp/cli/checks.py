@@ -187,9 +187,9 @@ def check_table(
         DataError: the file is missing, empty or something else.
     """
     from rfgp.tables.columns import find_column
-    from rfgp.tables.options import Request
+    from rfgp.tables.options import ReadOptions
 
-    request = Request(target, **reading)
+    request = ReadOptions(target, **reading)
     form = request.format
     if not known_input(file, command):
         return None

@@ -163,14 +163,14 @@ class TableModel:
     @property
     def _columns(self) -> tuple[tuple[str, ...] | None, tuple[str, ...]]:
         """The columns of the kernel, None if a factor reads all, and those that are levels."""
-        from rfgp.columns import Kind
+        from rfgp.columns import ColumnKind
         from rfgp.kernels.terms import requests_of
 
         terms = self.kernel.terms()
         requests = requests_of(terms)
         keys = tuple(dict.fromkeys(str(request.key) for request in requests))
         is_open = any(factor.columns is None for term in terms for factor in term.factors)
-        levels = tuple(dict.fromkeys(str(request.key) for request in requests if request.kind is Kind.LEVEL))
+        levels = tuple(dict.fromkeys(str(request.key) for request in requests if request.kind is ColumnKind.LEVEL))
         return None if is_open else keys, levels
 
 

@@ -16,16 +16,16 @@ from torch import Tensor
 from rfgp.columns.days import objects_to_days, to_days
 
 
-class Content(StrEnum):
-    """The content of a column's cells, by its name in messages.
+class CellType(StrEnum):
+    """The type of the cells of a column, by its name in messages.
 
     Examples:
-        >>> from rfgp.columns.cells import Content
-        >>> str(Content.TRUTH)
-        'truth values'
+        >>> from rfgp.columns.cells import CellType
+        >>> str(CellType.BOOLEAN)
+        'booleans'
     """
 
-    TRUTH = "truth values"
+    BOOLEAN = "booleans"
     INTEGER = "integers"
     NUMBER = "numbers"
     COMPLEX = "complex numbers"
@@ -36,7 +36,7 @@ class Content(StrEnum):
     """Objects of other types, or of several types."""
 
 
-REAL = (Content.TRUTH, Content.INTEGER, Content.NUMBER)
+REAL = (CellType.BOOLEAN, CellType.INTEGER, CellType.NUMBER)
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Cells:
     """The cells of one column.
 
     Attributes:
-        content: The content of the cells that are not missing.
+        cell_type: The type of the cells that are not missing.
         values: Numbers, days of dates and durations, or objects, a tensor or array (n,). With codes, (k,) categories.
         missing: Whether each cell is missing, (n,). The value of a missing cell is arbitrary.
         codes: The indices (n,) of the cells among the k categories, -1 if missing. None without categories.
@@ -54,11 +54,11 @@ class Cells:
     Examples:
         >>> from rfgp.columns.cells import of_objects
         >>> cells = of_objects(["north", None])
-        >>> cells.content.value, cells.missing.tolist()
+        >>> cells.cell_type.value, cells.missing.tolist()
         ('text', [False, True])
     """
 
-    content: Content
+    cell_type: CellType
     values: Any
     missing: NDArray[np.bool_]
     codes: NDArray[np.int64] | None = None
@@ -70,7 +70,7 @@ class Cells:
         if self.codes is None:
             return self
         values = self.values[self.codes] if len(self.values) else np.zeros(len(self.codes))
-        return Cells(self.content, values, self.missing, first=self.first)
+        return Cells(self.cell_type, values, self.missing, first=self.first)
 
 
 def of_tensor(
@@ -86,10 +86,10 @@ def of_tensor(
     """
     missing = values.detach().isnan().cpu().numpy()
     if values.is_complex():
-        return Cells(Content.COMPLEX, values, missing)
+        return Cells(CellType.COMPLEX, values, missing)
     if values.is_floating_point():
-        return Cells(Content.NUMBER, values, missing)
-    return Cells(Content.TRUTH if values.dtype == torch.bool else Content.INTEGER, values, missing)
+        return Cells(CellType.NUMBER, values, missing)
+    return Cells(CellType.BOOLEAN if values.dtype == torch.bool else CellType.INTEGER, values, missing)
 
 
 def of_array(
@@ -105,18 +105,18 @@ def of_array(
     """
     if isinstance(values, np.ma.MaskedArray):
         cells = of_array(values.data)
-        return Cells(cells.content, cells.values, cells.missing | np.ma.getmaskarray(values))
+        return Cells(cells.cell_type, cells.values, cells.missing | np.ma.getmaskarray(values))
     kind = values.dtype.kind
     if kind in _BY_DTYPE:
         return Cells(_BY_DTYPE[kind], values, np.isnan(values))
     if kind in "Mm":
         days = to_days(values)
-        return Cells(Content.DATE if kind == "M" else Content.DURATION, days, np.isnan(days))
+        return Cells(CellType.DATE if kind == "M" else CellType.DURATION, days, np.isnan(days))
     return of_objects(values.tolist() if kind == "U" else values.astype(object))
 
 
 def of_objects(
-    values: Iterable[Any],  # (n,)
+    column: Iterable[Any],  # (n,)
 ) -> Cells:
     """Return the cells of Python objects. None, NaN, NaT and pandas.NA are missing.
 
@@ -125,17 +125,17 @@ def of_objects(
         >>> of_objects([1, 2.5]).values.tolist()
         [1.0, 2.5]
     """
-    cells = objects(values)
+    cells = objects(column)
     types = set(map(type, cells.tolist()))
     missing = _missing(cells, types)
     present = cells[~missing] if missing.any() else cells
     types = set(map(type, present.tolist()))
-    content = _common({content_of(kind) for kind in types})
-    found = present if types == {str} else _CONVERT[content](present)
-    if len(found) < len(cells):
-        found, some = np.zeros(len(cells), dtype=found.dtype), found
-        found[~missing] = some
-    return Cells(content, found, missing)
+    cell_type = _common({cell_type_of(python_type) for python_type in types})
+    values = present if types == {str} else _CONVERT[cell_type](present)
+    if len(values) < len(cells):
+        values, known = np.zeros(len(cells), dtype=values.dtype), values
+        values[~missing] = known
+    return Cells(cell_type, values, missing)
 
 
 def objects(values: Iterable[Any]) -> NDArray[Any]:
@@ -149,33 +149,39 @@ def objects(values: Iterable[Any]) -> NDArray[Any]:
     return values if isinstance(values, np.ndarray) else np.fromiter(values, dtype=object)
 
 
-def content_of(kind: type) -> Content | None:
-    """Return the content of cells of one Python type, or None for missing cells.
+def cell_type_of(python_type: type) -> CellType | None:
+    """Return the type of cells of a Python type, or None for missing cells.
 
     Examples:
         >>> import numpy as np
-        >>> from rfgp.columns.cells import content_of
-        >>> content_of(np.float32).value, content_of(type(None))
+        >>> from rfgp.columns.cells import cell_type_of
+        >>> cell_type_of(np.float32).value, cell_type_of(type(None))
         ('numbers', None)
     """
-    if kind is type(None) or kind.__name__ == "NAType":
+    if python_type is type(None) or python_type.__name__ == "NAType":
         return None
-    return next((content for types, content in _BY_TYPE if issubclass(kind, types)), Content.OBJECT)
+    return next((cell_type for types, cell_type in _BY_TYPE if issubclass(python_type, types)), CellType.OBJECT)
 
 
-_BY_DTYPE = {"b": Content.TRUTH, "i": Content.INTEGER, "u": Content.INTEGER, "f": Content.NUMBER, "c": Content.COMPLEX}
+_BY_DTYPE = {
+    "b": CellType.BOOLEAN,
+    "i": CellType.INTEGER,
+    "u": CellType.INTEGER,
+    "f": CellType.NUMBER,
+    "c": CellType.COMPLEX,
+}
 _BY_TYPE: tuple[
-    tuple[tuple[type, ...], Content], ...
+    tuple[tuple[type, ...], CellType], ...
 ] = (  # the first match applies, since a timedelta64 is also an Integral
-    ((str,), Content.TEXT),
-    ((bool, np.bool_), Content.TRUTH),
-    ((datetime.date, np.datetime64), Content.DATE),
-    ((datetime.timedelta, np.timedelta64), Content.DURATION),
-    ((Integral,), Content.INTEGER),
-    ((Real, Decimal), Content.NUMBER),
-    ((Complex,), Content.COMPLEX),
+    ((str,), CellType.TEXT),
+    ((bool, np.bool_), CellType.BOOLEAN),
+    ((datetime.date, np.datetime64), CellType.DATE),
+    ((datetime.timedelta, np.timedelta64), CellType.DURATION),
+    ((Integral,), CellType.INTEGER),
+    ((Real, Decimal), CellType.NUMBER),
+    ((Complex,), CellType.COMPLEX),
 )
-_MAY_BE_NAN = (Content.NUMBER, Content.COMPLEX, Content.DATE, Content.DURATION)
+_MAY_BE_NAN = (CellType.NUMBER, CellType.COMPLEX, CellType.DATE, CellType.DURATION)
 
 
 def _missing(
@@ -183,21 +189,19 @@ def _missing(
     types: set[type],
 ) -> NDArray[np.bool_]:
     """Return whether each of n objects of these types is missing."""
-    contents = {kind: content_of(kind) for kind in types}
-    gone = {kind for kind, content in contents.items() if content is None}
-    odd = {kind for kind, content in contents.items() if content in _MAY_BE_NAN}
-    if not gone and not odd:
+    missing = {python_type for python_type in types if cell_type_of(python_type) is None}
+    may_be_nan = {python_type for python_type in types if cell_type_of(python_type) in _MAY_BE_NAN}
+    if not missing and not may_be_nan:
         return np.zeros(len(cells), dtype=bool)
-    found = (type(cell) in gone or (type(cell) in odd and bool(cell != cell)) for cell in cells.tolist())
-    return np.fromiter(found, dtype=bool, count=len(cells))
+    flags = (type(cell) in missing or (type(cell) in may_be_nan and bool(cell != cell)) for cell in cells.tolist())
+    return np.fromiter(flags, dtype=bool, count=len(cells))
 
 
-def _common(contents: set[Content | None]) -> Content:
-    """Return the common content of cells. Only integers and numbers can be mixed."""
-    if contents == {Content.INTEGER, Content.NUMBER}:
-        return Content.NUMBER
-    (one,) = contents if len(contents) == 1 else (Content.OBJECT,)
-    return one or Content.OBJECT
+def _common(cell_types: set[CellType | None]) -> CellType:
+    """Return the common type of cells. Only integers and numbers can be mixed."""
+    if cell_types == {CellType.INTEGER, CellType.NUMBER}:
+        return CellType.NUMBER
+    return (cell_types.pop() if len(cell_types) == 1 else None) or CellType.OBJECT
 
 
 def _integers(cells: NDArray[Any]) -> NDArray[Any]:
@@ -229,8 +233,8 @@ def as_numpy(
     """
     if not isinstance(values, Tensor):
         return np.asarray(values)
-    found = values.detach().cpu()
-    return np.asarray(found.double() if found.is_floating_point() else found)
+    values = values.detach().cpu()
+    return np.asarray(values.double() if values.is_floating_point() else values)
 
 
 def as_float(cell: Any) -> float:
@@ -247,13 +251,13 @@ def as_float(cell: Any) -> float:
         return float("inf")
 
 
-_CONVERT: dict[Content, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    Content.TRUTH: lambda cells: cells.astype(bool),
-    Content.INTEGER: _integers,
-    Content.NUMBER: _numbers,
-    Content.COMPLEX: lambda cells: cells,
-    Content.DATE: objects_to_days,
-    Content.DURATION: objects_to_days,
-    Content.TEXT: lambda cells: objects(map(str.__str__, cells)),
-    Content.OBJECT: lambda cells: cells,
+_CONVERT: dict[CellType, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    CellType.BOOLEAN: lambda cells: cells.astype(bool),
+    CellType.INTEGER: _integers,
+    CellType.NUMBER: _numbers,
+    CellType.COMPLEX: lambda cells: cells,
+    CellType.DATE: objects_to_days,
+    CellType.DURATION: objects_to_days,
+    CellType.TEXT: lambda cells: objects(map(str.__str__, cells)),
+    CellType.OBJECT: lambda cells: cells,
 }

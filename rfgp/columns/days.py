@@ -17,7 +17,9 @@ _DAY = datetime.timedelta(days=1)
 def to_days(
     times: NDArray[Any],  # (n,) datetime64 or timedelta64
 ) -> NDArray[np.float64]:
-    """Return dates as days (n,) since 1970-01-01, or durations as days (n,), with NaN for NaT.
+    """Return dates as days (n,) since 1970-01-01, or durations as days (n,).
+
+    NaT becomes NaN.
 
     Raises:
         DataError: Durations are in months or years, or have no unit.
@@ -44,7 +46,7 @@ def to_days(
 def objects_to_days(
     cells: NDArray[Any],  # (n,) objects
 ) -> NDArray[np.float64]:
-    """Return dates and times as days (n,) since 1970-01-01 UTC, or durations as days (n,).
+    """Return date objects as days (n,) since 1970-01-01 UTC, or durations.
 
     Raises:
         DataError: Dates with and without a time zone are mixed.

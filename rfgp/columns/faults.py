@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import REAL, Cells, Content, as_float, as_numpy, content_of
-from rfgp.columns.kinds import Kind
+from rfgp.columns.cells import REAL, Cells, CellType, as_float, as_numpy, cell_type_of
+from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema
 from rfgp.counts import not_finite
 from rfgp.messages import shown
@@ -20,45 +20,45 @@ _MOST = 8
 """The largest number of columns whose faults one message lists."""
 
 
-def faults_of(column: ColumnSchema, cells: Cells) -> list[str]:
+def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
     """Return sentences about cells (n,) of a column that cannot be read as its kind.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.faults import faults_of
-        >>> faults_of(ColumnSchema("t", Kind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
+        >>> from rfgp.columns.faults import invalid_cells
+        >>> invalid_cells(ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
         ["Column 't' has 1 missing value, the first in row 1; rbf(t) reads it. Leave such rows out, or fill them."]
     """
-    gaps = [_gaps(column, cells)] if cells.missing.any() else []
+    problems = [_missing_values(column, cells)] if cells.missing.any() else []
     if cells.missing.all():
-        return gaps
+        return problems
     cells = cells.expanded()
-    return gaps + _BY_KIND[column.kind](column, cells)
+    return problems + _BY_KIND[column.kind](column, cells)
 
 
-def disagreements(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return sentences about cells (n,) of a column that differ in type from the training data.
+def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
+    """Return sentences about cells (n,) of another type than in training.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.faults import disagreements
-        >>> len(disagreements(ColumnSchema("t", Kind.NUMBER, is_date=True), of_objects([1.0])))
+        >>> from rfgp.columns.faults import type_mismatches
+        >>> len(type_mismatches(ColumnSchema("t", ColumnKind.NUMBER, is_date=True), of_objects([1.0])))
         1
     """
-    if column.kind is Kind.NODE:
+    if column.kind is ColumnKind.NODE:
         return []
-    content, known = cells.content, Content.DATE if column.is_date else Content.NUMBER
-    if column.kind is Kind.LEVEL:
-        known = content_of(type(column.levels[0])) or Content.OBJECT
-        content = Content.INTEGER if content is Content.NUMBER else content
-    elif content is not Content.DATE:
-        content = Content.NUMBER
-    if content is known:
+    cell_type, known = cells.cell_type, CellType.DATE if column.is_date else CellType.NUMBER
+    if column.kind is ColumnKind.LEVEL:
+        known = cell_type_of(type(column.levels[0])) or CellType.OBJECT
+        cell_type = CellType.INTEGER if cell_type is CellType.NUMBER else cell_type
+    elif cell_type is not CellType.DATE:
+        cell_type = CellType.NUMBER
+    if cell_type is known:
         return []
     remedy = f"Convert it to {known}, as in the training data."
-    return [f"{_title(column)} must hold {known}, got {content}; {column.readers} reads it. {remedy}"]
+    return [f"{_title(column)} must hold {known}, got {cell_type}; {column.readers} reads it. {remedy}"]
 
 
 def joined(problems: list[str]) -> str:
@@ -97,37 +97,40 @@ def _sentence(column: ColumnSchema, fault: Fault, needs: str, remedy: str) -> st
     return f"{words[0].upper()}{words[1:]}; {column.readers} reads {needs}. {remedy}"
 
 
-def _gaps(column: ColumnSchema, cells: Cells) -> str:
+def _missing_values(column: ColumnSchema, cells: Cells) -> str:
     row = cells.first + int(cells.missing.argmax())
     fault = Fault(column.key, "missing values", row, "", int(cells.missing.sum()))
     return _sentence(column, fault, "it", "Leave such rows out, or fill them.")
 
 
 def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: str) -> str:
-    """Return a sentence about the cells marked by `bad` (n,), with the type of the first."""
+    """Return a sentence about the cells marked by `bad` (n,)."""
     row = int(np.argmax(bad))
     cell = as_numpy(cells.values)[row : row + 1].tolist()[0]
-    content = cells.content if cells.content is not Content.OBJECT else content_of(type(cell))
-    kind = f"values of type {type(cell).__name__}" if content is Content.OBJECT else str(content)
-    word = str(np.datetime64(int(cell // 1), "D")) if cells.content is Content.DATE else shown(cell)
-    fault = Fault(column.key, kind, cells.first + row, word, int(np.sum(bad)))
+    cell_type = cells.cell_type if cells.cell_type is not CellType.OBJECT else cell_type_of(type(cell))
+    description = f"values of type {type(cell).__name__}" if cell_type is CellType.OBJECT else str(cell_type)
+    word = str(np.datetime64(int(cell // 1), "D")) if cells.cell_type is CellType.DATE else shown(cell)
+    fault = Fault(column.key, description, cells.first + row, word, int(np.sum(bad)))
     return _sentence(column, fault, needs, remedy)
 
 
 def _present(cells: Cells, test: Callable[[Any], bool]) -> NDArray[np.bool_]:
     """Return whether each of the objects (n,) is present and satisfies a test."""
-    found = (not gap and test(cell) for cell, gap in zip(cells.values.tolist(), cells.missing.tolist(), strict=True))
-    return np.fromiter(found, dtype=bool, count=len(cells.missing))
+    flags = (
+        not is_missing and test(cell)
+        for cell, is_missing in zip(cells.values.tolist(), cells.missing.tolist(), strict=True)
+    )
+    return np.fromiter(flags, dtype=bool, count=len(cells.missing))
 
 
 def _of_number(column: ColumnSchema, cells: Cells) -> list[str]:
     needs = "numbers or dates"
-    if cells.content is Content.COMPLEX:
+    if cells.cell_type is CellType.COMPLEX:
         return [_holding(column, cells, ~cells.missing, "Use two columns, real and imaginary part.", needs)]
-    if cells.content is Content.TEXT:
+    if cells.cell_type is CellType.TEXT:
         return [_holding(column, cells, *_texts(cells), needs)]
-    if cells.content is Content.OBJECT:
-        bad = _present(cells, lambda cell: content_of(type(cell)) not in REAL)
+    if cells.cell_type is CellType.OBJECT:
+        bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in REAL)
         if bad.any():
             return [_holding(column, cells, bad, "Make all of its cells numbers, or all of them dates.", needs)]
     values = cells.values
@@ -145,8 +148,8 @@ def _infinite(
     if not bad.any():
         return []
     row = int(bad.argmax())
-    found = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {first + row}"
-    return [f"{_title(column)} has {found}; {column.readers} reads it. Leave such rows out, or fill them."]
+    problem = f"{not_finite(int(bad.sum()))}, the first ({values[row]}) in row {first + row}"
+    return [f"{_title(column)} has {problem}; {column.readers} reads it. Leave such rows out, or fill them."]
 
 
 def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
@@ -163,15 +166,15 @@ def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
 
 def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:
     needs = "levels, which are text, integers or booleans"
-    if cells.content in (Content.TEXT, Content.INTEGER, Content.TRUTH):
+    if cells.cell_type in (CellType.TEXT, CellType.INTEGER, CellType.BOOLEAN):
         return []
-    if cells.content is Content.NUMBER:
+    if cells.cell_type is CellType.NUMBER:
         values = as_numpy(cells.values)
         bad = ~cells.missing & (np.isinf(values) | (values != np.round(values)))
         return [_holding(column, cells, bad, "Round it, or make it text.", needs)] if bad.any() else []
-    if cells.content is Content.OBJECT:
-        good = (*REAL, Content.TEXT)
-        bad = _present(cells, lambda cell: content_of(type(cell)) not in good)
+    if cells.cell_type is CellType.OBJECT:
+        good = (*REAL, CellType.TEXT)
+        bad = _present(cells, lambda cell: cell_type_of(type(cell)) not in good)
         if not bad.any():
             return [f"{_title(column)} holds {_types(cells)}; {column.readers} reads {needs}. Make all of it text."]
         return [_holding(column, cells, bad, "Make all of it text.", needs)]
@@ -180,25 +183,29 @@ def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:
 
 def _types(cells: Cells) -> str:
     """Return "text ('a' in row 0) and integers (7 in row 1)" for cells of several types."""
-    found: dict[Content | None, int] = {}
-    for row, (cell, gap) in enumerate(zip(cells.values.tolist(), cells.missing.tolist(), strict=True)):
-        if not gap:
-            found.setdefault(content_of(type(cell)), row)
-    words = (f"{content} ({shown(cells.values[row])} in row {cells.first + row})" for content, row in found.items())
+    first_rows: dict[CellType | None, int] = {}
+    for row, (cell, is_missing) in enumerate(zip(cells.values.tolist(), cells.missing.tolist(), strict=True)):
+        if not is_missing:
+            first_rows.setdefault(cell_type_of(type(cell)), row)
+    words = (
+        f"{cell_type} ({shown(cells.values[row])} in row {cells.first + row})" for cell_type, row in first_rows.items()
+    )
     return " and ".join(words)
 
 
 def _of_node(column: ColumnSchema, cells: Cells) -> list[str]:
     needs = "labels of nodes"
-    if cells.content in (Content.TEXT, Content.INTEGER, Content.OBJECT):
+    if cells.cell_type in (CellType.TEXT, CellType.INTEGER, CellType.OBJECT):
         return []
-    remedy = "Convert them to integers." if cells.content is Content.NUMBER else "Give the labels that the graph has."
+    remedy = (
+        "Convert them to integers." if cells.cell_type is CellType.NUMBER else "Give the labels that the graph has."
+    )
     return [_holding(column, cells, ~cells.missing, remedy, needs)]
 
 
-_BY_KIND: dict[Kind, Callable[[ColumnSchema, Cells], list[str]]] = {
-    Kind.NUMBER: _of_number,
-    Kind.COORDINATE: _of_number,
-    Kind.LEVEL: _of_level,
-    Kind.NODE: _of_node,
+_BY_KIND: dict[ColumnKind, Callable[[ColumnSchema, Cells], list[str]]] = {
+    ColumnKind.NUMBER: _of_number,
+    ColumnKind.COORDINATE: _of_number,
+    ColumnKind.LEVEL: _of_level,
+    ColumnKind.NODE: _of_node,
 }

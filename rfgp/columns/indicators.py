@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import Cells, Content
-from rfgp.columns.faults import faults_of, is_date, joined
-from rfgp.columns.kinds import Kind
+from rfgp.columns.cells import Cells, CellType
+from rfgp.columns.faults import invalid_cells, is_date, joined
+from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import factorize, ordered
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
@@ -45,24 +45,24 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
     """
     if table.source not in ("dataframe", "dict"):
         return {}
-    found: dict[Key, tuple[Level, ...]] = {}
+    levels: dict[Key, tuple[Level, ...]] = {}
     problems: list[str] = []
     for key in table.keys:
         cells = table.cells(key)
-        if cells.content is Content.TRUTH and cells.codes is None:
-            found[key] = ()
+        if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
+            levels[key] = ()
         elif has_levels(cells) and key not in others:
             problems += (faults := _faults(key, cells))
-            found[key] = () if faults else ordered(cells)
+            levels[key] = () if faults else ordered(cells)
     if problems:
-        numbers = (key for key in table.keys if key not in found and key not in others)
-        read = (faults_of(ColumnSchema(key, Kind.NUMBER), table.cells(key)) for key in numbers)
+        numbers = (key for key in table.keys if key not in levels and key not in others)
+        read = (invalid_cells(ColumnSchema(key, ColumnKind.NUMBER), table.cells(key)) for key in numbers)
         raise DataError(joined([*problems, *itertools.chain(*read)]))
-    return found
+    return levels
 
 
 def has_levels(cells: Cells) -> bool:
-    """Return whether the cells (n,) of a column are texts or categories, which every kernel reads as levels.
+    """Return whether the cells (n,) of a column are texts or categories.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -70,33 +70,35 @@ def has_levels(cells: Cells) -> bool:
         >>> has_levels(of_objects(["north"])), has_levels(of_objects([7]))
         (True, False)
     """
-    return cells.content is Content.TEXT or cells.codes is not None
+    return cells.cell_type is CellType.TEXT or cells.codes is not None
 
 
 def _faults(key: Key, cells: Cells) -> list[str]:
     """Return sentences about cells (n,) of a column that cannot be read as levels."""
-    places, labels = factorize(cells)
-    labels = [labels[place] for place in np.unique(places[~cells.missing])]
+    codes, labels = factorize(cells)
+    labels = [labels[index] for index in np.unique(codes[~cells.missing])]
     if labels and all(isinstance(label, str) and is_date(label) for label in labels):
         return [
             f"Column {shown(key)} holds dates as text, such as {shown(labels[0])}. Convert it with pandas.to_datetime."
         ]
     if len(labels) == np.sum(~cells.missing) > MOST_LEVELS:
         return [f"Column {shown(key)} has a different level in each row, like an identifier. Drop it."]
-    found = []
+    problems = []
     if len(labels) > MOST_LEVELS:
-        found.append(
+        problems.append(
             f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(labels):,}. Give '
             f"a kernel with k.Group({key!r}), or drop the column."
         )
     if cells.missing.any():
-        gone = counted(int(cells.missing.sum()), "missing cell")
-        found.append(f"Column {shown(key)} has {gone}. Give them a value such as 'unknown', or leave the rows out.")
-    return found
+        num_missing = counted(int(cells.missing.sum()), "missing cell")
+        problems.append(
+            f"Column {shown(key)} has {num_missing}. Give them a value such as 'unknown', or leave the rows out."
+        )
+    return problems
 
 
 def with_indicators(table: Table, indicators: Indicators) -> Table:
-    """Return a table with indicator columns "key=level" of zeros and ones for columns of levels.
+    """Return a table with columns "key=level" of 0 and 1 for levels.
 
     A new level is 0 in all of them. A missing cell has the level "(missing)" if the training data have it. Booleans are
     0 and 1 under their key. A table that already has the indicators keeps them.
@@ -133,23 +135,26 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
 def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:
     """Return the indicator columns (n,) of one column of levels by name."""
     if cells.missing.any() and MISSING_LEVEL not in levels:
-        gone = counted(int(cells.missing.sum()), "missing cell")
-        raise DataError(f"Column {shown(key)} has {gone}. Give them one of its levels, or leave the rows out.")
+        num_missing = counted(int(cells.missing.sum()), "missing cell")
+        raise DataError(f"Column {shown(key)} has {num_missing}. Give them one of its levels, or leave the rows out.")
     if not levels:
         return {key: np.asarray(cells.expanded().values, dtype=np.float64)}
     codes = _codes(key, cells, levels)
-    return {f"{key}={level}": (codes == place).astype(np.float64) for place, level in enumerate(levels)}
+    return {f"{key}={level}": (codes == code).astype(np.float64) for code, level in enumerate(levels)}
 
 
 def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int64]:
-    """Return the indices (n,) of cells among the levels, -1 for others. Numbers match levels that are their text."""
-    places, labels = factorize(cells)
+    """Return the indices (n,) of cells among the levels, -1 for new levels.
+
+    Numbers match levels that are their text.
+    """
+    indices, labels = factorize(cells)
     if all(isinstance(level, str) for level in levels):
         labels = list(map(str, labels))
-    place_of = {level: place for place, level in enumerate(levels)}
-    codes = np.array([place_of.get(label, -1) for label in labels], dtype=np.int64)[places]
-    codes[cells.missing] = place_of.get(MISSING_LEVEL, -1)
-    new = np.unique(places[(codes < 0) & ~cells.missing])
+    code_of = {level: index for index, level in enumerate(levels)}
+    codes = np.array([code_of.get(label, -1) for label in labels], dtype=np.int64)[indices]
+    codes[cells.missing] = code_of.get(MISSING_LEVEL, -1)
+    new = np.unique(indices[(codes < 0) & ~cells.missing])
     if len(new):
-        warn_of_levels(key, [labels[place] for place in new], stacklevel=11)
+        warn_of_levels(key, [labels[index] for index in new], stacklevel=11)
     return codes

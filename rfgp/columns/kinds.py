@@ -3,12 +3,12 @@
 from enum import StrEnum
 
 
-class Kind(StrEnum):
+class ColumnKind(StrEnum):
     """How a kernel reads a column.
 
     Examples:
-        >>> from rfgp.columns import Kind
-        >>> Kind("level") is Kind.LEVEL
+        >>> from rfgp.columns import ColumnKind
+        >>> ColumnKind("level") is ColumnKind.LEVEL
         True
     """
 

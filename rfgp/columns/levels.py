@@ -6,31 +6,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.cells import Cells, Content, as_numpy
+from rfgp.columns.cells import Cells, CellType, as_numpy
 from rfgp.columns.requests import Level
 
 
 def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
-    """Return the indices (n,) of cells among their distinct values, and these as plain Python objects.
+    """Return distinct values as Python objects, and the index (n,) of each cell.
 
     Distinct values are in order of first appearance.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
         >>> from rfgp.columns.levels import factorize
-        >>> places, labels = factorize(of_objects(["south", "north", "south"]))
-        >>> places.tolist(), labels
+        >>> indices, labels = factorize(of_objects(["south", "north", "south"]))
+        >>> indices.tolist(), labels
         ([0, 1, 0], ['south', 'north'])
     """
     if cells.codes is None:
-        return distinct(_plain(cells.content, cells.values))
-    places, used = distinct(cells.codes.tolist())
-    again, labels = distinct(_plain(cells.content, cells.values[used]))
-    return again[places], labels
+        return distinct(_python_values(cells.cell_type, cells.values))
+    indices, used = distinct(cells.codes.tolist())
+    merged, labels = distinct(_python_values(cells.cell_type, cells.values[used]))
+    return merged[indices], labels
 
 
 def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Return the indices (n,) of hashable values among the distinct ones, which are in order of first appearance.
+    """Return distinct hashable values in order, and the index (n,) of each.
 
     Examples:
         >>> from rfgp.columns.levels import distinct
@@ -38,12 +38,12 @@ def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
         ['a', 'b']
     """
     listed = list(values)
-    place_of = {value: place for place, value in enumerate(dict.fromkeys(listed))}
-    return np.fromiter(map(place_of.__getitem__, listed), dtype=np.int64, count=len(listed)), list(place_of)
+    index_of = {value: index for index, value in enumerate(dict.fromkeys(listed))}
+    return np.fromiter(map(index_of.__getitem__, listed), dtype=np.int64, count=len(listed)), list(index_of)
 
 
 def ordered(cells: Cells) -> tuple[Level, ...]:
-    """Return the levels in cells (n,), sorted, or in the order of the user's categories.
+    """Return the levels in cells (n,), sorted or in the user's order.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -53,11 +53,11 @@ def ordered(cells: Cells) -> tuple[Level, ...]:
     """
     if cells.codes is None or not cells.is_ordered:
         return tuple(sorted(factorize(cells)[1]))
-    return tuple(dict.fromkeys(_plain(cells.content, cells.values[np.unique(cells.codes)])))
+    return tuple(dict.fromkeys(_python_values(cells.cell_type, cells.values[np.unique(cells.codes)])))
 
 
 def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
-    """Return the codes (n,) of cells, which are indices of levels. New labels get codes from num_levels on.
+    """Return the codes (n,) of cells. New labels get num_levels and upwards.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -65,12 +65,12 @@ def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
         >>> codes_of(of_objects(["b", "new", "a", "new"]), ("a", "b")).tolist()
         [1.0, 2.0, 0.0, 2.0]
     """
-    places, labels = factorize(cells)
+    indices, labels = factorize(cells)
     code_of = {label: code for code, label in enumerate(dict.fromkeys([*levels, *labels]))}
-    return np.array([code_of[label] for label in labels], dtype=np.float64)[places]
+    return np.array([code_of[label] for label in labels], dtype=np.float64)[indices]
 
 
-def _plain(content: Content, values: Any) -> list[Level]:
+def _python_values(cell_type: CellType, values: Any) -> list[Level]:
     """Return the values (n,) of levels as plain Python objects, floats as integers."""
     listed = as_numpy(values).tolist()
-    return list(map(int, listed)) if content is Content.NUMBER else list(listed)
+    return list(map(int, listed)) if cell_type is CellType.NUMBER else list(listed)

@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.columns.cells import Cells, Content, as_float, as_numpy
-from rfgp.columns.faults import disagreements, faults_of
-from rfgp.columns.kinds import Kind
+from rfgp.columns.cells import Cells, CellType, as_float, as_numpy
+from rfgp.columns.faults import invalid_cells, type_mismatches
+from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import codes_of, distinct, factorize, ordered
 from rfgp.columns.requests import ColumnSchema
 from rfgp.counts import counted
@@ -21,64 +21,68 @@ _MOST_LABELS = 8
 """The largest number of unknown labels that one message lists."""
 
 
-def learned(column: ColumnSchema, cells: Cells) -> ColumnSchema:
-    """Return a column's schema with the levels of its cells (n,), and whether they are dates.
+def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
+    """Return a column's schema fitted to its cells (n,): levels, or dates.
 
     Raises:
         DataError: The cells cannot be read as the column's kind. The message lists every reason.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.reading import learned
-        >>> learned(ColumnSchema("store", Kind.LEVEL), of_objects(["south", "north"])).levels
+        >>> from rfgp.columns.reading import fit_column
+        >>> fit_column(ColumnSchema("store", ColumnKind.LEVEL), of_objects(["south", "north"])).levels
         ('north', 'south')
     """
-    _check(faults_of(column, cells))
-    if column.kind is Kind.LEVEL:
+    _check(invalid_cells(column, cells))
+    if column.kind is ColumnKind.LEVEL:
         return replace(column, levels=ordered(cells))
-    if column.kind is Kind.NODE:
+    if column.kind is ColumnKind.NODE:
         positions_of(column, cells.expanded())
         return column
-    return replace(column, is_date=cells.content is Content.DATE)
+    return replace(column, is_date=cells.cell_type is CellType.DATE)
 
 
-def extended(column: ColumnSchema, cells: Cells) -> ColumnSchema:
-    """Return a column's schema extended by new levels of cells (n,), in order of first appearance.
+def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
+    """Return a column's schema extended by new levels of cells (n,).
 
     Raises:
         DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.reading import extended
-        >>> extended(ColumnSchema("store", Kind.LEVEL, levels=("north",)), of_objects(["south", "north"])).levels
+        >>> from rfgp.columns.reading import extend_column
+        >>> extend_column(
+        ...     ColumnSchema("store", ColumnKind.LEVEL, levels=("north",)), of_objects(["south", "north"])
+        ... ).levels
         ('north', 'south')
     """
-    _check(faults_of(column, cells) or disagreements(column, cells))
-    if column.kind is not Kind.LEVEL:
+    _check(invalid_cells(column, cells) or type_mismatches(column, cells))
+    if column.kind is not ColumnKind.LEVEL:
         return column
     return replace(column, levels=tuple(dict.fromkeys([*column.levels, *factorize(cells)[1]])))
 
 
 def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
-    """Return the cells (n,) of a column as numbers, float64 unless the cells have another floating dtype.
+    """Return the cells (n,) of a column as floating numbers.
+
+    They are float64 unless the cells have another floating dtype.
 
     Raises:
         DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
         >>> from rfgp.columns.reading import read_column
-        >>> read_column(ColumnSchema("t", Kind.NUMBER), of_objects([1, 2])).tolist()
+        >>> read_column(ColumnSchema("t", ColumnKind.NUMBER), of_objects([1, 2])).tolist()
         [1.0, 2.0]
     """
-    _check(faults_of(column, cells) or disagreements(column, cells))
-    if column.kind is Kind.LEVEL:
+    _check(invalid_cells(column, cells) or type_mismatches(column, cells))
+    if column.kind is ColumnKind.LEVEL:
         return torch.from_numpy(codes_of(cells, column.levels))
-    if column.kind is Kind.NODE:
+    if column.kind is ColumnKind.NODE:
         return torch.from_numpy(positions_of(column, cells.expanded()).astype(np.float64))
     return _floating(cells.expanded().values)
 
@@ -91,17 +95,17 @@ def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
 
     Examples:
         >>> import graphs
-        >>> from rfgp.columns import ColumnSchema, Kind
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
         >>> from rfgp.columns.reading import positions_of
         >>> line = graphs.Graph.from_edges([("a", "b"), ("b", "c")])
-        >>> positions_of(ColumnSchema("node", Kind.NODE, nodes=line), of_objects(["c", "a"])).tolist()
+        >>> positions_of(ColumnSchema("node", ColumnKind.NODE, nodes=line), of_objects(["c", "a"])).tolist()
         [2, 0]
     """
-    if cells.content is Content.OBJECT:  # may be unhashable, or have both 1 and True as labels
+    if cells.cell_type is CellType.OBJECT:  # may be unhashable, or have both 1 and True as labels
         return _index(column, cells.values.tolist())
-    places, labels = factorize(cells)
-    return _index(column, labels)[places]
+    indices, labels = factorize(cells)
+    return _index(column, labels)[indices]
 
 
 def _index(column: ColumnSchema, labels: list[Any]) -> NDArray[np.int64]:
@@ -138,7 +142,7 @@ def _has(column: ColumnSchema, label: Any) -> bool:
 
 
 def _floating(values: Any) -> Tensor:
-    """Return numbers (n,) as a floating tensor. Only tensors share memory with the result."""
+    """Return numbers (n,) as a floating tensor, a copy unless they are one."""
     if isinstance(values, Tensor):
         return values if values.is_floating_point() else values.double()
     if values.dtype == object:

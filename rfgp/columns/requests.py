@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.kinds import Kind
+from rfgp.columns.kinds import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.messages import plain, shown
 
@@ -21,39 +21,39 @@ class NodeTable(Protocol):
     """The interface of nodes of a graph with labels, such as `graphs.Graph`."""
 
     def index(self, labels: Any) -> NDArray[np.int64]:
-        """Return the positions (n,) of nodes with these n labels. Raise KeyError or ValueError for unknown ones."""
+        """Return the positions (n,) of nodes. Raise KeyError or ValueError."""
 
 
 @dataclass(frozen=True)
-class Request:
+class ColumnRequest:
     """A kernel term's request for one column.
 
     Attributes:
         key: The column's name, or its number in an array.
-        kind: The kind of the column, a `Kind` or its name.
+        kind: The kind of the column, a `ColumnKind` or its name.
         term: The term's name, for messages.
-        nodes: The graph whose nodes the column names, for Kind.NODE only.
+        nodes: The graph whose nodes the column names, for ColumnKind.NODE only.
 
     Raises:
         InvalidArgumentError: The key is neither a text nor an index, the kind is unknown, or nodes are missing or given
             for another kind.
 
     Examples:
-        >>> from rfgp.columns import Kind, Request
-        >>> Request("store", Kind.LEVEL, "group(store)").kind
-        <Kind.LEVEL: 'level'>
+        >>> from rfgp.columns import ColumnKind, ColumnRequest
+        >>> ColumnRequest("store", ColumnKind.LEVEL, "group(store)").kind
+        <ColumnKind.LEVEL: 'level'>
     """
 
     key: Key
-    kind: Kind
+    kind: ColumnKind
     term: str
     nodes: NodeTable | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", read_key(self.key))
-        if self.kind not in tuple(Kind):
-            raise InvalidArgumentError(f"kind must be one of {', '.join(Kind)}, got {shown(self.kind)}.")
-        object.__setattr__(self, "kind", Kind(self.kind))
+        if self.kind not in tuple(ColumnKind):
+            raise InvalidArgumentError(f"kind must be one of {', '.join(ColumnKind)}, got {shown(self.kind)}.")
+        object.__setattr__(self, "kind", ColumnKind(self.kind))
         if not isinstance(self.term, str):
             raise InvalidArgumentError(f"term must be the name of a kernel term, got {shown(self.term)}.")
         check_nodes(self.kind, self.nodes)
@@ -68,17 +68,17 @@ class ColumnSchema:
         kind: The kind of the column.
         terms: The names of the terms that read it.
         is_date: Whether the training data have dates, which are read as days since 1970-01-01 UTC.
-        levels: For Kind.LEVEL the levels of the training data, sorted or in the order of a pandas category. Else ().
-        nodes: For Kind.NODE the graph of the column's labels. Else None.
+        levels: The levels of the training data, sorted or in the order of a pandas category. Empty for other kinds.
+        nodes: The graph of the labels. None for other kinds.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
-        >>> ColumnSchema("store", Kind.LEVEL, ("group(store)",), levels=("north", "south")).num_levels
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
+        >>> ColumnSchema("store", ColumnKind.LEVEL, ("group(store)",), levels=("north", "south")).num_levels
         2
     """
 
     key: Key
-    kind: Kind
+    kind: ColumnKind
     terms: tuple[str, ...] = ()
     is_date: bool = False
     levels: tuple[Level, ...] = ()
@@ -97,24 +97,24 @@ class ColumnSchema:
         return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]]) or "the kernel"
 
 
-def distinct(requests: Iterable[Request]) -> tuple[ColumnSchema, ...]:
-    """Return one column for each distinct key, kind and graph, in order of first appearance.
+def distinct(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...]:
+    """Return one column for each distinct key, kind and graph, in order.
 
     Examples:
-        >>> from rfgp.columns.requests import Request, distinct
-        >>> wanted = [Request("t", "number", "rbf(t)"), Request("t", "number", "linear(t)")]
+        >>> from rfgp.columns.requests import ColumnRequest, distinct
+        >>> wanted = [ColumnRequest("t", "number", "rbf(t)"), ColumnRequest("t", "number", "linear(t)")]
         >>> [column.terms for column in distinct(wanted)]
         [('rbf(t)', 'linear(t)')]
     """
-    found: dict[tuple[Key, Kind, int], ColumnSchema] = {}
+    columns: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
     for request in requests:
-        if not isinstance(request, Request):
-            raise InvalidArgumentError(f"requests must be rfgp.columns.Request objects, got {shown(request)}.")
-        place = (request.key, request.kind, id(request.nodes))
-        column = found.setdefault(place, ColumnSchema(request.key, request.kind, nodes=request.nodes))
+        if not isinstance(request, ColumnRequest):
+            raise InvalidArgumentError(f"requests must be rfgp.columns.ColumnRequest objects, got {shown(request)}.")
+        identity = (request.key, request.kind, id(request.nodes))
+        column = columns.setdefault(identity, ColumnSchema(request.key, request.kind, nodes=request.nodes))
         if request.term not in column.terms:
-            found[place] = replace(column, terms=(*column.terms, request.term))
-    return tuple(found.values())
+            columns[identity] = replace(column, terms=(*column.terms, request.term))
+    return tuple(columns.values())
 
 
 def read_key(key: Any) -> Key:
@@ -136,18 +136,18 @@ def read_key(key: Any) -> Key:
     raise InvalidArgumentError(f"A column must be a name, or a number from 0, got {shown(key)}.")
 
 
-def check_nodes(kind: Kind, nodes: Any) -> None:
-    """Check that a column has a graph if, and only if, its kind is Kind.NODE.
+def check_nodes(kind: ColumnKind, nodes: Any) -> None:
+    """Check that a column has a graph if, and only if, its kind is ColumnKind.NODE.
 
     Raises:
         InvalidArgumentError: The graph is missing, has no `index` method, or belongs to another kind.
 
     Examples:
-        >>> from rfgp.columns import Kind
+        >>> from rfgp.columns import ColumnKind
         >>> from rfgp.columns.requests import check_nodes
-        >>> check_nodes(Kind.NUMBER, None)
+        >>> check_nodes(ColumnKind.NUMBER, None)
     """
-    if kind is not Kind.NODE:
+    if kind is not ColumnKind.NODE:
         if nodes is not None:
             raise InvalidArgumentError(f"nodes must be None for the kind {kind.value!r}, got {shown(nodes)}.")
         return

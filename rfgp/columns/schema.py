@@ -1,4 +1,4 @@
-"""Schemas: the columns of kernels, learned from training data, and the matrix of numbers of a table."""
+"""Schemas: the columns of kernels, fitted to training data, and the matrix of numbers of a table."""
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from rfgp.columns import plain
+from rfgp.columns import serialization
 from rfgp.columns.faults import joined
-from rfgp.columns.kinds import Kind
-from rfgp.columns.reading import extended, learned, read_column
-from rfgp.columns.requests import ColumnSchema, Key, Level, NodeTable, Request, distinct
+from rfgp.columns.kinds import ColumnKind
+from rfgp.columns.reading import extend_column, fit_column, read_column
+from rfgp.columns.requests import ColumnRequest, ColumnSchema, Key, Level, NodeTable, distinct
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
@@ -21,21 +21,24 @@ from rfgp.torch_context import Cached
 
 T = TypeVar("T")
 
-_WORDS = {Kind.NUMBER: "number", Kind.COORDINATE: "coordinate", Kind.NODE: "node of a graph"}
+_WORDS = {ColumnKind.NUMBER: "number", ColumnKind.COORDINATE: "coordinate", ColumnKind.NODE: "node of a graph"}
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The D columns that the terms of a kernel read, and their levels in the training data.
+    """The D columns that a kernel reads, with the levels of the training data.
 
     Attributes:
         columns: The D columns, one for each distinct requested key, kind and graph.
 
     Examples:
-        >>> from rfgp.columns import Kind, Request, Schema, Table
+        >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
         >>> table = Table.of({"t": [0.5, 1.5], "store": ["south", "north"]})
-        >>> wanted = [Request("t", Kind.NUMBER, "rbf(t)"), Request("store", Kind.LEVEL, "group(store)")]
-        >>> schema = Schema.learn(wanted, table)
+        >>> wanted = [
+        ...     ColumnRequest("t", ColumnKind.NUMBER, "rbf(t)"),
+        ...     ColumnRequest("store", ColumnKind.LEVEL, "group(store)"),
+        ... ]
+        >>> schema = Schema.fit(wanted, table)
         >>> schema.read(table).tolist()
         [[0.5, 1.0], [1.5, 0.0]]
     """
@@ -43,7 +46,7 @@ class Schema:
     columns: tuple[ColumnSchema, ...]
 
     @classmethod
-    def learn(cls, requests: Iterable[Request], table: Table) -> "Schema":
+    def fit(cls, requests: Iterable[ColumnRequest], table: Table) -> "Schema":
         """Return the schema of the requested columns of the training data (n rows).
 
         Args:
@@ -55,12 +58,12 @@ class Schema:
                 columns.
 
         Examples:
-            >>> from rfgp.columns import Kind, Request, Schema, Table
+            >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
             >>> table = Table.of({"store": ["south", "north"]})
-            >>> Schema.learn([Request("store", Kind.LEVEL, "group(store)")], table).describe(0)
+            >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
             "column 'store', 2 levels"
         """
-        return cls(_each(distinct(requests), table, learned))
+        return cls(_each(distinct(requests), table, fit_column))
 
     def extended(self, table: Table) -> "Schema":
         """Return the schema extended by the new levels of a table.
@@ -72,12 +75,12 @@ class Schema:
             DataError: As `read`.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, Kind, Schema, Table
-            >>> schema = Schema((ColumnSchema("store", Kind.LEVEL, levels=("b",)),))
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema, Table
+            >>> schema = Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("b",)),))
             >>> schema.extended(Table.of({"store": ["c", "a", "b"]})).columns[0].levels
             ('b', 'c', 'a')
         """
-        return Schema(_each(self.columns, table, extended))
+        return Schema(_each(self.columns, table, extend_column))
 
     def read(self, table: Table) -> Tensor:
         """Return the columns of a table as a matrix (n, D) of numbers.
@@ -89,23 +92,25 @@ class Schema:
             table: The training data or new data.
 
         Raises:
-            DataError: As `learn`, or a column differs in type from the training data.
+            DataError: As `fit`, or a column differs in type from the training data.
 
         Examples:
-            >>> from rfgp.columns import Kind, Request, Schema, Table
+            >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
             >>> train, new = Table.of({"store": ["a", "b"]}), Table.of({"store": ["b", "c", "d", "c"]})
-            >>> Schema.learn([Request("store", Kind.LEVEL, "group(store)")], train).read(new).squeeze(1).tolist()
+            >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], train).read(new).squeeze(
+            ...     1
+            ... ).tolist()
             [1.0, 2.0, 3.0, 2.0]
         """
         origin = table.origin
-        found = _each(self.columns, table, read_column)
-        if not found:
+        columns = _each(self.columns, table, read_column)
+        if not columns:
             return origin.template.new_empty(table.num_rows, 0)
-        dtype = functools.reduce(torch.promote_types, (column.dtype for column in found))
-        return torch.stack([column.to(origin.template.device, dtype) for column in found], dim=1)
+        dtype = functools.reduce(torch.promote_types, (column.dtype for column in columns))
+        return torch.stack([column.to(origin.template.device, dtype) for column in columns], dim=1)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[ColumnKind, ...]:
         """The kinds of the D columns."""
         return tuple(column.kind for column in self.columns)
 
@@ -116,103 +121,105 @@ class Schema:
 
     @property
     def is_standardizable(self) -> tuple[bool, ...]:
-        """Whether each of the D columns may be standardized: those of Kind.NUMBER."""
-        return tuple(kind is Kind.NUMBER for kind in self.kinds)
+        """Whether each of the D columns may be standardized: those of ColumnKind.NUMBER."""
+        return tuple(kind is ColumnKind.NUMBER for kind in self.kinds)
 
-    def column_of(self, key: Key, kind: Kind, nodes: NodeTable | None = None) -> int:
+    def column_of(self, key: Key, kind: ColumnKind, nodes: NodeTable | None = None) -> int:
         """Return the index of a column in the matrix (n, D).
 
         Args:
             key: The column's name, or its number in an array.
             kind: The kind of the column.
-            nodes: The graph, for Kind.NODE. If None, the only graph of the column.
+            nodes: The graph, for ColumnKind.NODE. If None, the only graph of the column.
 
         Raises:
             InvalidArgumentError: There is no such column, or several graphs read it.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, Kind, Schema
-            >>> schema = Schema((ColumnSchema("t", Kind.NUMBER), ColumnSchema("t", Kind.LEVEL, levels=(1, 2))))
-            >>> schema.column_of("t", Kind.LEVEL)
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
+            >>> schema = Schema(
+            ...     (ColumnSchema("t", ColumnKind.NUMBER), ColumnSchema("t", ColumnKind.LEVEL, levels=(1, 2)))
+            ... )
+            >>> schema.column_of("t", ColumnKind.LEVEL)
             1
         """
-        places = self._places.get((key, kind), [])
-        if len(places) > 1:
-            places = [place for place in places if self.columns[place].nodes is nodes]
-        if len(places) != 1:
+        indices = self._indices.get((key, kind), [])
+        if len(indices) > 1:
+            indices = [index for index in indices if self.columns[index].nodes is nodes]
+        if len(indices) != 1:
             known = "; ".join(map(self.describe, range(len(self.columns))))
             raise InvalidArgumentError(f"There must be one column {shown(key)} of the kind {shown(kind)}, got {known}.")
-        return places[0]
+        return indices[0]
 
     @Cached
-    def _places(self) -> dict[tuple[Key, Kind], list[int]]:
+    def _indices(self) -> dict[tuple[Key, ColumnKind], list[int]]:
         """The indices of the columns by key and kind."""
-        found: dict[tuple[Key, Kind], list[int]] = {}
-        for place, column in enumerate(self.columns):
-            found.setdefault((column.key, column.kind), []).append(place)
-        return found
+        indices: dict[tuple[Key, ColumnKind], list[int]] = {}
+        for index, column in enumerate(self.columns):
+            indices.setdefault((column.key, column.kind), []).append(index)
+        return indices
 
-    def labels(self, place: int, codes: Iterable[float]) -> list[Level | None]:
+    def labels(self, index: int, codes: Iterable[float]) -> list[Level | None]:
         """Return the levels of k codes of a column, None for codes of new levels.
 
         Raises:
             InvalidArgumentError: The column has no levels.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, Kind, Schema
-            >>> Schema((ColumnSchema("store", Kind.LEVEL, levels=("a", "b")),)).labels(0, [1.0, 2.0])
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
+            >>> Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),)).labels(0, [1.0, 2.0])
             ['b', None]
         """
-        column = self.columns[place]
-        if column.kind is not Kind.LEVEL:
-            raise InvalidArgumentError(f"place must be a column of levels, got {self.describe(place)}.")
+        column = self.columns[index]
+        if column.kind is not ColumnKind.LEVEL:
+            raise InvalidArgumentError(f"index must be that of a column of levels, got {self.describe(index)}.")
         return [column.levels[int(code)] if 0 <= code < column.num_levels else None for code in codes]
 
-    def describe(self, place: int) -> str:
+    def describe(self, index: int) -> str:
         """Return a short description of the column with an index.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, Kind, Schema
-            >>> Schema((ColumnSchema("day", Kind.NUMBER, is_date=True),)).describe(0)
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
+            >>> Schema((ColumnSchema("day", ColumnKind.NUMBER, is_date=True),)).describe(0)
             "column 'day', a date (days since 1970-01-01 UTC)"
         """
-        column = self.columns[place]
-        word = f"a {_WORDS.get(column.kind)}"
+        column = self.columns[index]
+        description = f"a {_WORDS.get(column.kind)}"
         if column.is_date:
-            word = "a date (days since 1970-01-01 UTC)"
-        if column.kind is Kind.LEVEL:
-            word = counted(column.num_levels, "level")
-        return f"column {shown(column.key)}, {word}"
+            description = "a date (days since 1970-01-01 UTC)"
+        if column.kind is ColumnKind.LEVEL:
+            description = counted(column.num_levels, "level")
+        return f"column {shown(column.key)}, {description}"
 
-    def to_plain(self) -> dict[str, Any]:
-        """Return the schema as JSON-compatible dicts, lists, texts, integers and booleans, without graphs.
+    def to_dict(self) -> dict[str, Any]:
+        """Return the schema as JSON-compatible values, without graphs.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, Kind, Schema
-            >>> Schema((ColumnSchema("t", Kind.NUMBER, ("rbf(t)",)),)).to_plain()["version"]
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
+            >>> Schema((ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)),)).to_dict()["version"]
             1
         """
-        return plain.encode(self.columns)
+        return serialization.encode(self.columns)
 
     @classmethod
-    def from_plain(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
-        """Return the schema that `to_plain` wrote. Every field is checked, since files may be damaged or malicious.
+    def from_dict(cls, content: Any, nodes: Sequence[NodeTable] = ()) -> "Schema":
+        """Return the schema that `to_dict` wrote, with every field checked.
 
         Args:
             content: The content of a model file.
-            nodes: One graph for each column of Kind.NODE, in the order of the columns.
+            nodes: One graph for each column of ColumnKind.NODE, in the order of the columns.
 
         Raises:
             DataError: A field is missing, unknown, of another type, or contradicts another field.
-            InvalidArgumentError: There are more or fewer graphs than columns of Kind.NODE.
+            InvalidArgumentError: There are more or fewer graphs than columns of ColumnKind.NODE.
 
         Examples:
-            >>> from rfgp.columns import ColumnSchema, Kind, Schema
-            >>> schema = Schema((ColumnSchema("store", Kind.LEVEL, levels=("a", "b")),))
-            >>> Schema.from_plain(schema.to_plain()) == schema
+            >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
+            >>> schema = Schema((ColumnSchema("store", ColumnKind.LEVEL, levels=("a", "b")),))
+            >>> Schema.from_dict(schema.to_dict()) == schema
             True
         """
-        return cls(plain.decode(content, nodes))
+        return cls(serialization.decode(content, nodes))
 
 
 def _each(
@@ -225,14 +232,14 @@ def _each(
     Raises:
         DataError: The step fails. The message combines those of all columns.
     """
-    if columns and all(column.kind is not Kind.NODE for column in columns):
+    if columns and all(column.kind is not ColumnKind.NODE for column in columns):
         table.check_labels()
-    found, problems = [], []
+    results, problems = [], []
     for column in columns:
         try:
-            found.append(step(column, table.cells(column.key, column.readers)))
+            results.append(step(column, table.cells(column.key, column.readers)))
         except DataError as error:
             problems.append(str(error))
     if problems:
         raise DataError(joined(problems))
-    return tuple(found)
+    return tuple(results)

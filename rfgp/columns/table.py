@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.columns.cells import REAL, Cells, Content, objects
-from rfgp.columns.foreign import read_cells
+from rfgp.columns.cells import REAL, Cells, CellType, objects
+from rfgp.columns.containers import read_cells
 from rfgp.columns.requests import Key
 from rfgp.counts import counted
 from rfgp.errors import DataError
@@ -47,7 +47,7 @@ class Table:
 
     @classmethod
     def of(cls, X: Any, target: Key | None = None) -> "Table":
-        """Return the table of a dataframe, a dict of columns, an array (n, d), or a sequence (n,) of node labels.
+        """Return a dataframe, dict, array (n, d) or sequence (n,) as a table.
 
         Args:
             X: A dataframe of pandas, polars or Arrow, a dict of arrays, lists or tensors (n,), or a Table. An array,
@@ -75,7 +75,7 @@ class Table:
 
     @property
     def origin(self) -> Origin:
-        """The container of predictions, numpy or torch, with the dtype and the device of the columns."""
+        """The container of predictions: numpy or torch, dtype and device."""
         tensors = [column for column in self.columns.values() if isinstance(column, Tensor)]
         types = [_floating_type(column) for column in self.columns.values()] or [torch.float64]
         dtype = functools.reduce(torch.promote_types, types)
@@ -108,7 +108,7 @@ class Table:
 
         Examples:
             >>> from rfgp.columns import Table
-            >>> Table.of({"t": [0.5, 1.5]}).cells("t").content.value
+            >>> Table.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
             'numbers'
         """
         column = self.column(key, reader)
@@ -138,7 +138,7 @@ class Table:
         return replace(self, keys=tuple(key for key in self.keys if key != target), columns=left)
 
     def check_labels(self) -> None:
-        """Check that the table is not a sequence (n,) of numbers or dates, if no term reads labels of nodes.
+        """Check that the table is no sequence (n,) of numbers or dates.
 
         Raises:
             DataError: X is a sequence instead of a matrix (n, d).
@@ -147,7 +147,7 @@ class Table:
             >>> from rfgp.columns import Table
             >>> Table.of(["a", "b"]).check_labels()
         """
-        if self.source == "sequence" and self.cells(NODE_KEY).content in (*REAL, Content.DATE, Content.DURATION):
+        if self.source == "sequence" and self.cells(NODE_KEY).cell_type in (*REAL, CellType.DATE, CellType.DURATION):
             raise DataError(
                 f"X must have shape (n, d), got ({self.num_rows},). Use X.reshape(-1, 1) for one column, or "
                 "X.reshape(1, -1) for one row."
@@ -166,7 +166,7 @@ class Table:
         if isinstance(key, str):
             return known + like(key, [name for name in self.keys if isinstance(name, str)])
         usable = isinstance(key, int | np.integer) and 0 <= key < len(self.keys)
-        name = f" Use {shown(self.keys[key])} for the column at place {key}." if usable else ""
+        name = f" Use {shown(self.keys[key])} for the column at position {key}." if usable else ""
         return f"The columns of a {self.source} are read by their names. {known}{name}"
 
     def __repr__(self) -> str:
@@ -233,7 +233,7 @@ def _of_array(
     if x.ndim != 2 or x.shape[1] == 0:
         remedy = " Use X.reshape(len(X), -1)." if x.ndim > 2 else ""
         raise DataError(f"X must have shape (n, d) with d >= 1, got {tuple(x.shape)}.{remedy}")
-    return _table({place: x[:, place] for place in range(x.shape[1])}, "array")
+    return _table({index: x[:, index] for index in range(x.shape[1])}, "array")
 
 
 def _of_list(rows: list[Any]) -> Table:
@@ -249,14 +249,14 @@ def _of_list(rows: list[Any]) -> Table:
         raise DataError(f"X must have rows of equal length, got rows of {min(widths)} to {max(widths)} values.")
     if widths == {0} or any(np.ndim(row[0]) for row in rows):
         raise DataError(f"X must have shape (n, d) with d >= 1, got rows such as {shown(rows[0])}.")
-    columns: dict[Key, Any] = {place: list(column) for place, column in enumerate(zip(*rows, strict=True))}
-    found = _table(columns, "array")
-    return replace(found, columns={**columns, NODE_KEY: cells}) if kinds == {tuple} else found
+    columns: dict[Key, Any] = {index: list(column) for index, column in enumerate(zip(*rows, strict=True))}
+    table = _table(columns, "array")
+    return replace(table, columns={**columns, NODE_KEY: cells}) if kinds == {tuple} else table
 
 
 def _of_sequence(labels: Any) -> Table:
-    found = _table({NODE_KEY: labels}, "sequence")
-    return replace(found, columns={NODE_KEY: labels, 0: labels})
+    table = _table({NODE_KEY: labels}, "sequence")
+    return replace(table, columns={NODE_KEY: labels, 0: labels})
 
 
 def _of_frame(frame: Any) -> Table:
@@ -264,28 +264,28 @@ def _of_frame(frame: Any) -> Table:
     labels = getattr(frame, "column_names", None) if not hasattr(frame, "iloc") else None
     labels = list(frame.columns if labels is None else labels)
     columns: dict[Key, Any] = {}
-    for place, label in enumerate(labels):
+    for index, label in enumerate(labels):
         is_number = isinstance(label, int | np.integer) and not isinstance(label, bool)
         if not is_number and not isinstance(label, str):
             raise DataError(f"The columns of X must have names of text or integers, got {shown(label)}. Rename them.")
-        columns[int(label) if is_number else label] = _taken(frame, label, place)
+        columns[int(label) if is_number else label] = _taken(frame, label, index)
     return _table(columns, "dataframe")
 
 
-def _taken(frame: Any, label: Any, place: int) -> Any:
+def _taken(frame: Any, label: Any, index: int) -> Any:
     """Return one column (n,) of a dataframe."""
     if hasattr(frame, "iloc"):
-        return frame.iloc[:, place]
-    return frame.column(place) if hasattr(frame, "column") else frame[label]
+        return frame.iloc[:, index]
+    return frame.column(index) if hasattr(frame, "column") else frame[label]
 
 
 def _of_dict(columns: Mapping[Any, Any]) -> Table:
-    found: dict[Key, Any] = {}
+    checked: dict[Key, Any] = {}
     for key, column in columns.items():
         if not isinstance(key, str | int | np.integer) or isinstance(key, bool):
             raise DataError(f"The keys of X must be names or integers, got {shown(key)}. Rename them.")
-        found[key if isinstance(key, str) else int(key)] = _one_dimensional(key, column)
-    return _table(found, "dict")
+        checked[key if isinstance(key, str) else int(key)] = _one_dimensional(key, column)
+    return _table(checked, "dict")
 
 
 def _one_dimensional(key: Any, column: Any) -> Any:
@@ -318,11 +318,11 @@ def _table(columns: dict[Key, Any], source: str) -> Table:
         raise DataError(f"X is a {source} without columns. It must have at least one.")
     lengths = {key: len(column) for key, column in columns.items()}
     (first, num_rows), *_ = lengths.items()
-    odd = next((key for key, length in lengths.items() if length != num_rows), None)
-    if odd is not None:
+    shorter = next((key for key, length in lengths.items() if length != num_rows), None)
+    if shorter is not None:
         raise DataError(
             f"The columns of X must have one length, but {shown(first)} has {counted(num_rows, 'row')} and "
-            f"{shown(odd)} has {lengths[odd]:,}."
+            f"{shown(shorter)} has {lengths[shorter]:,}."
         )
     if num_rows == 0:
         raise DataError(f"X is {'an' if source == 'array' else 'a'} {source} without rows. It must have at least one.")

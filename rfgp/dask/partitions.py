@@ -15,7 +15,7 @@ from rfgp.counts import counted
 from rfgp.dask.cluster import client_of, combined, computed, shipped
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk, RowSource
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.rows.names import is_index_name, warn_of_index
 
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class Partitions:
 
     Args:
         X: A Dask array (n, d), or a Dask dataframe. A `SparseSpectrumGP` needs columns of numbers. A `GP` also reads
-            dates, text and truth values by column name.
+            dates, text and booleans by column name.
         y: Targets: a Dask array (n,) or (n, k), or a series or dataframe with the partitions of X. If X is a dataframe,
             the name of its target column or k names are accepted. If None, there are no targets.
         noise: Known noise variances (n,), or the name of a column.
@@ -98,7 +98,7 @@ class Partitions:
             if is_index_name(name):  # whether it counts all rows nobody sees here
                 warn_of_index("X", name, False, f"X.drop(columns={name!r})", stacklevel=3)
         if {"bool", "boolean"} & set(_types(X, y)):
-            warn_of_truth(np.empty(0, dtype=bool), stacklevel=3)
+            warn_of_booleans(np.empty(0, dtype=bool), stacklevel=3)
 
     def __len__(self) -> int:
         return sum(self.lengths)

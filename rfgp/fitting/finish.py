@@ -8,7 +8,7 @@ import torch
 from scipy.spatial import cKDTree
 from torch import Tensor
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.fitting.context import TermFit, of_observations, spec_of
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.outcome import Outcome
@@ -148,7 +148,7 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tup
     log_prob = normal_log_prob(rows.targets, mean, variance).mean()
     jacobian = state.scaling.targets.log_jacobian(1) / rows.num_outputs
     schema = spec_of(state).schema
-    has_places = schema is not None and all(column.kind is Kind.NUMBER for column in schema.columns)
+    has_places = schema is not None and all(column.kind is ColumnKind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
     neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_places else math.nan
     return float(errors.square().mean()), float(log_prob) + jacobian, neighbors

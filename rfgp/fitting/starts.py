@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
 from rfgp.fitting.context import TermFit, searched, spec_of, with_new_basis
 from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
@@ -251,7 +251,7 @@ def is_one_field(spec: ModelSpec) -> bool:
         spec: The specification of the model. One with a noise process is no single field.
     """
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
-    return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (Kind.NODE, Kind.COORDINATE)
+    return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (ColumnKind.NODE, ColumnKind.COORDINATE)
 
 
 def first_rows(rows: Block, order: Tensor, count: int) -> Block:

@@ -13,7 +13,7 @@ from rfgp.approximations import Exact
 from rfgp.approximations.planning import assign, read_approximation
 from rfgp.approximations.role import Approximation
 from rfgp.blocks import Prior
-from rfgp.columns import Kind, Table
+from rfgp.columns import ColumnKind, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import InputPair, have_equal_values, is_same_memory
 from rfgp.kernels.arguments import Key
@@ -57,7 +57,7 @@ class DrawnTerms:
         """
         ramp = torch.arange(len(rows), dtype=torch.float64, device=rows.device)
         expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
-        nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is Kind.NODE]
+        nodes = [request.key for request in requests_of(expanded.terms()) if request.kind is ColumnKind.NODE]
         begun = begin(ModelSpec(options), Chunk(_table(rows, nodes), (ramp - ramp.mean()) / ramp.std()))
         assert isinstance(begun.spec, ModelSpec)
         drawn = cls(begun.spec, begun.hyperparameters, len(rows), rows.shape[1])
@@ -92,7 +92,7 @@ class DrawnTerms:
         """Whether the covariance is a product of dense features at all inputs; those with new levels add to it."""
         assert self.spec.schema is not None
         prior = self.prior({path: self.values.standardized(path) for path in self.quantities})
-        has_levels = Kind.LEVEL in self.spec.schema.kinds
+        has_levels = ColumnKind.LEVEL in self.spec.schema.kinds
         return prior.has_weights_only and not prior.dense.has_residual and not has_levels
 
     def check_low_rank(self) -> None:
@@ -182,13 +182,13 @@ class DrawnTerms:
         assert columns is not None
         if x.shape[-1] != self.num_columns:
             raise InvalidArgumentError(f"Inputs must have {self.num_columns} columns, got {x.shape[-1]}.")
-        if all(kind is Kind.NUMBER for kind in schema.kinds):
+        if all(kind is ColumnKind.NUMBER for kind in schema.kinds):
             keys = [int(column.key) for column in schema.columns]
             return (x if keys == list(range(self.num_columns)) else x[..., keys]), False
-        nodes = [column.key for column in schema.columns if column.kind is Kind.NODE]
+        nodes = [column.key for column in schema.columns if column.kind is ColumnKind.NODE]
         found = schema.read(_table(x.reshape(-1, self.num_columns), nodes))
         check_points(self.spec.terms, found)
-        levels = [place for place, kind in enumerate(schema.kinds) if kind is Kind.LEVEL]
+        levels = [place for place, kind in enumerate(schema.kinds) if kind is ColumnKind.LEVEL]
         known = torch.tensor([columns.num_levels[place] for place in levels], device=found.device)
         return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
 

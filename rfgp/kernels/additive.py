@@ -23,7 +23,7 @@ NODES = 64
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Centered(Kernel):
-    """A kernel of one column, conditioned on a mean of zero over the distribution of the column.
+    """A kernel of one column, conditioned on a mean of 0 over the column.
 
     It is k(x, z) - c(x) c(z) / C with the base kernel k, c(x) = E k(x, X), C = E k(X, X') and X uniform on `points`.
 
@@ -73,7 +73,7 @@ class Centered(Kernel):
         return self.base.hyperparameters(columns)
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the points in standardized units, (NODES,), and the constants of the base kernel.
+        """Return the standardized points (NODES,) and the base kernel's constants.
 
         Raises:
             InvalidArgumentError: There are no points and no rows.
@@ -84,17 +84,17 @@ class Centered(Kernel):
                 "gp.kernel after a fit."
             )
         points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
-        own = (points - columns.location[0]) / columns.scale[0]
-        return {**self.base.constants(columns), "points": own}
+        standardized = (points - columns.location[0]) / columns.scale[0]
+        return {**self.base.constants(columns), "points": standardized}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
-        """Return the kernel with quantiles of the rows as points, and with starting values of the base kernel."""
+        """Return the kernel with quantiles of the rows as points, and with starts."""
         base = self.base.resolved(columns, starts)
         if self.points is not None:
             return replace(self, base=base)
         levels = (torch.arange(NODES, dtype=torch.float64) + 0.5) / NODES
-        found = torch.quantile(columns.sample[:, 0].double(), levels.to(columns.sample.device))
-        return replace(self, base=base, points=tuple((columns.location[0] + columns.scale[0] * found).tolist()))
+        points = torch.quantile(columns.sample[:, 0].double(), levels.to(columns.sample.device))
+        return replace(self, base=base, points=tuple((columns.location[0] + columns.scale[0] * points).tolist()))
 
     def _means(self, a: Tensor, points: Tensor, values: Values) -> tuple[Tensor, Tensor]:
         """Return c(a) (n,) and C, 0-d."""
@@ -169,7 +169,7 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Raise an error for rows a (n, c) and b (m, c), because the columns of the terms are not known yet.
+        """Raise an error for rows (n, c), because the columns are not known yet.
 
         Raises:
             InvalidArgumentError: Always.
@@ -179,7 +179,7 @@ class Additive(Kernel):
         )
 
     def _base_of(self, key: Key) -> Kernel:
-        found = self.base(key)
-        if not isinstance(found, Kernel):
-            raise InvalidArgumentError(f"base must return a kernel, got {found!r} for the column {key!r}.")
-        return found
+        kernel = self.base(key)
+        if not isinstance(kernel, Kernel):
+            raise InvalidArgumentError(f"base must return a kernel, got {kernel!r} for the column {key!r}.")
+        return kernel

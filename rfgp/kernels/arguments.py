@@ -55,7 +55,7 @@ def read_positive(name: str, value: Any) -> float:
 
 
 def read_positives(name: str, value: Any) -> Any:
-    """Return one positive number, or one for each column, as a float or a tuple. None stays None.
+    """Return a positive number, or one for each column. None stays None.
 
     Raises:
         InvalidArgumentError: A number is not positive, or the value is not numeric.

@@ -65,7 +65,7 @@ class ColumnField:
         return chain, partial(_read, chain)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the matrix A (n, N) that reads a refined field at rows a (n, 1), and variances (n,)."""
+        """Return A (n, N) that reads a refined field at rows a, and variances (n,)."""
         reads, left = field.conditional(values, _values(a))
         return reads, left
 

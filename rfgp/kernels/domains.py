@@ -31,7 +31,7 @@ _STEPS = 2.0**40
 
 
 class _Recent(Generic[T]):
-    """A thread-safe cache of the results for the last two arrays of inputs (n, d), such as rows and new points."""
+    """A thread-safe cache of the results for the last two arrays (n, d)."""
 
     def __init__(self) -> None:
         self._kept: tuple[tuple[bytes, T], ...] = ()
@@ -39,12 +39,12 @@ class _Recent(Generic[T]):
     def find(self, points: Array, compute: Callable[[], T]) -> T:
         """Return the result for inputs (n, d), computed if it is not in the cache."""
         key = points.tobytes()
-        for other, kept in self._kept:
-            if other == key:
-                return kept
-        found = compute()
-        self._kept = (*self._kept[-1:], (key, found))
-        return found
+        for cached_key, cached in self._kept:
+            if cached_key == key:
+                return cached
+        result = compute()
+        self._kept = (*self._kept[-1:], (key, result))
+        return result
 
 
 class Domain(ABC):
@@ -118,7 +118,7 @@ class Domain(ABC):
 
 @dataclass(frozen=True, eq=False)
 class MeshDomain(Domain):
-    """Points near a surface (n, 3), or in a plane (n, 2), projected to the nearest point of the mesh.
+    """Points (n, 3) near a surface or (n, 2) in a plane, projected to a mesh.
 
     Attributes:
         mesh: The field.
@@ -173,17 +173,19 @@ class MeshDomain(Domain):
             distances, _ = self._vertices.query(points[doubtful])
             worst = doubtful[[int(distances.argmax())]]
             for rows in (worst, doubtful):
-                found = self.mesh.locate(points[rows]).distances
-                if found.max() > self.limit:
-                    raise DataError(too_far_message(int(rows[found.argmax()]), float(found.max()), self.limit))
+                exact_distances = self.mesh.locate(points[rows]).distances
+                if exact_distances.max() > self.limit:
+                    raise DataError(
+                        too_far_message(int(rows[exact_distances.argmax()]), float(exact_distances.max()), self.limit)
+                    )
 
     def projector(self, points: Array) -> sp.csr_array:
         """Return the barycentric weights of the nearest points, (n, V)."""
         return self._recent.find(points, lambda: self._located(points))
 
     def _located(self, points: Array) -> sp.csr_array:
-        found = self.mesh.locate(points)
-        return self.mesh.projector(found.faces, found.barycentric)
+        location = self.mesh.locate(points)
+        return self.mesh.projector(location.faces, location.barycentric)
 
     @cached_property
     def _recent(self) -> "_Recent[sp.csr_array]":
@@ -243,15 +245,15 @@ class RoadDomain(Domain):
         _named(lambda: self.roads.roads.read_positions(points))
 
     def projector(self, points: Array) -> sp.csr_array:
-        """Raise an error for positions (n, 2), because the field has values only at vertices."""
+        """Raise an error for positions (n, 2), because values are at vertices only."""
         raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
-        """Return the field with positions (n, 2) among its values, and its projector at these."""
+        """Return the field refined at positions (n, 2), and its projector."""
         return self._recent.find(points, lambda: self._refined(points))
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the matrix that reads the ends of pieces of road at positions (n, 2), and variances (n,)."""
+        """Return the matrix (n, N) that reads ends of pieces, and variances (n,)."""
         return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -270,7 +272,7 @@ class RoadDomain(Domain):
         return f"the Whittle-Matern field of alpha {self.roads.alpha} along the roads ({ends} at free ends), exactly"
 
     def identity(self) -> Iterator[str | Tensor]:
-        """Yield alpha, the boundary, the ends and lengths (S,) of stretches of road, and the vertices (V, 2)."""
+        """Yield alpha, the boundary, stretches (S,) and vertices (V, 2)."""
         yield f"roads alpha={self.roads.alpha} boundary={self.roads.boundary}"
         network = self.roads.roads
         parts = (*network.stretches, network.stretch_lengths, network.coordinates)
@@ -305,11 +307,11 @@ class _Selection:
     def __call__(self, points: Array) -> sp.csr_array:
         """Return the matrix (n, N) that selects the values at positions (n, 2)."""
         pairs = np.concatenate([self.positions, _rounded(points)])
-        _, number = np.unique(pairs, axis=0, return_inverse=True)
-        number = number.reshape(-1)
-        place = np.empty(number.max() + 1, dtype=np.int64)
-        place[number[: len(self.positions)]] = self.columns
-        columns = place[number[len(self.positions) :]]
+        _, group = np.unique(pairs, axis=0, return_inverse=True)
+        group = group.reshape(-1)
+        column_of = np.empty(group.max() + 1, dtype=np.int64)
+        column_of[group[: len(self.positions)]] = self.columns
+        columns = column_of[group[len(self.positions) :]]
         entries = np.ones(len(points)), columns, np.arange(len(points) + 1)
         return sp.csr_array(entries, shape=(len(points), self.size))
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 import graphs
 from rfgp.autograd import Array, numpy_function
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.kernels.arguments import Key, read_positive
 from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
@@ -62,22 +62,23 @@ class DomainField:
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with points a (n, d) among its values, and its projector."""
-        found, read = self.domain.refine(as_points(a))
-        return found, partial(_read, read)
+        field, read = self.domain.refine(as_points(a))
+        return field, partial(_read, read)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return how points a (n, d) read a refined field, each by itself: A (n, N) and variances (n,)."""
+        """Return A (n, N) that reads a refined field at points a, and variances."""
         return self.domain.between(field, values, as_points(a))
 
 
 def _read(projector: Any, a: Tensor) -> sp.csr_array:
-    found: sp.csr_array = projector(as_points(a))
-    return found
+    matrix: sp.csr_array = projector(as_points(a))
+    return matrix
 
 
 def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) -> Tensor:
-    """Return A Q^-1 B^T times the factor of a field, (n, m), for points a (n, d) and b (m, d).
+    """Return the covariance (n, m) of a field at points a (n, d) and b (m, d).
 
+    It is A Q^-1 B^T times the factor of the field.
     Let Z = Q^-1 A^T and G be the gradient in the covariance. The gradient in the entries of Q is -Z_a G Z_b^T, since
     d Q^-1 = -Q^-1 dQ Q^-1.
 
@@ -89,15 +90,15 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
     """
     theta, factor = latent.parameters(values)
     if latent.is_refined:
-        found, read = latent.refine(torch.cat([a, b]))
+        field, read = latent.refine(torch.cat([a, b]))
     else:
-        found, read = latent.field, latent.projector
+        field, read = latent.field, latent.projector
     left, right = read(a), read(b)
-    rows = np.repeat(np.arange(len(found.pattern.indptr) - 1), np.diff(found.pattern.indptr))
+    rows = np.repeat(np.arange(len(field.pattern.indptr) - 1), np.diff(field.pattern.indptr))
 
     def solved(point: Array) -> tuple[Array, Array]:
-        known = found.factor_at(point)
-        return known.solve(left.T.toarray()), known.solve(right.T.toarray())
+        factorized = field.factor_at(point)
+        return factorized.solve(left.T.toarray()), factorized.solve(right.T.toarray())
 
     def value(point: Array) -> Array:
         return np.asarray(left @ solved(point)[1]).reshape(-1)
@@ -105,9 +106,9 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
     def pull_back(point: Array, gradient: Array) -> Array:
         z, w = solved(point)
         pushed = z @ gradient.reshape(left.shape[0], right.shape[0])
-        columns = found.pattern.indices
+        columns = field.pattern.indices
         weights = (pushed[rows] * w[columns]).sum(1) + (w[rows] * pushed[columns]).sum(1)
-        return np.asarray(found.pull_back(point, -0.5 * weights))
+        return np.asarray(field.pull_back(point, -0.5 * weights))
 
     return factor * numpy_function(theta, value, pull_back).reshape(left.shape[0], right.shape[0])
 
@@ -120,7 +121,7 @@ class _OnDomain(Kernel):
         lengthscale: The starting lengthscale, in the domain's units. If None, the domain decides.
     """
 
-    kind: ClassVar[Kind] = Kind.COORDINATE
+    kind: ClassVar[ColumnKind] = ColumnKind.COORDINATE
     lengthscale: float | None = field(default=None, kw_only=True)
 
     def _set(self, **values: Any) -> None:
@@ -152,15 +153,15 @@ class _OnDomain(Kernel):
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of points a (n, d)."""
         parts = torch.split(a, POINTS)
-        found = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
-        return torch.cat(found) if found else a.new_zeros(0)
+        variances = [field_covariance(DomainField(self.domain), values, part, part).diagonal() for part in parts]
+        return torch.cat(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale, in the domain's units."""
-        one, extent = torch.ones((), dtype=torch.float64), self.domain.extent
+        unit, extent = torch.ones((), dtype=torch.float64), self.domain.extent
         return {
             "lengthscale": Hyperparameter(
-                START * extent * one, one, (BOUNDS[0] * extent * one, BOUNDS[1] * extent * one)
+                START * extent * unit, unit, (BOUNDS[0] * extent * unit, BOUNDS[1] * extent * unit)
             )
         }
 
@@ -189,7 +190,7 @@ def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
 class Roads(_OnDomain):
-    """A Whittle-Matern field on the metric graph of roads, continuous along roads and over crossings.
+    """A Whittle-Matern field on a road network, continuous over crossings.
 
     On a long road the kernel is exp(-d / lengthscale) for alpha = 1, and Matern 3/2 for alpha = 2.
 
@@ -294,11 +295,11 @@ class Mesh(_OnDomain):
     ) -> None:
         if isinstance(mesh, graphs.Graph):
             raise InvalidArgumentError("Mesh needs a graphs.MeshField or a mesh, got a graph. Use k.Nodes for graphs.")
-        made = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, alpha)
+        field = mesh if isinstance(mesh, graphs.MeshField) else graphs.MeshField(mesh, alpha)
         self._set(
-            domain=MeshDomain(made, within),
-            mesh=made,
-            alpha=made.alpha,
+            domain=MeshDomain(field, within),
+            mesh=field,
+            alpha=field.alpha,
             columns=columns,
             within=within,
             lengthscale=lengthscale,

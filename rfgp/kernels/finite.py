@@ -24,8 +24,9 @@ OFFSET_BOUNDS = (1e-3, 1e3)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Linear(Kernel):
-    """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c) with variances v of slopes and origin o.
+    """The linear kernel sum_c v_c (x_c - o_c)(z_c - o_c).
 
+    v are the variances of the slopes, and o is the origin.
     Its hyperparameter `variance`, (c,), replaces the output scale. Its units are those of the target squared over those
     of the columns squared. With several outputs, the variance of each output replaces the squared unit of the target.
 
@@ -59,7 +60,7 @@ class Linear(Kernel):
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
-        """Return rows a (n, c) scaled by the prior standard deviations of slopes, as `Kernel.embedding` defines."""
+        """Return rows a (n, c) scaled by the prior deviations of the slopes."""
         return a * values["variance"].sqrt()
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
@@ -145,7 +146,7 @@ class Polynomial(Kernel):
         extended = torch.cat([values["offset"].to(z).sqrt().expand(len(z), 1), z], dim=1)
         columns = []
         for powers in itertools.combinations_with_replacement(range(extended.shape[1]), self.degree):
-            repeats = math.prod(math.factorial(powers.count(one)) for one in set(powers))
+            repeats = math.prod(math.factorial(powers.count(power)) for power in set(powers))
             size = math.sqrt(math.factorial(self.degree) / repeats)
             columns.append(size * extended[:, list(powers)].prod(1))
         return torch.stack(columns, dim=1)
@@ -156,8 +157,8 @@ class Polynomial(Kernel):
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the offset."""
-        one = torch.ones_like(columns.scale[0])
-        return {"offset": Hyperparameter(one, one, (OFFSET_BOUNDS[0] * one, OFFSET_BOUNDS[1] * one))}
+        unit = torch.ones_like(columns.scale[0])
+        return {"offset": Hyperparameter(unit, unit, (OFFSET_BOUNDS[0] * unit, OFFSET_BOUNDS[1] * unit))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin and the scale in standardized units, (c,) each."""

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind, Table
+from rfgp.columns import ColumnKind, Table
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import Key, check_name, read_columns
 from rfgp.kernels.matrix import covariance_matrix
@@ -26,7 +26,7 @@ from rfgp.values import brief_repr, changed_arguments
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Kernel(ABC):
-    """A covariance function of some columns. Kernels are immutable, and `+` and `*` combine them.
+    """A covariance function of some columns, combined by `+` and `*`.
 
     A kernel object that is used several times shares its hyperparameters. To define a kernel, subclass this class as a
     dataclass and implement `covariance`, and `hyperparameters` if it has any (`rfgp.parameters.Hyperparameter` has an
@@ -48,14 +48,14 @@ class Kernel(ABC):
     name: str | None = field(default=None, kw_only=True)
 
     __array_ufunc__: ClassVar[None] = None  # numpy leaves + and * to kernels
-    kind: ClassVar[Kind] = Kind.NUMBER
+    kind: ClassVar[ColumnKind] = ColumnKind.NUMBER
     """How the columns are read."""
     nodes: ClassVar[Any] = None
-    """The graph whose nodes the column names, for Kind.NODE."""
+    """The graph whose nodes the column names, for ColumnKind.NODE."""
     graph_kernel: ClassVar[Any] = None
-    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for Kind.NODE."""
+    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for ColumnKind.NODE."""
     domain: ClassVar[Any] = None
-    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for Kind.COORDINATE."""
+    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for ColumnKind.COORDINATE."""
     embedding: ClassVar[Any] = None
     """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
 
@@ -71,7 +71,9 @@ class Kernel(ABC):
 
     @abstractmethod
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, c) and b (m, c), differentiable in all arguments.
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c).
+
+        It must be differentiable in all arguments.
 
         Args:
             a: The kernel's columns, in standardized units.
@@ -80,45 +82,69 @@ class Kernel(ABC):
         """
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return the variances (n,) of rows a (n, c)."""
-        found = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
-        return torch.stack(found) if found else a.new_zeros(0)
+        """Return the variances (n,) of rows a (n, c).
+
+        Args:
+            a: The kernel's columns, in standardized units.
+            values: The kernel's hyperparameters and constants by name.
+        """
+        variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
+        return torch.stack(variances) if variances else a.new_zeros(0)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters by name, with starting values of the user or from the data."""
+        """Return the hyperparameters by name, with starting values.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return {}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the constants of `covariance` by name, in standardized units, (...) each."""
+        """Return the constants of `covariance` by name, in standardized units, (...) each.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return {}
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the latent field with a sparse precision. None if the kernel has no such field."""
+        """Return the latent field with a sparse precision, or None.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return None
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure of a stationary kernel of x / lengthscale. None for other kernels."""
+        """The spectral measure at unit lengthscale. None if not stationary."""
         return None
 
     def functions(self, columns: ColumnSummary) -> Functions | None:
-        """Return functions phi such that phi phi^T is the covariance. None if there are infinitely many."""
+        """Return finitely many functions phi with covariance phi phi^T, or None.
+
+        Args:
+            columns: The training rows in the columns of the kernel.
+        """
         return None
 
     def series(self, values: Values) -> "Kernel | None":
-        """Return an accurate kernel of finitely many functions at some hyperparameters, or None.
+        """Return an accurate kernel of finitely many functions, or None.
 
         It has the same columns and hyperparameters.
+
+        Args:
+            values: The hyperparameters and constants by name, at which it is accurate.
         """
         return None
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The user's starting values by name, in the user's units, or None for a missing one."""
+        """The starting values by name, in the user's units. None if missing."""
         return {}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> "Kernel":
-        """Return the kernel with starting values and with options from the data, such as an origin.
+        """Return the kernel with starting values and options from the data.
 
         Args:
             columns: The rows.
@@ -135,9 +161,10 @@ class Kernel(ABC):
         return self if self.columns is not None else replace(self, columns=tuple(keys))
 
     def matrix(self, A: Any, B: Any = None, values: Mapping[str, Any] | None = None) -> Tensor:
-        """Return the covariance matrix of the rows of A and of B, float64, differentiable in tensors.
+        """Return the covariance matrix (n, m) of the rows of A and of B.
 
-        Output scales are 1 unless `values` has them. An unresolved `Linear` has its origin at 0.
+        It is float64, and differentiable in tensors. Output scales are 1 unless `values` has them. An unresolved
+        `Linear` has its origin at 0.
 
         Args:
             A: n rows: a dataframe, a dict of columns, an array (n, d), or n labels of nodes.
@@ -171,7 +198,10 @@ class Kernel(ABC):
         return with_names(self.summands)
 
     def named(self, name: str) -> "Kernel":
-        """Return the kernel with a name. The name of a sum prefixes the names of its terms.
+        """Return the kernel with a name, which prefixes the terms of a sum.
+
+        Args:
+            name: The name, a text that is not empty.
 
         Raises:
             InvalidArgumentError: The name is not a text, or empty.
@@ -205,7 +235,7 @@ class Kernel(ABC):
 
 
 def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
-    """Return a kernel with each factor changed. Shared factors are changed once, and terms keep their names.
+    """Return a kernel with each factor changed, a shared one once.
 
     Args:
         kernel: The kernel.
@@ -241,7 +271,7 @@ def _arguments(kernel: Kernel) -> Iterator[str]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Sum(Kernel):
-    """A sum of terms, expanded: `(A + B) * C` is `A * C + B * C` with shared hyperparameters of C.
+    """A sum of terms: `(A + B) * C` is `A * C + B * C` with a shared C.
 
     Attributes:
         summands: The terms.

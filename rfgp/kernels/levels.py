@@ -13,7 +13,7 @@ from torch import Tensor
 
 from graphs.precisions import IndependentField
 from rfgp.autograd import Array
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.kernel import Kernel
@@ -31,7 +31,7 @@ DIAGONAL_BOUNDS = (1e-4, 1e4)
 
 
 def are_equal(a: Tensor, b: Tensor) -> Tensor:
-    """Return whether rows a (n, c) and b (m, c) have the same levels in all columns, (n, m)."""
+    """Return whether rows a (n, c) and b (m, c) have equal levels, (n, m)."""
     same = torch.ones(len(a), len(b), dtype=torch.bool, device=a.device)
     for left, right in zip(a.unbind(1), b.unbind(1), strict=True):
         same &= left[:, None] == right
@@ -54,7 +54,7 @@ def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
 
 
 def one_hot(a: Tensor, values: Values) -> Tensor:
-    """Return the indicators (n, L) of the combinations of levels of rows a (n, c), zeros for new levels."""
+    """Return the indicators (n, L) of the levels of rows a, 0 for new ones."""
     num_levels = [int(size) for size in values["num_levels"].tolist()]
     codes, size = codes_of(a, num_levels), math.prod(num_levels)
     out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
@@ -63,7 +63,7 @@ def one_hot(a: Tensor, values: Values) -> Tensor:
 
 
 def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
-    """Return the numbers of levels of the columns, (c,), under their name among the constants."""
+    """Return the numbers of levels (c,) by their name as a constant."""
     return {"num_levels": torch.tensor(columns.num_levels, dtype=torch.float64, device=columns.scale.device)}
 
 
@@ -92,7 +92,7 @@ class LevelField:
         return torch.zeros(0, dtype=torch.float64), torch.ones((), dtype=torch.float64)
 
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Return the matrix (n, L) that selects the values of levels a (n, c), with empty rows for new levels."""
+        """Return the matrix (n, L) that selects levels a (n, c), 0 for new ones."""
         codes = codes_of(a, self.num_levels).numpy()
         known = codes >= 0
         starts = np.concatenate([[0], np.cumsum(known)])
@@ -104,13 +104,13 @@ class LevelField:
         return self.field, self.projector
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) of rows a, and their variances (n,) given the field's values: zeros."""
+        """Return A (n, N) of rows a, and their variances (n,), which are 0."""
         return self.projector(a), np.zeros(len(a))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Group(Kernel):
-    """Independent random effects of the levels of a group: 1 within a level, 0 between levels.
+    """Independent random effects of levels: 1 within a level, 0 between.
 
     Several columns give one level for each combination of their levels. Levels without training rows have the prior
     variance.
@@ -125,7 +125,7 @@ class Group(Kernel):
         [[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [1.0, 0.0, 1.0]]
     """
 
-    kind: ClassVar[Kind] = Kind.LEVEL
+    kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
@@ -154,7 +154,7 @@ class Group(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Categorical(Kernel):
-    """Effects of levels with the same correlation between any two levels (compound symmetry).
+    """Effects of levels with one correlation (compound symmetry).
 
     Source: Roustant et al. (2020), Group kernels for Gaussian process metamodels with categorical
     inputs, Section 2.
@@ -173,7 +173,7 @@ class Categorical(Kernel):
         [[1.0, 0.5], [0.5, 1.0]]
     """
 
-    kind: ClassVar[Kind] = Kind.LEVEL
+    kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
     correlation: float | None = None
 
     def __post_init__(self) -> None:
@@ -196,9 +196,11 @@ class Categorical(Kernel):
         """Return the correlation, unless it was given."""
         if self.correlation is not None:
             return {}
-        one = torch.ones_like(columns.scale[0])
+        unit = torch.ones_like(columns.scale[0])
         return {
-            "correlation": Hyperparameter(0.5 * one, one, (CORRELATION_BOUNDS[0] * one, CORRELATION_BOUNDS[1] * one))
+            "correlation": Hyperparameter(
+                0.5 * unit, unit, (CORRELATION_BOUNDS[0] * unit, CORRELATION_BOUNDS[1] * unit)
+            )
         }
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
@@ -206,8 +208,8 @@ class Categorical(Kernel):
         sizes = sizes_of(columns)
         if self.correlation is None:
             return sizes
-        given = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
-        return {**sizes, "correlation": given}
+        correlation = torch.tensor(self.correlation, dtype=torch.float64, device=columns.scale.device)
+        return {**sizes, "correlation": correlation}
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return 1 + L functions: an effect that all L levels share, and one of each."""
@@ -216,14 +218,15 @@ class Categorical(Kernel):
     def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return sqrt(correlation) and sqrt(1 - correlation) times the indicators, (n, 1 + L), of rows a (n, c)."""
         correlation = values["correlation"].double()
-        own = (1 - correlation).sqrt() * one_hot(a, values)
-        return torch.cat([correlation.sqrt().expand(len(a), 1), own], dim=1)
+        indicators = (1 - correlation).sqrt() * one_hot(a, values)
+        return torch.cat([correlation.sqrt().expand(len(a), 1), indicators], dim=1)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Coregionalization(Kernel):
-    """Effects of L levels with the covariance W W^T + diag(d), divided by the mean of its diagonal.
+    """Effects of L levels with a covariance proportional to W W^T + diag(d).
 
+    It is divided by the mean of its diagonal.
     W is (L, rank). Correlations of levels may be negative. Levels without training rows have the variance 1 and are
     uncorrelated with others.
 
@@ -244,7 +247,7 @@ class Coregionalization(Kernel):
         [[1.0, -0.5], [-0.5, 1.0]]
     """
 
-    kind: ClassVar[Kind] = Kind.LEVEL
+    kind: ClassVar[ColumnKind] = ColumnKind.LEVEL
     rank: int = 1
 
     def __post_init__(self) -> None:
@@ -257,9 +260,9 @@ class Coregionalization(Kernel):
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         levels, size = self.between_levels(values), len(values["loadings"])
         left, right = a[:, 0].long(), b[:, 0].long()
-        known = (left < size)[:, None] & (right < size)
-        found = levels[left.clamp(max=size - 1)][:, right.clamp(max=size - 1)]
-        return torch.where(known, found, are_equal(a, b).to(found))
+        are_known = (left < size)[:, None] & (right < size)
+        between = levels[left.clamp(max=size - 1)][:, right.clamp(max=size - 1)]
+        return torch.where(are_known, between, are_equal(a, b).to(between))
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, 1)."""
@@ -270,8 +273,8 @@ class Coregionalization(Kernel):
     def between_levels(self, values: Values) -> Tensor:
         """Return the covariance of the levels, (L, L)."""
         loadings = values["loadings"].double()
-        found = loadings @ loadings.mT + values["diagonal"].double().diag()
-        return found / found.diagonal().mean()
+        covariance = loadings @ loadings.mT + values["diagonal"].double().diag()
+        return covariance / covariance.diagonal().mean()
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the loadings W (L, rank) and the diagonal (L,)."""
@@ -280,9 +283,9 @@ class Coregionalization(Kernel):
         signs = torch.stack([(-1.0) ** ((torch.arange(size) // 2**j) * (j > 0)) for j in range(self.rank)], 1)
         bounds = (DIAGONAL_BOUNDS[0] * ones, DIAGONAL_BOUNDS[1] * ones)
         loadings = (LOADING_START * signs).to(ones)
-        one = torch.ones_like(loadings)
+        unit = torch.ones_like(loadings)
         return {
-            "loadings": Hyperparameter(loadings, one, (-1e3 * one, 1e3 * one), is_positive=False),
+            "loadings": Hyperparameter(loadings, unit, (-1e3 * unit, 1e3 * unit), is_positive=False),
             "diagonal": Hyperparameter(ones, ones, bounds),
         }
 

@@ -15,7 +15,7 @@ from rfgp.paths import find_path
 
 
 def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: Mapping[str, Any]) -> Tensor:
-    """Return the covariance (n, m) of the rows of two tables, or of one table with itself.
+    """Return the covariance (n, m) of the rows of two tables, or of one.
 
     Args:
         terms: Terms with explicit columns and names.
@@ -27,7 +27,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
     Raises:
         InvalidArgumentError: A value has the name of no hyperparameter, or one is missing.
     """
-    schema = Schema.learn(requests_of(terms), A)
+    schema = Schema.fit(requests_of(terms), A)
     bound = bind(terms, schema.column_of)
     left = schema.read(A)
     right = left if B is None else schema.read(B)
@@ -35,8 +35,8 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
     summary = ColumnSummary.of(left.detach(), tuple(column.num_levels for column in schema.columns))
     known = _known_values(bound, hyperparameters_of(bound, summary), values, left)
     known |= constants_of(bound, summary)
-    found = [term.covariance(left, right, known) for term in bound]
-    return torch.stack([part.expand(len(left), len(right)) for part in found]).sum(0)
+    parts = [term.covariance(left, right, known) for term in bound]
+    return torch.stack([part.expand(len(left), len(right)) for part in parts]).sum(0)
 
 
 def _known_values(
@@ -53,7 +53,7 @@ def _known_values(
         for name, value in factor.starts.items()
         if value is not None
     }
-    units = dict.fromkeys((*scales, *(path for path, found in quantities.items() if found.is_variance)), 1.0)
+    units = dict.fromkeys((*scales, *(path for path, quantity in quantities.items() if quantity.is_variance)), 1.0)
     usual = {
         f"{prefix}{name}": value
         for term in terms

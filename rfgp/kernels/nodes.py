@@ -14,7 +14,7 @@ from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import resolvent_field
 from rfgp.autograd import Array
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
 from rfgp.kernels.arguments import Key
@@ -56,20 +56,20 @@ class Nodes(Kernel):
     graph: Any
     kernel: Any = "diffusion"
     column: Key | None = None
-    kind: ClassVar[Kind] = Kind.NODE
+    kind: ClassVar[ColumnKind] = ColumnKind.NODE
 
     def __post_init__(self) -> None:
         if not isinstance(self.graph, graphs.Graph):
             raise InvalidArgumentError(f"graph must be a graphs.Graph, got {type(self.graph).__name__}.")
-        found = self.kernel if isinstance(self.kernel, GraphKernel) else graphs.kernels.by_name(self.kernel)
+        kernel = self.kernel if isinstance(self.kernel, GraphKernel) else graphs.kernels.by_name(self.kernel)
         object.__setattr__(self, "columns", self.column)
         object.__setattr__(self, "nodes", self.graph)
-        object.__setattr__(self, "graph_kernel", found)
+        object.__setattr__(self, "graph_kernel", kernel)
         super().__post_init__()
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting parameters of the graph kernel. None if the kernel was given by name."""
+        """The starting parameters of the graph kernel. None if given by name."""
         kernel = self.graph_kernel
         is_named = not isinstance(self.kernel, GraphKernel)
         values = [None] * len(kernel.parameters) if is_named else kernel.values.tolist()
@@ -94,10 +94,10 @@ class Nodes(Kernel):
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the parameters of the graph kernel."""
-        one = torch.ones((), dtype=torch.float64)
-        bounds = (PARAMETER_BOUNDS[0] * one, PARAMETER_BOUNDS[1] * one)
+        unit = torch.ones((), dtype=torch.float64)
+        bounds = (PARAMETER_BOUNDS[0] * unit, PARAMETER_BOUNDS[1] * unit)
         pairs = zip(self.graph_kernel.parameters, self.graph_kernel.values, strict=True)
-        return {name: Hyperparameter(one * value, one, bounds) for name, value in pairs}
+        return {name: Hyperparameter(unit * value, unit, bounds) for name, value in pairs}
 
     def resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Kernel:
         """Return the kernel with starting values."""
@@ -128,17 +128,19 @@ class Nodes(Kernel):
         """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""
         eigenvalues, eigenvectors = self.graph.spectrum
         theta = torch.stack([values[name].double() for name in self.graph_kernel.parameters])
-        found = kernel_function(
+        kernel_eigenvalues = kernel_function(
             theta,
             lambda point: self.graph_kernel.with_values(point).spectral(eigenvalues),
             lambda point: self.graph_kernel.with_values(point).spectral_jacobian(eigenvalues),
         )
-        return torch.from_numpy(eigenvectors), found
+        return torch.from_numpy(eigenvectors), kernel_eigenvalues
 
 
 @dataclass(frozen=True, eq=False)
 class NodeField:
-    """The values at all nodes of a graph, for a kernel amplitude (shift + L)^-order of an integer order.
+    """The values at all nodes, with covariance amplitude (shift + L)^-order.
+
+    The order is an integer.
 
     Attributes:
         graph: The graph.
@@ -165,8 +167,8 @@ class NodeField:
         theta = torch.stack([values[name].double() for name in self.kernel.parameters])
 
         def value(point: Any) -> Any:
-            found = self.kernel.with_values(point).resolvent()
-            return np.array([found.shift, found.amplitude])
+            resolvent = self.kernel.with_values(point).resolvent()
+            return np.array([resolvent.shift, resolvent.amplitude])
 
         def jacobian(point: Any) -> Any:
             return self.kernel.with_values(point).resolvent().jacobian
@@ -176,14 +178,14 @@ class NodeField:
 
     def projector(self, a: Tensor) -> sp.csr_array:
         """Return the matrix (n, N) that selects the values at positions a (n, 1)."""
-        places = a[:, 0].long().numpy()
-        count, size = len(places), self.graph.num_nodes
-        return sp.csr_array((np.ones(count), places, np.arange(count + 1)), shape=(count, size))
+        positions = a[:, 0].long().numpy()
+        count, size = len(positions), self.graph.num_nodes
+        return sp.csr_array((np.ones(count), positions, np.arange(count + 1)), shape=(count, size))
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field and its projector, (n, N): all nodes are among its values."""
         return self.field, self.projector
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) of rows a, and their variances (n,) given the field's values: zeros."""
+        """Return A (n, N) of rows a, and their variances (n,), which are 0."""
         return self.projector(a), np.zeros(len(a))

@@ -131,15 +131,15 @@ def _leaf(call: Call, known: tuple[str, ...] | None) -> Kernel:
             arguments[name] = _base(value) if name == "base" else _argument(name, value)
     if kind is Additive:
         _check_terms(len(arguments.get("columns") or ()) ** (2 if arguments.get("order") == 2 else 1))
-    found: Kernel = made("kernel", kind, arguments)
-    return found
+    kernel: Kernel = made("kernel", kind, arguments)
+    return kernel
 
 
 def _columns(call: Call, value: Any, known: tuple[str, ...] | None) -> tuple[Key, ...] | None:
     """Return the keys of columns that an argument names."""
     if value is None:
         return None
-    return tuple(_column(call, one, known) for one in (value if isinstance(value, tuple) else (value,)))
+    return tuple(_column(call, column, known) for column in (value if isinstance(value, tuple) else (value,)))
 
 
 def _column(call: Call, value: Any, known: tuple[str, ...] | None) -> Key:
@@ -156,10 +156,10 @@ def _column(call: Call, value: Any, known: tuple[str, ...] | None) -> Key:
 
 def _argument(name: str, value: Any) -> Any:
     """Return an argument that is no column."""
-    found = constant(name, value)
-    if isinstance(found, str) and name not in _TEXTS:
-        raise InvalidArgumentError(f"{name} must be a number, got the text {show(found)}.")
-    return found
+    argument = constant(name, value)
+    if isinstance(argument, str) and name not in _TEXTS:
+        raise InvalidArgumentError(f"{name} must be a number, got the text {show(argument)}.")
+    return argument
 
 
 def _base(value: Any) -> type[Kernel]:

@@ -31,7 +31,7 @@ MOST_HARMONICS = 128
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Periodic(Kernel):
-    """The periodic kernel exp(-2 sin^2(pi (x - z) / period) / lengthscale^2) of one column.
+    """The periodic kernel exp(-2 sin^2(pi (x - z) / period) / lengthscale^2).
 
     Source: MacKay (1998), Introduction to Gaussian processes, Section 5.
 
@@ -67,7 +67,7 @@ class Periodic(Kernel):
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
-        """Return positions (n, 2) on a circle, for rows a (n, 1), such that k is exp(-r^2 / 2)."""
+        """Return positions (n, 2) on a circle, at which k is exp(-r^2 / 2)."""
         angles = 2 * math.pi * a / values["period"]
         return torch.cat([angles.cos(), angles.sin()], dim=1) / values["lengthscale"]
 
@@ -87,16 +87,16 @@ class Periodic(Kernel):
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""
-        one, unit = torch.ones_like(columns.scale[0]), columns.scale[0]
-        period = self.period / unit
+        unit, scale = torch.ones_like(columns.scale[0]), columns.scale[0]
+        period = self.period / scale
         bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
         return {
-            "lengthscale": Hyperparameter(one, one, (LENGTHSCALE_BOUNDS[0] * one, LENGTHSCALE_BOUNDS[1] * one)),
-            "period": Hyperparameter(period, unit, bounds, is_fixed=not self.learn_period),
+            "lengthscale": Hyperparameter(unit, unit, (LENGTHSCALE_BOUNDS[0] * unit, LENGTHSCALE_BOUNDS[1] * unit)),
+            "period": Hyperparameter(period, scale, bounds, is_fixed=not self.learn_period),
         }
 
     def series(self, values: Values) -> "Harmonics":
-        """Return the kernel of the first harmonics, whose variance is too small by at most `TAIL`."""
+        """Return the kernel of the first harmonics, with all variance but `TAIL`."""
         size = scaled_bessel(MOST_HARMONICS, values["lengthscale"].detach().double() ** -2)
         missing = 1 - (2 * size.cumsum(0) - size[0])
         count = min(int((missing > TAIL).sum()), MOST_HARMONICS)

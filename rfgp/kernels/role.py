@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from torch import Tensor
 
 from rfgp.autograd import Array
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.arguments import Key
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -70,7 +70,7 @@ class LatentField(Protocol):
         """
 
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
-        """Return the parameters (p,) of Q, and the ratio of the covariance to A Q^-1 A^T, 0-d.
+        """Return the parameters (p,) of Q, and the scale of A Q^-1 A^T, 0-d.
 
         Args:
             values: The hyperparameters and constants by name.
@@ -96,7 +96,7 @@ class LatentField(Protocol):
 
     @property
     def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
-        """Maps the arguments of `between` to derivatives of its results in the one column of rows.
+        """Maps the arguments of `between` to the derivatives of its results.
 
         None if the results are treated as constant in the columns. A field with slopes has variance 1 everywhere.
         """
@@ -114,7 +114,7 @@ class Factor(Protocol):
         """Its name, or None."""
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> ColumnKind:
         """How the columns are read."""
 
     @property
@@ -131,7 +131,7 @@ class Factor(Protocol):
 
     @property
     def embedding(self) -> Any:
-        """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search, or None."""
+        """Maps columns (n, c) to positions (n, e) for a neighbor search, or None."""
 
     @property
     def has_own_variance(self) -> bool:
@@ -152,7 +152,7 @@ class Factor(Protocol):
         """Return functions phi such that phi phi^T is the covariance, or None."""
 
     def series(self, values: Values) -> "Factor | None":
-        """Return an accurate factor of finitely many functions at some hyperparameters, or None."""
+        """Return an accurate factor of finitely many functions, or None."""
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""

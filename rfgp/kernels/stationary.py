@@ -58,8 +58,8 @@ class Stationary(Kernel):
     @property
     def measure(self) -> Spectrum:
         """The spectral measure at unit lengthscale."""
-        found: Spectrum = self.spectrum
-        return found
+        measure: Spectrum = self.spectrum
+        return measure
 
     @property
     def starts(self) -> Mapping[str, Any]:
@@ -78,7 +78,10 @@ class Stationary(Kernel):
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the lengthscale. It starts at sqrt(c) standard deviations of c columns, a typical distance."""
+        """Return the lengthscale.
+
+        It starts at sqrt(c) standard deviations of c columns, a typical distance.
+        """
         spread, unit = columns.spread, columns.scale
         if not self.ard:
             spread = spread.mean()
@@ -88,7 +91,9 @@ class Stationary(Kernel):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RBF(Stationary):
-    """The Gaussian (squared exponential) kernel exp(-r^2 / 2), r the distance in lengthscales.
+    """The Gaussian (squared exponential) kernel exp(-r^2 / 2).
+
+    r is the distance in lengthscales.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
@@ -132,14 +137,16 @@ class Matern(Stationary):
         super().__post_init__()
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the process at the distinct values of one column, if nu is 1/2, 3/2 or 5/2."""
+        """Return the process at distinct values, if nu is 1/2, 3/2 or 5/2."""
         order = ORDERS.get(float(self.nu))
         return ColumnField(order) if order is not None and columns.num_columns == 1 else None
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RationalQuadratic(Stationary):
-    """The rational quadratic kernel (1 + r^2 / (2 alpha))^-alpha, r the distance in lengthscales.
+    """The rational quadratic kernel (1 + r^2 / (2 alpha))^-alpha.
+
+    r is the distance in lengthscales.
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.

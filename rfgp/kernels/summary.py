@@ -11,7 +11,7 @@ from rfgp.torch_context import Cached
 
 @dataclass(frozen=True, eq=False)
 class ColumnSummary:
-    """The training rows in the c columns of a kernel, in standardized units unless it says otherwise.
+    """The training rows in the c columns of a kernel, in standardized units.
 
     A value in the user's units is location + scale * standardized value.
 
@@ -82,33 +82,46 @@ class ColumnSummary:
         return low, high
 
     def between(self, low: Tensor, high: Tensor) -> "ColumnSummary":
-        """Return the summary with other smallest and largest values, (c,) each."""
+        """Return the summary with other ends.
+
+        Args:
+            low: The smallest values (c,) of all rows, in standardized units.
+            high: The largest values (c,).
+        """
         return replace(self, low=low, high=high)
 
     def standardized(self, values: Tensor) -> Tensor:
-        """Return values (..., c) in the user's units as standardized ones."""
+        """Return standardized values (..., c).
+
+        Args:
+            values: The values (..., c) in the user's units.
+        """
         return (values - self.location) / self.scale
 
-    def select(self, places: list[int]) -> "ColumnSummary":
-        """Return the summary of some columns by index. It is cached, because fits need it at each step."""
-        key = tuple(places)
+    def select(self, indices: list[int]) -> "ColumnSummary":
+        """Return the summary of some columns, from a cache.
+
+        Args:
+            indices: The indices of k of the c columns.
+        """
+        key = tuple(indices)
         if key not in self._selected:
-            self._selected[key] = self._select(places)
+            self._selected[key] = self._select(indices)
         return self._selected[key]
 
     @Cached
     def _selected(self) -> "dict[tuple[int, ...], ColumnSummary]":
-        """The summaries of some of the columns, by their places."""
+        """The summaries of some of the columns, by their indices."""
         return {}
 
-    def _select(self, places: list[int]) -> "ColumnSummary":
+    def _select(self, indices: list[int]) -> "ColumnSummary":
         return replace(
             self,
-            sample=self.sample[:, places],
-            location=self.location[places],
-            scale=self.scale[places],
-            spread=self.spread[places],
-            num_levels=tuple(self.num_levels[place] for place in places),
-            low=None if self.low is None else self.low[places],
-            high=None if self.high is None else self.high[places],
+            sample=self.sample[:, indices],
+            location=self.location[indices],
+            scale=self.scale[indices],
+            spread=self.spread[indices],
+            num_levels=tuple(self.num_levels[index] for index in indices),
+            low=None if self.low is None else self.low[indices],
+            high=None if self.high is None else self.high[indices],
         )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind, Request
+from rfgp.columns import ColumnKind, ColumnRequest
 from rfgp.errors import InvalidArgumentError
 from rfgp.grams import Gram, scaled_gram, stationary_gram
 from rfgp.kernels.arguments import Key
@@ -78,7 +78,7 @@ class Term:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The path prefixes of each factor's hyperparameters: the term, and in a product the factor."""
+        """The path prefix of each factor: the term, and in a product the factor."""
         if len(self.factors) == 1:
             return (f"{self.name}.",)
         return tuple(f"{self.name}.{name}." for name in self.factor_names)
@@ -125,10 +125,10 @@ def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
     return tuple(named)
 
 
-def requests_of(terms: Sequence[Term]) -> list[Request]:
-    """Return the columns that terms with explicit columns and names read, in order of appearance."""
+def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
+    """Return the columns that terms read, in order of appearance."""
     return [
-        Request(key, factor.kind, str(term.name), factor.nodes)
+        ColumnRequest(key, factor.kind, str(term.name), factor.nodes)
         for term in terms
         for factor in term.factors
         for key in factor.columns or ()
@@ -137,7 +137,7 @@ def requests_of(terms: Sequence[Term]) -> list[Request]:
 
 @dataclass(frozen=True, eq=False)
 class BoundTerm:
-    """A term with the column indices of its factors in rows (n, D), and the paths of their hyperparameters.
+    """A term with the indices of its columns in rows (n, D), and with paths.
 
     Attributes:
         term: The term, with a name.
@@ -162,40 +162,40 @@ class BoundTerm:
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure of a term that is one stationary factor. None for other terms."""
+        """The spectral measure of a single stationary factor. Otherwise None."""
         return self.term.factors[0].measure if len(self.places) == 1 else None
 
     def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
-        """Yield each factor with the indices of its columns and the prefix of its hyperparameters."""
+        """Yield each factor with its column indices and its path prefix."""
         return iter(zip(self.term.factors, self.places, self.prefixes, strict=True))
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
         scale = self.outputscale
-        out = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
+        product = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
         if self.measure is not None and b is a and not a.requires_grad:
             x, lengthscale = a[:, self.places[0]], values[f"{self.prefixes[0]}lengthscale"]
-            return scaled_gram(self.measure, x, lengthscale.to(x), out.to(x))
-        for factor, places, prefix in self.parts():
-            right = a[:, places]
-            found = factor.covariance(right, right if b is a else b[:, places], of_prefix(values, prefix))
-            out = out * found
-        return out
+            return scaled_gram(self.measure, x, lengthscale.to(x), product.to(x))
+        for factor, indices, prefix in self.parts():
+            right = a[:, indices]
+            covariance = factor.covariance(right, right if b is a else b[:, indices], of_prefix(values, prefix))
+            product = product * covariance
+        return product
 
     def gram(self, a: Tensor, values: Values) -> Gram:
-        """Return the covariance (n, n) of rows a (n, D) with themselves, and its gradient, at values by path."""
-        found = None
+        """Return the covariance (n, n) of rows a (n, D), with its gradient."""
+        gram = None
         if self.measure is not None and not a.requires_grad:
             lengthscale = values[f"{self.prefixes[0]}lengthscale"].to(a)
             variance = a.new_ones(()) if self.outputscale is None else values[self.outputscale].to(a)
-            found = stationary_gram(self.measure, a[:, self.places[0]], lengthscale, variance)
-        return (Gram.of(self.covariance(a, a, values)) if found is None else found).double()
+            gram = stationary_gram(self.measure, a[:, self.places[0]], lengthscale, variance)
+        return (Gram.of(self.covariance(a, a, values)) if gram is None else gram).double()
 
     def variances(self, a: Tensor, values: Values) -> Tensor:
         """Return the variances (n,) of rows a (n, D), at values by path."""
         scale = 1.0 if self.outputscale is None else values[self.outputscale].double()
-        found = [f.variances(a[:, places], of_prefix(values, prefix)) for f, places, prefix in self.parts()]
-        return scale * torch.stack(found).prod(0)
+        variances = [f.variances(a[:, indices], of_prefix(values, prefix)) for f, indices, prefix in self.parts()]
+        return scale * torch.stack(variances).prod(0)
 
 
 def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
@@ -204,21 +204,21 @@ def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
     return {path[size:]: v for path, v in values.items() if path.startswith(prefix) and "." not in path[size:]}
 
 
-def bind(terms: Sequence[Term], place: Callable[[Key, Kind, Any], int]) -> tuple[BoundTerm, ...]:
+def bind(terms: Sequence[Term], index_of: Callable[[Key, ColumnKind, Any], int]) -> tuple[BoundTerm, ...]:
     """Return terms with the indices of their columns.
 
     Args:
         terms: Terms with explicit columns and names.
-        place: Returns the index of a column from its key, its kind, and its nodes or None.
+        index_of: Returns the index of a column from its key, its kind, and its nodes or None.
     """
     first: dict[int, str] = {}
     bound = []
     for term in terms:
-        places = tuple(
-            [place(key, factor.kind, factor.nodes) for key in factor.columns or ()] for factor in term.factors
+        indices = tuple(
+            [index_of(key, factor.kind, factor.nodes) for key in factor.columns or ()] for factor in term.factors
         )
         pairs = zip(term.factors, term.prefixes, strict=True)
-        bound.append(BoundTerm(term, places, tuple(first.setdefault(id(factor), prefix) for factor, prefix in pairs)))
+        bound.append(BoundTerm(term, indices, tuple(first.setdefault(id(factor), prefix) for factor, prefix in pairs)))
     return tuple(bound)
 
 
@@ -229,19 +229,19 @@ def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
         DataError: A row lies outside. The message names the first and the reason.
     """
     for term in terms:
-        for factor, places, _ in term.parts():
+        for factor, indices, _ in term.parts():
             if factor.domain is not None:
-                factor.domain.check(x[:, places].detach().double().cpu().numpy())
+                factor.domain.check(x[:, indices].detach().double().cpu().numpy())
 
 
 def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Hyperparameter]:
-    """Return the hyperparameters of the factors of terms by path, without output scales."""
-    found: dict[str, Hyperparameter] = {}
+    """Return the hyperparameters of the factors by path, no output scales."""
+    hyperparameters: dict[str, Hyperparameter] = {}
     for term in terms:
-        for factor, places, prefix in term.parts():
-            for name, quantity in factor.hyperparameters(columns.select(places)).items():
-                found.setdefault(f"{prefix}{name}", quantity)
-    return found
+        for factor, indices, prefix in term.parts():
+            for name, quantity in factor.hyperparameters(columns.select(indices)).items():
+                hyperparameters.setdefault(f"{prefix}{name}", quantity)
+    return hyperparameters
 
 
 def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Tensor]:
@@ -249,6 +249,6 @@ def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str
     return {
         f"{prefix}{name}": value
         for term in terms
-        for factor, places, prefix in term.parts()
-        for name, value in factor.constants(columns.select(places)).items()
+        for factor, indices, prefix in term.parts()
+        for name, value in factor.constants(columns.select(indices)).items()
     }

@@ -14,7 +14,7 @@ from rfgp.torch_context import default_settings
 
 
 class RoadGP(GP):
-    """An exact Gaussian process on a road network: `GP` with one kernel `kernels.Roads`.
+    """An exact Gaussian process on a road network, with `kernels.Roads`.
 
     The process is continuous along roads and over crossings. It depends on the lengths of roads, not on their division
     into pieces. Means, variances, likelihoods and their gradients come from sparse Cholesky factors.
@@ -73,7 +73,7 @@ class RoadGP(GP):
         seed: int | None = None,
     ) -> None:
         alphas: tuple[Any, ...] = (1, 2) if alpha == "auto" else (alpha,)
-        kernels = {f"alpha={one}": Roads(roads, one, boundary=boundary) for one in alphas}
+        kernels = {f"alpha={smoothness}": Roads(roads, smoothness, boundary=boundary) for smoothness in alphas}
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         first = next(iter(kernels.values()))
         super().__init__(first, likelihood, inference=inference, start=start, priors=priors, seed=seed)

@@ -43,7 +43,7 @@ class Fitted:
 
 
 def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield warnings about a fit: its selection, its convergence and its number of hyperparameters."""
+    """Yield warnings about a fit: selection, convergence, hyperparameters."""
     yield from selection_warnings(report)
     yield from convergence_warnings(report)
     yield from overfitting_warnings(state, fixed)
@@ -70,7 +70,7 @@ def convergence_warnings(report: FitReport) -> Iterator[Warning]:
 
 
 def overfitting_warnings(state: GPState, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield a warning if there are as many free hyperparameters without a prior as rows."""
+    """Yield a warning if free hyperparameters are as many as rows."""
     values, count = state.hyperparameters, state.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)

@@ -37,7 +37,7 @@ from rfgp.torch_context import default_settings
 
 
 class GP(Process[ModelSpec]):
-    """A Gaussian process whose kernel is a sum of terms, each computed by an approximation of its own.
+    """A Gaussian process with a sum of terms, each with its own approximation.
 
     Args:
         kernel: A kernel of `rfgp.kernels`, or "auto". With "auto" a fit selects a kernel over all columns and the
@@ -152,7 +152,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def kernel(self) -> Kernel:
-        """The kernel. After the first data, its starting values are the current hyperparameters.
+        """The kernel, with the current hyperparameters as starting values.
 
         Options that depend on the data, such as columns, origins and levels, are then resolved.
         """
@@ -161,12 +161,12 @@ class GP(Process[ModelSpec]):
 
     @property
     def selection(self) -> SelectionReport | None:
-        """The candidates of the last fit with scores and costs. None if nothing was selected."""
+        """The candidates of the last fit with scores and costs, or None."""
         return None if self.fit_report is None else self.fit_report.selection
 
     @property
     def terms(self) -> dict[str, TermReport]:
-        """Reports of the terms by name. Terms of the noise follow those of the latent function.
+        """Reports of the terms by name, those of the noise last.
 
         For an average of models they are the terms of the model with the largest share.
 
@@ -177,11 +177,11 @@ class GP(Process[ModelSpec]):
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
-        """The averaged models, each with its share, in decreasing order. Empty if there is one model."""
+        """The averaged models with decreasing shares. Empty if there is one."""
         if not self.spec.others:
             return ()
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
-        return tuple((share, self._with(one)) for share, one in parts)
+        return tuple((share, self._with(member)) for share, member in parts)
 
     @default_settings()
     def select(
@@ -227,8 +227,9 @@ class GP(Process[ModelSpec]):
 
     @default_settings()
     def with_approximation(self, approximation: Any) -> Self:
-        """Return a copy of the model with other approximations and the same data and hyperparameters.
+        """Return a copy of the model with other approximations.
 
+        It has the same data and hyperparameters.
         For an average of models it is a copy of the model with the largest share.
 
         Args:
@@ -251,7 +252,9 @@ class GP(Process[ModelSpec]):
 
     @default_settings()
     def exact(self) -> Self:
-        """Return a copy of the model without approximations, with the same data and hyperparameters.
+        """Return a copy of the model without approximations.
+
+        It has the same data and hyperparameters.
 
         Raises:
             NotFittedError: there are no data, or the model was loaded without them.
@@ -264,12 +267,13 @@ class GP(Process[ModelSpec]):
             >>> gp.condition(X, np.sin(X[:, 0])).exact().terms["rbf"].approximation
             Exact()
         """
-        return self._with(each_changed(self.state, lambda one: approximated(one, Exact())))
+        return self._with(each_changed(self.state, lambda member: approximated(member, Exact())))
 
     @default_settings()
     def evidence_bounds(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood at the current hyperparameters.
+        """Return bounds of the exact log marginal likelihood.
 
+        They hold at the current hyperparameters.
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
@@ -333,7 +337,7 @@ class GP(Process[ModelSpec]):
             warnings.warn(DataSavedWarning(message), stacklevel=2)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and, after a fit, too few random features."""
+        """Yield warnings about the model, its rows and too few random features."""
         yield from super().diagnosed(report)
         if report is not None:
             yield from starvation_warnings(self.state, report)
@@ -356,8 +360,8 @@ class GP(Process[ModelSpec]):
         """Return a model that holds another state of the same rows."""
         state = state if state.given is not None else solved_if_read(state)
         kind: Any = type(self) if self.approximation_class is Approximation else GP
-        found: Self = kind.of(state.spec, Fitted.of(state))
-        return found
+        model: Self = kind.of(state.spec, Fitted.of(state))
+        return model
 
 
 def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:

@@ -36,7 +36,7 @@ from rfgp.torch_context import default_settings
 
 
 class GraphGP(GP):
-    """A Gaussian process on the nodes of a graph: `GP` with one kernel `kernels.Nodes`.
+    """A Gaussian process on the nodes of a graph, with `kernels.Nodes`.
 
     Inputs are node labels (n,). A node may be observed more than once, and rows with a target of NaN are left out. The
     hyperparameters are those of the graph kernel, outputscale, noise and mean.
@@ -152,12 +152,12 @@ class GraphGP(GP):
     def features(self) -> str:
         """The name of the features in use. It is "auto" until data have determined them."""
         if not self.spec.priors:
-            given = self._used
-            if isinstance(given, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
+            used = self._used
+            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
                 return "exact"
-            return next(name for name, kind in _KINDS.items() if type(given) is kind)
-        found = features_of(self.spec.priors[0])
-        return "precision" if found is None else found.name
+            return next(name for name, kind in _KINDS.items() if type(used) is kind)
+        node_features = features_of(self.spec.priors[0])
+        return "precision" if node_features is None else node_features.name
 
     @property
     def is_exact(self) -> bool:
@@ -166,11 +166,11 @@ class GraphGP(GP):
 
     @property
     def approximation(self) -> Approximation:
-        """The approximation in use. After the first data it is the one that "auto" selected."""
-        given = self._used
-        if not isinstance(given, MeasuredFeatures) or not self.spec.priors:
-            return given
-        walks = replace(given.walks, seed=given.seed)
+        """The approximation in use, that which "auto" selected after data."""
+        used = self._used
+        if not isinstance(used, MeasuredFeatures) or not self.spec.priors:
+            return used
+        walks = replace(used.walks, seed=used.seed)
         return walks if self.features == "walks" else _KINDS[self.features](**self.feature_size)
 
     @property
@@ -193,21 +193,21 @@ class GraphGP(GP):
     @property
     def walks(self) -> graphs.Walks | None:
         """The random walks, without their nodes. None if the features are of another kind."""
-        found = features_of(self.spec.priors[0]) if self.spec.priors else None
-        return None if found is None else found.walks
+        node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
+        return None if node_features is None else node_features.walks
 
     @property
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
-        found = features_of(self.spec.priors[0]) if self.spec.priors else None
-        return {} if found is None else found.size
+        node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
+        return {} if node_features is None else node_features.size
 
     @property
     def walk_options(self) -> RandomWalks:
         """The options of random walks. For features of another kind, the defaults."""
-        given = self._used
-        given = given.walks if isinstance(given, MeasuredFeatures) else given
-        return given if isinstance(given, RandomWalks) else RandomWalks()
+        used = self._used
+        used = used.walks if isinstance(used, MeasuredFeatures) else used
+        return used if isinstance(used, RandomWalks) else RandomWalks()
 
     @property
     def fitted_kernel(self) -> GraphKernel:
@@ -218,8 +218,9 @@ class GraphGP(GP):
 
     @default_settings()
     def exact(self) -> Self:
-        """Return a copy of the model without approximations, with the same data and hyperparameters.
+        """Return a copy of the model without approximations.
 
+        It has the same data and hyperparameters.
         Graphs of more than 2,000 nodes use the sparse precision of the kernel if its factor is small enough. Otherwise
         all eigenvectors are computed, for up to 20,000 nodes.
         """
@@ -285,7 +286,7 @@ _KINDS = {
 def _approximation(
     features: str, nodes: Nodes, walks: RandomWalks, degree: int | None, rank: int | None
 ) -> Approximation:
-    """Return the approximation of features by name, checked against the graph and its kernel.
+    """Return the approximation of features by name, checked for the graph.
 
     Raises:
         GraphError: an option or the kernel does not suit the features.

@@ -51,7 +51,7 @@ def _argument(model: GP, name: str, default: Any) -> Any:
 
 
 class SparseSpectrumGP(GP):
-    """A Gaussian process with a stationary kernel over all columns, by random features.
+    """A Gaussian process with a stationary kernel by random features.
 
     It is `GP` with `rfgp.RandomFeatures` for one term, named after its kernel, such as "rbf". With `local` there is a
     second term named "local" by nearest neighbors, `rfgp.Vecchia`.
@@ -135,7 +135,7 @@ class SparseSpectrumGP(GP):
 
     @property
     def feature_map(self) -> FeatureMap:
-        """The feature map with its draw, for standardised inputs divided by the lengthscale.
+        """The feature map, for standardized inputs over the lengthscale.
 
         Raises:
             NotFittedError: there are no data yet.

@@ -88,7 +88,7 @@ class Process(ABC, Generic[F]):
 
     @property
     def hyperparameters(self) -> Hyperparameters:
-        """The hyperparameters by name, in the user's units. They can be read, set and differentiated.
+        """The hyperparameters by name, to be read, set and differentiated.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -103,7 +103,7 @@ class Process(ABC, Generic[F]):
     @property
     @default_settings()
     def state(self) -> GPState:
-        """The immutable model state that computes all results, at the current hyperparameters.
+        """The immutable model state at the current hyperparameters.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -127,7 +127,7 @@ class Process(ABC, Generic[F]):
         progress: bool | Callable[[Progress], None] = False,
         checkpoint: str | Path | None = None,
     ) -> Self:
-        """Maximize the log marginal likelihood over the hyperparameters, and condition on the data.
+        """Maximize the log marginal likelihood, and condition on the data.
 
         Priors of hyperparameters are added to the objective. Earlier data are replaced.
 
@@ -214,9 +214,10 @@ class Process(ABC, Generic[F]):
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Add rows to the data. Arguments are those of `condition`, and hyperparameters keep their values.
+        """Add rows to the data, with the hyperparameters unchanged.
 
-        If there are fewer features than rows and the posterior is known, only the new rows are read.
+        Arguments are those of `condition`. If there are fewer features than rows and the posterior is known, only the
+        new rows are read.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -230,7 +231,7 @@ class Process(ABC, Generic[F]):
     def forget(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Remove rows by subtracting their sums. Arguments are those of `condition`. No rows are kept.
+        """Remove rows by subtracting their sums, given as in `condition`.
 
         Raises:
             NotFittedError: there are no data yet.
@@ -246,19 +247,19 @@ class Process(ABC, Generic[F]):
 
     @default_settings()
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood of the targets in the user's units, 0-d, with all constants.
+        """Return the log marginal likelihood in the user's units, 0-d.
 
-        It is differentiable in `hyperparameters`.
+        It has all constants, and is differentiable in `hyperparameters`.
         """
         fitted = self._needed()
         return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
     @default_settings()
     def leave_one_out(self) -> LeaveOneOut:
-        """Return the predictive distribution of each training observation given all others, in closed form.
+        """Return the predictive distribution of each observation given all others.
 
-        It is in the user's units. A row with a `sample_weight` is left out as a whole. For an average of models it is
-        the Gaussian distribution with the moments of the mixture.
+        It is computed in closed form, in the user's units. A row with a `sample_weight` is left out as a whole. For an
+        average of models it is the Gaussian distribution with the moments of the mixture.
 
         Source: Rasmussen and Williams (2006), Equations 5.10 to 5.12.
         """
@@ -266,7 +267,7 @@ class Process(ABC, Generic[F]):
 
     @default_settings()
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
-        """Return the posterior distribution of the latent function at new inputs, in the user's units.
+        """Return the posterior of the latent function in the user's units.
 
         Args:
             X: Inputs (n, d), or n node labels. Results are arrays, or tensors if X is a tensor. Sources that are read
@@ -294,7 +295,7 @@ class Process(ABC, Generic[F]):
 
     @default_settings()
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
-        """Return the joint posterior distribution of integrals of the latent function over boxes.
+        """Return the joint posterior of integrals of the function over boxes.
 
         Integrals are in units of the target times those of the columns, and computed by Gauss-Legendre quadrature.
         The relative error of the prior variance of a term's integral is at most 1e-5, mostly 1e-7. For rough kernels in
@@ -349,7 +350,7 @@ class Process(ABC, Generic[F]):
 
     @default_settings()
     def prior_covariance(self, X: Any) -> Tensor:
-        """Return the prior covariance of the latent function at inputs, in the user's units.
+        """Return the prior covariance of the function in the user's units.
 
         It is computed by the approximations of the terms: with features it is phi phi^T, not the exact kernel.
 

@@ -50,7 +50,7 @@ class TermReport:
 
 
 def term_reports(state: GPState) -> dict[str, TermReport]:
-    """Return the terms of a model by name, and those of the noise if it has a kernel of its own."""
+    """Return the reports of the terms of a model by name, the noise included."""
     spec = state.spec
     assert isinstance(spec, ModelSpec)
     shares, freedom = dict[str, float](), dict[str, float]()
@@ -59,20 +59,20 @@ def term_reports(state: GPState) -> dict[str, TermReport]:
         with suppress(InvalidArgumentError):  # if the posterior is not divided into terms
             shares = _shares(state, points)
             freedom = degrees_of_freedom(state, points) if spec.is_gaussian else {}
-    found = {}
-    for own in (spec, spec.noise_process):
-        for name, term, chosen, cost in () if own is None else _parts(own, state):
-            found[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
-    return found
+    reports = {}
+    for part in (spec, spec.noise_process):
+        for name, term, chosen, cost in () if part is None else _parts(part, state):
+            reports[name] = TermReport(term, chosen, cost, shares.get(name), freedom.get(name))
+    return reports
 
 
 def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
-    """Yield the name of each term, its kernel, its approximation, and the cost of that."""
+    """Yield the name of each term, its kernel, approximation and cost."""
     values = state.hyperparameters
     data, kernel = spec.term_data(values, state.num_observations), spec.fitted_kernel(values)
-    for one, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
-        chosen = spec.approximations[one.term.name]
-        yield one.term.name, Sum((term,)), chosen, chosen.cost_of(one, prior)
+    for data_of_term, term, prior in zip(data, kernel.terms(), spec.priors, strict=True):
+        chosen = spec.approximations[data_of_term.term.name]
+        yield data_of_term.term.name, Sum((term,)), chosen, chosen.cost_of(data_of_term, prior)
 
 
 def _some_points(rows: Rows, seed: int) -> Tensor:
@@ -83,7 +83,7 @@ def _some_points(rows: Rows, seed: int) -> Tensor:
 
 
 def _shares(state: GPState, points: Tensor) -> dict[str, float]:
-    """Return the variance of each term's mean over some rows (n, D), as a share of their sum."""
+    """Return the share of each term's mean in the variance over rows (n, D)."""
     process = state.process
     with torch.no_grad():
         sizes = {name: float(process.of(name).at(points).mean().var(0).mean()) for name in process.terms}

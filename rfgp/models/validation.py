@@ -9,14 +9,14 @@ from rfgp.inference.observed import check_exposure
 from rfgp.likelihoods import Bernoulli
 from rfgp.regression import BaseSpec
 from rfgp.rows import Chunk
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.torch_context import outside_inference_mode
 
 
 def warn_of_targets(spec: BaseSpec, y: Any) -> None:
     """Warn of boolean targets (n,) unless the likelihood is Bernoulli."""
     if not isinstance(spec.options.likelihood, Bernoulli):
-        warn_of_truth(y, stacklevel=5)
+        warn_of_booleans(y, stacklevel=5)
 
 
 def validate_inputs(

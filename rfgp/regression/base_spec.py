@@ -172,7 +172,7 @@ class BaseSpec(ABC):
         """Return the specification adapted to the columns of the data, and the data."""
         return self, data
 
-    def covering(self, values: ParameterValues, rows: Rows) -> Self:
+    def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
         """Return the specification with bases that cover the range of all rows.
 
         Args:

@@ -52,7 +52,7 @@ class Limits:
 CLEAR = 0.02
 """The margin in nats per row by which a candidate must beat the constant baseline. The baseline uses the mean and
 variance of all rows, an advantage of 0.01 nats per row for a hundred rows."""
-CONSTANT, LINE = "a constant", "a linear model"
+CONSTANT, LINEAR = "a constant", "a linear model"
 """The names of the baselines."""
 LOG_DENSITY, ERROR = "log density of a row", "error of the kernel"
 """The measures by which candidates are compared: larger is better on tables, smaller on graphs."""
@@ -164,7 +164,7 @@ class SelectionReport:
         at most `CLEAR` below the linear baseline.
         """
         for name, score in self.baselines.items():
-            clear = -CLEAR if name == LINE else max(2 * score.difference_error, CLEAR)
+            clear = -CLEAR if name == LINEAR else max(2 * score.difference_error, CLEAR)
             if score.difference < clear:
                 return name
         return None

@@ -40,7 +40,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
     scaling = scaling if scaling.columns is not None else dataclasses.replace(scaling, columns=given.names)
     rows = given.rows(scaling)
     check_rows(spec, rows)
-    spec = spec.covering(state.hyperparameters, rows)
+    spec = spec.extended_to_range(state.hyperparameters, rows)
     changes = {"spec": spec, "rows": rows, "scaling": scaling, "num_observations": len(rows)}
     return solved_if_read(state.replace(**changes, has_forgotten=False))
 
@@ -75,7 +75,7 @@ def extended(state: GPState, data: Chunk) -> GPState:
         more = more.read_once()
     rows = None if state.rows is None else JoinedRows([*parts_of(state.rows), more])
     count = state.num_observations + len(more)
-    spec = spec if rows is None or grown is not None else spec.covering(state.hyperparameters, rows)
+    spec = spec if rows is None or grown is not None else spec.extended_to_range(state.hyperparameters, rows)
     new = state.replace(spec=spec, rows=rows, given=grown, num_observations=count)
     return new if isinstance(more, ArrayRows) else solved_if_read(new)
 

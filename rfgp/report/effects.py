@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.terms import Term
 from rfgp.models.gp import GP
@@ -195,7 +195,7 @@ def _effects(group: list[Term], setting: _Setting) -> Iterator[Effect]:
 def _has_levels(variable: Variable, term: Term, setting: _Setting) -> bool:
     """Return whether the effect of a variable in a term has a value for each level."""
     kinds = {factor.kind for factor in term.factors if variable.columns & set(map(str, factor.columns or ()))}
-    if variable.role == CATEGORY or kinds & {Kind.LEVEL, Kind.NODE}:
+    if variable.role == CATEGORY or kinds & {ColumnKind.LEVEL, ColumnKind.NODE}:
         return True
     return len(np.unique(variable.values(setting.frame)[:10_000])) <= 2
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.columns.days import to_days
 from rfgp.models import Process
 from rfgp.models.gp import GP
@@ -187,18 +187,18 @@ def as_dates(days: ArrayLike) -> list[str]:
     return [str(time) for time in (times.astype("datetime64[D]") if is_whole else times)]
 
 
-def _variable(rule: ColumnRule, frame: Any, kinds: set[Kind]) -> Variable:
+def _variable(rule: ColumnRule, frame: Any, kinds: set[ColumnKind]) -> Variable:
     column = rule.name if rule.name in frame.columns else None
     levels = rule.levels if rule.role == CATEGORY else ()
     indicators = {name: level for name, level in zip(rule.encoded, levels, strict=False) if name in frame.columns}
-    is_discrete = bool(kinds & {Kind.LEVEL, Kind.NODE})
+    is_discrete = bool(kinds & {ColumnKind.LEVEL, ColumnKind.NODE})
     role = CATEGORY if rule.role == _LEVEL else rule.role
-    return Variable(rule.name, role, column, indicators, rule.levels, Kind.COORDINATE in kinds, is_discrete)
+    return Variable(rule.name, role, column, indicators, rule.levels, ColumnKind.COORDINATE in kinds, is_discrete)
 
 
-def _kinds(model: GP) -> dict[str, set[Kind]]:
+def _kinds(model: GP) -> dict[str, set[ColumnKind]]:
     """Return how the kernel reads the columns that it names."""
-    kinds: dict[str, set[Kind]] = {}
+    kinds: dict[str, set[ColumnKind]] = {}
     for factor in _factors(model):
         for key in factor.columns or ():
             kinds.setdefault(str(key), set()).add(factor.kind)

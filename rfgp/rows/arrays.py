@@ -21,10 +21,10 @@ class Origin(NamedTuple):
 
 
 def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, Origin]:
-    """Return inputs (n, d) as a floating tensor. `first` is the number of the first row in messages.
+    """Return inputs (n, d) as a floating tensor, with rows counted from `first`.
 
     Raises:
-        DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its place.
+        DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its position.
 
     Examples:
         >>> read_matrix([[0.0], [1.0]], None)[0].shape
@@ -51,23 +51,28 @@ def _other_columns(
     names: tuple[str, ...] | None,
 ) -> str:
     """Return a sentence about the columns of k invalid cells, if there are several."""
-    places, counts = np.unique(columns.cpu().numpy(), return_counts=True)
-    if len(places) < 2:
+    indices, counts = np.unique(columns.cpu().numpy(), return_counts=True)
+    if len(indices) < 2:
         return ""
-    pairs = zip(places[:8].tolist(), counts[:8].tolist(), strict=True)
-    listed = ", ".join(f"{place if names is None else repr(names[place])} ({count})" for place, count in pairs)
-    rest = f" and {counted(len(places) - 8, 'more column')}" if len(places) > 8 else ""
+    pairs = zip(indices[:8].tolist(), counts[:8].tolist(), strict=True)
+    listed = ", ".join(f"{index if names is None else repr(names[index])} ({count})" for index, count in pairs)
+    rest = f" and {counted(len(indices) - 8, 'more column')}" if len(indices) > 8 else ""
     return f" They lie in the columns {listed}{rest}."
 
 
 def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least: int = 2) -> Tensor:
     """Return targets (n,) or (n, k) in the dtype and on the device of `like`.
 
-    They may be constant only if `least` is 1.
+    Args:
+        y: The targets of the user.
+        n: The number of rows of X.
+        like: A tensor with the dtype and device of X.
+        dtype: The dtype that the user selected. If None, that of X.
+        least: The smallest number of rows. Targets may be constant only if it is 1.
 
     Raises:
-        DataError: The shape or length is wrong, there are fewer than `least` rows, values are not finite, a target is
-            constant, or the floating dtype differs from that of X and the user selected none.
+        DataError: The shape or length is wrong, there are too few rows, values are not finite, or a target is
+            constant. Also if the floating dtype differs from that of X and the user selected none.
     """
     t = read_target_values(y)
     if len(t) != n:
@@ -86,7 +91,7 @@ def check_dtypes(
     like: Tensor,
     dtype: torch.dtype | None,
 ) -> None:
-    """Check that targets have the floating dtype of the inputs, or are integers that it represents exactly.
+    """Check that targets have the dtype of the inputs, or are exact integers.
 
     If the user selected a dtype, other floating targets are converted to it.
 
@@ -116,10 +121,10 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
     t = t.to(like)
     bad = (~torch.isfinite(t)).nonzero()
     if len(bad):
-        place = bad[0].tolist()
-        column = f", column {place[1]}" if len(place) > 1 else ""
-        value = t[tuple(place)].item()
-        row = first + place[0]
+        index = bad[0].tolist()
+        column = f", column {index[1]}" if len(index) > 1 else ""
+        value = t[tuple(index)].item()
+        row = first + index[0]
         raise DataError(f"y has {not_finite(len(bad))}, the first ({value}) in row {row}{column}.")
     return t
 
@@ -129,7 +134,7 @@ def check_not_constant(
     high: Tensor,  # () or (k,)
     n: int,
 ) -> None:
-    """Check that the smallest and largest values of targets differ by more than rounding.
+    """Check that targets differ by more than rounding errors.
 
     Raises:
         DataError: A target is constant. The message names its value, and its output if there are several.
@@ -171,7 +176,7 @@ def read_per_row(
     positive: bool,
     first: int = 0,
 ) -> Tensor | None:
-    """Return one number per row (n,) as float64 on the device of `like`. None stays None.
+    """Return one number per row (n,) as float64, or None.
 
     `first` is the number of the first row in messages.
 
@@ -219,9 +224,9 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
         elif array.dtype.kind not in "fiub":
             raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:
-        found = cells.faults(values, columns)
-        advice = cells.remedy(found, hasattr(values, "columns") or hasattr(values, "column_names"))
-        raise DataError(f"{name} must hold numbers, but {cells.listed(found) or error}. {advice}") from error
+        faults = cells.faults(values, columns)
+        advice = cells.remedy(faults, hasattr(values, "columns") or hasattr(values, "column_names"))
+        raise DataError(f"{name} must hold numbers, but {cells.listed(faults) or error}. {advice}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # Copy: the user may change the array later, and torch supports neither foreign byte orders, nor negative
@@ -229,15 +234,15 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     return torch.as_tensor(np.array(array, dtype=array.dtype.newbyteorder("="), order="C", copy=True)), True
 
 
-def warn_of_truth(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
+def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
     """Warn of boolean targets, (n,) or (n, k), and return whether they are boolean."""
     kind = str(getattr(y, "dtype", "object"))
     objects: Any = y if isinstance(y, list) else ()
     if kind == "object" and hasattr(y, "__array__"):
         objects = np.asarray(y).reshape(-1)
-    found = kind.removeprefix("torch.") in ("bool", "boolean")
-    found |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
-    if found:
-        message = f"{name} holds truth values, which are fitted as 0 and 1. Pass numbers to avoid this warning."
+    is_boolean = kind.removeprefix("torch.") in ("bool", "boolean")
+    is_boolean |= len(objects) > 0 and all(isinstance(cell, bool | np.bool_) for cell in objects)
+    if is_boolean:
+        message = f"{name} holds booleans, which are fitted as 0 and 1. Pass numbers to avoid this warning."
         warnings.warn(BooleanTargetWarning(message), stacklevel=stacklevel)
-    return found
+    return is_boolean

@@ -35,7 +35,7 @@ class Rows(Protocol):
         """The number n of rows."""
 
     def blocks(self, size: int) -> "Iterator[Block]":
-        """Yield all rows in blocks of about `size`. Callers must not change tensors of a block."""
+        """Yield all rows in blocks of about `size`, to be left unchanged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,30 +109,30 @@ class Block:
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
-        """Return D, the noise variance of the mean of a row's observations, given the learned noise."""
-        noise_of_one = self.observation_noise(noise)
-        return noise_of_one if self.weight is None else noise_of_one / self.weight
+        """Return the noise variance of the mean of a row's observations."""
+        variance = self.observation_noise(noise)
+        return variance if self.weight is None else variance / self.weight
 
     def repetitions(
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # 0-d
-        """Return the term of repetitions in the log density of the rows' means, 0 without weights.
+        """Return the log density term of repeated observations, or 0.
 
         w observations of variance D with the mean y and the sum of squares S about it have the density
         N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). Outputs count with their signs.
         """
         if self.weight is None:
             return torch.zeros_like(noise)
-        noise_of_one = self.observation_noise(noise)
-        logs = (self.weight - 1) * (2 * torch.pi * noise_of_one).log() + self.weight.log()
+        variance = self.observation_noise(noise)
+        logs = (self.weight - 1) * (2 * torch.pi * variance).log() + self.weight.log()
         return -0.5 * (self.output_weights.sum() * logs.sum() + self.scattered(noise).sum())
 
     def scattered(
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # (b,)
-        """Return the squares of a row's observations about their mean over the noise, weighted over outputs."""
+        """Return squares about each row's mean, over the noise."""
         if self.scatter is None:
             return torch.zeros_like(self.targets[:, 0])
         return (self.scatter @ self.output_weights) / self.observation_noise(noise)
@@ -157,8 +157,8 @@ class Block:
         rows: slice | Tensor,  # (b,)
     ) -> "Block":
         """Return some rows."""
-        own = self.fixed_noise, self.weight, self.scatter
-        noise, weight, scatter = (None if value is None else value[rows] for value in own)
+        arrays = self.fixed_noise, self.weight, self.scatter
+        noise, weight, scatter = (None if value is None else value[rows] for value in arrays)
         return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, scatter)
 
 
@@ -170,7 +170,7 @@ class DistributedRows(Rows, Protocol):
     """The interface of rows on other machines, which compute sums over their rows."""
 
     def total(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Return the sum of function(part) over parts of the rows, each evaluated on its worker."""
+        """Return the sum of function(part) over parts, each on its worker."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,7 +52,7 @@ def faults(
     values: Any,  # (n,) or (n, d)
     names: tuple[str, ...] | None,
 ) -> list[Fault]:
-    """Return the faults of a matrix or a column that is not numeric, by column. Ragged input has none."""
+    """Return the faults of a matrix or column that is not numeric."""
     try:
         cells = without_marks(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
@@ -62,21 +62,21 @@ def faults(
     if cells.ndim != 2:
         return []
     labels: Sequence[str | int] = range(cells.shape[1]) if names is None else names
-    return [fault for place, label in enumerate(labels) for fault in _of_column(cells[:, place], label)]
+    return [fault for index, label in enumerate(labels) for fault in _of_column(cells[:, index], label)]
 
 
-def listed(found: list[Fault]) -> str:
+def listed(problems: list[Fault]) -> str:
     """Return the faults of at most eight columns as text."""
-    columns = list(dict.fromkeys(fault.column for fault in found))
-    words = [str(fault) for fault in found if fault.column in columns[:_MOST_COLUMNS]]
+    columns = list(dict.fromkeys(fault.column for fault in problems))
+    words = [str(fault) for fault in problems if fault.column in columns[:_MOST_COLUMNS]]
     rest = len(columns) - _MOST_COLUMNS
     return "; ".join([*words, f"and {counted(rest, 'more column')}"] if rest > 0 else words)
 
 
-def remedy(found: list[Fault], is_frame: bool) -> str:
+def remedy(problems: list[Fault], is_frame: bool) -> str:
     """Return a remedy for the faults of a dataframe or another array, as a sentence."""
     if is_frame:
-        options = [option for kind, option in _READERS.items() if any(fault.kind == kind for fault in found)]
+        options = [option for kind, option in _READERS.items() if any(fault.kind == kind for fault in problems)]
         call = ", ".join(["table", "target", *options])
         return f"Encode them as numbers with rfgp.tables.read_table({call}), for a dataframe with the target."
     return "Encode text and dates as numbers, for example with rfgp.tables.read_table."
@@ -93,10 +93,10 @@ def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Fault]:
                 gaps[row] = True
             elif kind is not None:
                 kinds.setdefault(kind, []).append(row)
-    found = [Fault(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
+    problems = [Fault(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
     if gaps.any():
-        found.append(Fault(label, "missing values", int(gaps.argmax()), "", int(gaps.sum())))
-    return found
+        problems.append(Fault(label, "missing values", int(gaps.argmax()), "", int(gaps.sum())))
+    return problems
 
 
 def _kind(cell: Any) -> str | None:

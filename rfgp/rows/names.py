@@ -65,7 +65,7 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the names of the columns of a dataframe (n, d), numbers as texts. None for other objects.
+    """Return the column names of a dataframe as texts, or None.
 
     Raises:
         DataError: Several columns have the same name.
@@ -89,22 +89,22 @@ def _labels(X: Any) -> Any:
 
 
 def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[str, ...]:
-    """Return the names of a dataframe's columns (n, d) without an unnamed index, with a warning.
+    """Return a dataframe's column names without an index, with a warning.
 
     If no column would remain, all are kept.
     """
-    places = [place for place, name in enumerate(names) if is_index_name(name)]
-    counts = {place for place in places if counts_rows(np.asarray(_taken(X, [place])).reshape(-1))}
+    unnamed = [index for index, name in enumerate(names) if is_index_name(name)]
+    counts = {index for index in unnamed if counts_rows(np.asarray(_taken(X, [index])).reshape(-1))}
     if len(counts) == len(names):
         return names
-    for place in places:
-        drop = f"X.drop(columns={names[place]!r})"
-        warn_of_index("X", names[place], place in counts, drop, stacklevel + 1)
-    return tuple(name for place, name in enumerate(names) if place not in counts)
+    for index in unnamed:
+        drop = f"X.drop(columns={names[index]!r})"
+        warn_of_index("X", names[index], index in counts, drop, stacklevel + 1)
+    return tuple(name for index, name in enumerate(names) if index not in counts)
 
 
 def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | None = None) -> Any:
-    """Return inputs (n, d) with the wanted columns in the wanted order, without others.
+    """Return inputs (n, d) with only the wanted columns, in order.
 
     Args:
         X: Inputs: a dataframe, or an array.
@@ -118,21 +118,21 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
     names = names_of(X) if wanted is not None and names is None else names
     if wanted is None or names is None or names == wanted:
         return X
-    place_of = {name: place for place, name in enumerate(names)}
-    missing = [name for name in wanted if name not in place_of]
+    index_of = {name: index for index, name in enumerate(names)}
+    missing = [name for name in wanted if name not in index_of]
     if missing:
         raise DataError(
             f"X must have the column {missing[0]!r} of the training data, got {', '.join(names)[:200]} "
             f"({len(missing)} of {len(wanted)} are missing). Rename columns, or match them by position: X.to_numpy()."
         )
-    return _taken(X, [place_of[name] for name in wanted])
+    return _taken(X, [index_of[name] for name in wanted])
 
 
-def _taken(X: Any, places: list[int]) -> Any:
+def _taken(X: Any, indices: list[int]) -> Any:
     """Return some columns of inputs (n, d)."""
     if hasattr(X, "iloc"):
-        return X.iloc[:, places]
+        return X.iloc[:, indices]
     if hasattr(X, "select") and not isinstance(X, Tensor):  # polars and Arrow; a tensor's select differs
         labels = _labels(X)
-        return X.select([labels[place] for place in places])
-    return X[:, places] if isinstance(X, Tensor) else np.asarray(X)[:, places]
+        return X.select([labels[index] for index in indices])
+    return X[:, indices] if isinstance(X, Tensor) else np.asarray(X)[:, indices]

@@ -16,7 +16,7 @@ def row_hashes(
     columns: Iterable[NDArray[np.float64]],  # each (n,)
     begun: NDArray[np.uint64],  # (n,)
 ) -> NDArray[np.uint64]:  # (n,)
-    """Return a hash of each row. Different rows have equal hashes with probability 2^-64.
+    """Return a hash of each row, equal for different rows at odds of 2^-64.
 
     Args:
         columns: Numbers in float64. A negative zero equals zero.

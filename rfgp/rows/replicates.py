@@ -31,7 +31,7 @@ def input_groups(
 
 
 def merge_replicates(rows: Block) -> Block:
-    """Return one row for each distinct input: the mean, the number and the scatter of its observations.
+    """Return one row for each distinct input, with mean, count and scatter.
 
     The Gaussian likelihood and its gradient are those of all rows, from the factor of a smaller matrix.
 

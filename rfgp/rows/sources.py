@@ -23,7 +23,7 @@ SMALL = 2**26
 
 
 class Chunk(NamedTuple):
-    """Some rows in the user's units, as the user passed them or as tensors after validation.
+    """Some rows in the user's units, before or after validation.
 
     Attributes:
         X: Inputs (b, d), or b labels. Validated nodes are positions (b,).
@@ -40,7 +40,7 @@ class Chunk(NamedTuple):
     names: tuple[str, ...] | None = None
 
     def named(self, wanted: tuple[str, ...] | None) -> "Chunk":
-        """Return the rows with the wanted columns of X, (b, d), in order. If `wanted` is None, all are kept.
+        """Return the rows with the wanted columns of X (b, d). If None, with all.
 
         Raises:
             DataError: A wanted column is missing, or several have the same name.
@@ -87,7 +87,7 @@ def _joined_column(chunks: Sequence[Chunk], name: str, missing: Callable[..., Te
 
 @runtime_checkable
 class RowSource(Protocol):
-    """The interface of sources that yield the same rows in the same order each time, as in `rfgp.tables`."""
+    """The interface of sources that yield the same rows in the same order."""
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in chunks."""
@@ -113,7 +113,7 @@ class DistributedSource(RowSource, Protocol):
     """The interface of sources with parts on other machines, as in `rfgp.dask`."""
 
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
-        """Return function(part, rows before it) of all parts, computed remotely and combined in order."""
+        """Return function(part, rows before) of all parts, combined in order."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +140,7 @@ class ArraySource:
 
 
 def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = None) -> RowSource | None:
-    """Return a source of rows that are read in blocks. None if they are held in memory.
+    """Return a source of rows that are read in blocks, or None.
 
     Raises:
         DataError: A source is combined with other arguments, or arrays differ in length.
@@ -178,8 +178,8 @@ def checked(
         DataError: A value is not finite, a column is missing, or a chunk differs from the first in its columns.
     """
     width, outputs, extras = None, None, None
-    for given in chunks:
-        chunk = given.named(names)
+    for block in chunks:
+        chunk = block.named(names)
         names = chunk.names
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
@@ -327,7 +327,7 @@ class SourceRows:
 
 
 class RemoteRows(SourceRows):
-    """The rows of a `DistributedSource`. Sums over them are computed on the workers that hold them."""
+    """The rows of a `DistributedSource`, summed on the workers."""
 
     def total(self, function: Callable[[Rows], Sums]) -> Sums:
         """Return the sum of function(part) over the parts. Each part must fit into memory.
@@ -357,7 +357,7 @@ def _added(a: Sums, b: Sums) -> Sums:
 
 @dataclass(frozen=True, eq=False)
 class SourceInputs:
-    """The inputs of a source, standardized block by block. See `rfgp.inference.InputBlocks`.
+    """The inputs of a source, standardized block by block.
 
     Attributes:
         source: The source.

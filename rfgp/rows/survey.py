@@ -21,7 +21,7 @@ SAMPLE_ROWS = 2**15
 
 
 class Moments:
-    """Mean, standard deviation and range of the columns of a matrix that is read in parts.
+    """Mean, standard deviation and range of columns read in parts.
 
     Parts are combined in float64 as by Chan, Golub and LeVeque (1983).
     """
@@ -73,7 +73,7 @@ class Moments:
         return torch.where(self.low == self.high, torch.zeros_like(deviation), deviation)
 
     def standardizing(self, like: Tensor) -> Affine:
-        """Return the map to mean 0 and standard deviation 1, in the dtype and on the device of `like` (0,)."""
+        """Return the map to mean 0 and deviation 1, in the dtype of `like` (0,)."""
         largest = torch.maximum(self.low.abs(), self.high.abs())
         mean = torch.where(self.low == self.high, self.low, self.mean)
         return Affine.of_moments(*(value.to(like) for value in (mean, self.deviation, largest)))

@@ -45,9 +45,9 @@ class InputReader(Protocol):
         """Whether rows may be read in blocks."""
 
     def read(self, inputs: Any) -> tuple[Tensor, Origin]:
-        """Check inputs and return them as a tensor in the user's units, tables (n, d) or positions (n,)."""
+        """Return checked inputs (n, d), or positions (n,), in the user's units."""
 
-    def complete(self, given: Chunk) -> Chunk:
+    def complete(self, chunk: Chunk) -> Chunk:
         """Return the rows without missing targets. For tables, missing targets are errors."""
 
 
@@ -162,20 +162,20 @@ class TrainingArrays:
 
     @classmethod
     def read(
-        cls, reader: InputReader, given: Chunk, least: int, columns: tuple[str, ...] | None = None
+        cls, reader: InputReader, chunk: Chunk, least: int, columns: tuple[str, ...] | None = None
     ) -> "TrainingArrays":
         """Check data of at least `least` rows, and copy them.
 
         Named columns are read in the order of `columns` if it is not None.
 
         Raises:
-            DataError: The data cannot be used. The message names the place.
+            DataError: The data cannot be used. The message names the position.
         """
-        if given.y is None:
+        if chunk.y is None:
             raise DataError(
                 "y must have targets, got None. Pass y with X, or a source of rows such as rfgp.tables.Parquet."
             )
-        complete = reader.complete(given.trained_on() if columns is None else given.named(columns))
+        complete = reader.complete(chunk.trained_on() if columns is None else chunk.named(columns))
         inputs, origin = reader.read(complete.X)
         targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
@@ -228,7 +228,7 @@ class TrainingSource:
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data."""
         stats, like = self.survey, self.survey.sample.X.new_empty(0)
-        maps = [found.standardizing(like) for found in (stats.targets, stats.inputs)]
+        maps = [moments.standardizing(like) for moments in (stats.targets, stats.inputs)]
         center, deviation = (v[0] if stats.is_vector else v for v in (maps[0].location, maps[0].scale))
         if not standardize:
             maps = [Affine.identity(m.location[None]) for m in maps]
@@ -252,32 +252,32 @@ class TrainingSource:
 
 
 def read_training(
-    reader: InputReader, given: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
+    reader: InputReader, chunk: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
 ) -> TrainingArrays | TrainingSource:
-    """Check training data of at least `least` rows. A source is read once, with a random sample.
+    """Check training data of at least `least` rows, and summarize a source.
 
     Named columns are read in the order of `columns` if it is not None.
 
     Raises:
-        DataError: The data cannot be used. The message names the place.
+        DataError: The data cannot be used. The message names the position.
     """
-    source = _source_of(reader, given)
+    source = _source_of(reader, chunk)
     if source is None:
-        return TrainingArrays.read(reader, given, least, columns)
+        return TrainingArrays.read(reader, chunk, least, columns)
     return TrainingSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
 
 
-def read_more(reader: InputReader, given: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
-    """Return additional rows. Of a source only the first chunk is read, and others are checked later.
+def read_more(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
+    """Return additional rows. A source is checked later.
 
     A distributed source is read once, because its rows cannot be counted during later passes.
 
     Raises:
-        DataError: The data cannot be used. The message names the place.
+        DataError: The data cannot be used. The message names the position.
     """
-    source = _source_of(reader, given)
+    source = _source_of(reader, chunk)
     if source is None:
-        return TrainingArrays.read(reader, given, 1, scaling.columns).rows(scaling)
+        return TrainingArrays.read(reader, chunk, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
         stats = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
         return TrainingSource(source, reader.dtype, stats).rows(scaling)
@@ -298,7 +298,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
 
 
 def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
-    """Return a source of inputs that are read in blocks. None if they are held in memory."""
+    """Return a source of inputs that are read in blocks, or None."""
     source = as_source(X) if reader.reads_blocks else None
     return reader.coded(source) if source is not None and isinstance(reader, SourceReader) else source
 
@@ -324,8 +324,8 @@ def came_as_numpy(rows: Rows) -> bool:
     return not isinstance(first, ArrayRows | SourceRows) or first.as_numpy
 
 
-def _source_of(reader: InputReader, given: Chunk) -> RowSource | None:
-    source = as_source(*given[:4])
+def _source_of(reader: InputReader, chunk: Chunk) -> RowSource | None:
+    source = as_source(*chunk[:4])
     if source is not None and not reader.reads_blocks:
         raise DataError("Nodes of a graph must be labels, got rows that are read in blocks. Pass all labels.")
     return source
@@ -372,7 +372,7 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
 
 
 def typical_noise(rows: Rows) -> float:
-    """Return the harmonic mean of known noise variances, of a sample if rows are read in blocks. 0 without noise."""
+    """Return the harmonic mean of known noise variances, or 0."""
     noises = [pool_of(part).fixed_noise for part in parts_of(rows)]
     known = [noise for noise in noises if noise is not None]
     return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
@@ -380,12 +380,12 @@ def typical_noise(rows: Rows) -> float:
 
 def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
     """Return the smallest and the largest inputs of rows (n, d), (d,) each."""
-    found = []
+    ends = []
     for part in parts_of(rows):
         if isinstance(part, SourceRows | ArrayRows) and part.ends is not None:
-            found.append(part.ends)
+            ends.append(part.ends)
         else:
             low, high = torch.aminmax(pool_of(part).inputs.detach(), dim=0)
-            found.append((low, high))
-    lows, highs = zip(*found, strict=True)
+            ends.append((low, high))
+    lows, highs = zip(*ends, strict=True)
     return torch.stack(lows).amin(0), torch.stack(highs).amax(0)

@@ -165,8 +165,8 @@ def _encode_weights(prior: WeightTerm, encoder: Encoder) -> tuple[Json, dict[str
     spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
     if len(finite) + len(spectral) < len(prior.parts) or len(spectral) > 1:
         raise InvalidArgumentError("The features must have a class that can be saved, got others.")
-    own = [id(factor) for factor in prior.term.term.factors]
-    series = [None if id(part.factor) in own else encoder.encode(part.factor) for part in finite]
+    factors = [id(factor) for factor in prior.term.term.factors]
+    series = [None if id(part.factor) in factors else encoder.encode(part.factor) for part in finite]
     tensors = encode_frequencies(spectral[0].feature_map.frequencies) if spectral else {}
     return {"series": series, "has_frequencies": bool(spectral)}, tensors
 
@@ -175,23 +175,23 @@ def _weights(saved: SavedTerm) -> TermPrior:
     parts, data = list(saved.data.term.parts()), saved.data
     spectral = [part for part in parts if part[0].measure is not None] if saved.content["has_frequencies"] else []
     finite = [part for part in parts if not any(part is other for other in spectral)]
-    found = list[Part]()
-    for (factor, places, prefix), content in zip(finite, saved.content["series"], strict=True):
-        own = factor if content is None else _series(factor, saved.decoder.decode(content))
-        if own.functions(data.columns.select(places)) is None:
+    restored = list[Part]()
+    for (factor, indices, prefix), content in zip(finite, saved.content["series"], strict=True):
+        series = factor if content is None else _series(factor, saved.decoder.decode(content))
+        if series.functions(data.columns.select(indices)) is None:
             raise ValueError(f"all factors of {data.term.name} must have finitely many functions")
-        found.append(FinitePart(own, places, prefix))
+        restored.append(FinitePart(series, indices, prefix))
     if spectral:
-        found.insert(0, _spectral(saved, spectral))
-    return WeightTerm.of(data, found)
+        restored.insert(0, _spectral(saved, spectral))
+    return WeightTerm.of(data, restored)
 
 
-def _series(factor: Factor, found: Any) -> Factor:
+def _series(factor: Factor, saved: Any) -> Factor:
     """Return the series of a factor."""
     known = factor.series({name: torch.ones((), dtype=torch.float64) for name in factor.starts})
-    if known is None or type(found) is not type(known) or found.columns != factor.columns:
+    if known is None or type(saved) is not type(known) or saved.columns != factor.columns:
         raise ValueError("a series must match its factor")
-    series: Factor = found
+    series: Factor = saved
     return series
 
 
@@ -200,7 +200,7 @@ def _spectral(saved: SavedTerm, spectral: list[tuple[Factor, list[int], str]]) -
     approximation = saved.approximation
     if not isinstance(approximation, RandomFeatures):
         raise ValueError(f"{approximation!r} has no frequencies")
-    places, prefixes = tuple(own for _, own, _ in spectral), tuple(prefix for *_, prefix in spectral)
+    places, prefixes = tuple(indices for _, indices, _ in spectral), tuple(prefix for *_, prefix in spectral)
     shape = approximation.num_frequencies, sum(map(len, places))
     coupling = couplings.for_features(approximation.coupling, approximation.kind)
     frequencies = decode_frequencies(saved.tensors, shape, coupling, approximation.kind)
@@ -254,22 +254,22 @@ def _encode_lattice(prior: LatticeTerm, encoder: Encoder) -> tuple[Json, dict[st
 def _lattice(saved: SavedTerm) -> TermPrior:
     approximation, data, tensors = saved.approximation, saved.data, saved.tensors
     assert isinstance(approximation, EquispacedFourier)
-    places = column_indices_of(data.term)
-    own = [tensors[name] for name in LATTICE_ARRAYS]
+    columns = column_indices_of(data.term)
+    arrays = [tensors[name] for name in LATTICE_ARRAYS]
     kinds = (torch.float64, torch.float64, torch.float64, torch.int64)
-    if any(one.shape != (len(places),) or one.dtype != kind for one, kind in zip(own, kinds, strict=True)):
+    if any(array.shape != (len(columns),) or array.dtype != kind for array, kind in zip(arrays, kinds, strict=True)):
         raise ValueError("the lattice must match the columns")
-    low, high, spacing, widths = (one.numpy() for one in own)
+    low, high, spacing, widths = (array.numpy() for array in arrays)
     is_sound = bool((np.abs([low, high]) < FAR).all() and (low <= high).all() and (spacing > 0).all())
     if not is_sound or not (spacing * (high - low) < 1).all() or not ((widths > 0) & (widths < 2**31)).all():
         raise ValueError("the lattice must match the range of the rows")
     indices = tensors["indices"]
-    is_mode = indices.ndim == 2 and indices.shape[1] == len(places) and indices.dtype == torch.int64
-    if not is_mode or not bool((indices.abs() <= own[3]).all()) or 2 * len(indices) + 1 > approximation.max_features:
+    is_mode = indices.ndim == 2 and indices.shape[1] == len(columns) and indices.dtype == torch.int64
+    if not is_mode or not bool((indices.abs() <= arrays[3]).all()) or 2 * len(indices) + 1 > approximation.max_features:
         raise ValueError("the modes must be on the lattice")
-    if len(torch.unique(torch.cat([indices, -indices, 0 * own[3][None]]), dim=0)) < 2 * len(indices) + 1:
+    if len(torch.unique(torch.cat([indices, -indices, 0 * arrays[3][None]]), dim=0)) < 2 * len(indices) + 1:
         raise ValueError("the modes of the lattice must be unique")
-    return approximation.through(data, Modes(Lattice(places, low, high, spacing, widths), indices.numpy()))
+    return approximation.through(data, Modes(Lattice(columns, low, high, spacing, widths), indices.numpy()))
 
 
 # --- nodes -----------------------------------------------------------------------------------------
@@ -298,8 +298,8 @@ def _nodes(saved: SavedTerm) -> TermPrior:
 
 def _encode_product(prior: NodeProductTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return the settings of draws of features of nodes and of columns, and the tensors (...) of both."""
-    (nodes, own), (columns, others) = _encode_nodes(prior, encoder), _encode_weights(prior.columns, encoder)
-    return {**nodes, "columns": columns}, {**own, **others}
+    (nodes, of_nodes), (columns, of_columns) = _encode_nodes(prior, encoder), _encode_weights(prior.columns, encoder)
+    return {**nodes, "columns": columns}, {**of_nodes, **of_columns}
 
 
 def _product(saved: SavedTerm) -> TermPrior:

@@ -13,7 +13,7 @@ from torch import Tensor
 import graphs
 from rfgp import random
 from rfgp.approximations import TermData
-from rfgp.columns import Kind, Schema
+from rfgp.columns import ColumnKind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
@@ -53,11 +53,11 @@ class _Columns(NamedTuple):
 
 
 def row_terms(spec: ModelSpec) -> list[str]:
-    """Return the names of all terms that predict from the training rows, including the noise and other models."""
-    found = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
+    """Return the names of all terms that predict from the training rows."""
+    names = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
     more += [cast(ModelSpec, member.spec) for member in spec.others]
-    return list(dict.fromkeys([*found, *(name for one in more for name in row_terms(one))]))
+    return list(dict.fromkeys([*names, *(name for other in more for name in row_terms(other))]))
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -74,10 +74,12 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     encoder = Encoder()
     described, tensors = _encode_model(spec, encoder)
     if spec.others:
-        described["average"], own = _encode_others(spec, encoder)
-        tensors |= own
-    described["schema"] = spec.schema.to_plain()
-    described["nodes"] = [encoder.place(column.nodes) for column in spec.schema.columns if column.kind is Kind.NODE]
+        described["average"], member_tensors = _encode_others(spec, encoder)
+        tensors |= member_tensors
+    described["schema"] = spec.schema.to_dict()
+    described["nodes"] = [
+        encoder.place(column.nodes) for column in spec.schema.columns if column.kind is ColumnKind.NODE
+    ]
     described["objects"], arrays = encoder.objects()
     return described, {**tensors, **arrays, "columns.spread": spec.columns.spread}
 
@@ -86,11 +88,11 @@ def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, T
     """Return the weights and other models of an average as JSON, and their tensors (...)."""
     members, tensors = [], dict[str, Tensor]()
     for number, member in enumerate(spec.others):
-        described, own = _encode_model(cast(ModelSpec, member.spec), encoder)
-        known = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
+        described, drawn = _encode_model(cast(ModelSpec, member.spec), encoder)
+        hyperparameters = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
         names = list(member.values.space.quantities)
         members.append({"weight": member.weight, "hyperparameters": names, "options": described})
-        tensors |= {f"{MEMBERS}{number}.{name}": tensor for name, tensor in {**own, **known}.items()}
+        tensors |= {f"{MEMBERS}{number}.{name}": tensor for name, tensor in {**drawn, **hyperparameters}.items()}
     return {"weight": spec.weight, "members": members}, tensors
 
 
@@ -116,13 +118,13 @@ def _encode_terms(spec: ModelSpec, encoder: Encoder, prefix: str) -> tuple[Json,
 def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[str, Tensor]]:
     """Return the draws of the terms in order as JSON, and tensors (...)."""
     draws, tensors = [], dict[str, Tensor]()
-    for place, (term, prior) in enumerate(zip(spec.terms, spec.priors, strict=True)):
+    for index, (term, prior) in enumerate(zip(spec.terms, spec.priors, strict=True)):
         try:
-            content, own = encode_draw(prior, encoder)
+            content, drawn = encode_draw(prior, encoder)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"The term {term.name!r} cannot be saved: {error}") from error
         draws.append(content)
-        tensors |= {f"draw.{place}.{name}": tensor for name, tensor in own.items()}
+        tensors |= {f"draw.{index}.{name}": tensor for name, tensor in drawn.items()}
     return draws, tensors
 
 
@@ -138,7 +140,7 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     """
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
-    schema = Schema.from_plain(described["schema"], nodes)
+    schema = Schema.from_dict(described["schema"], nodes)
     columns = _Columns(schema, _summary(schema, tensors["columns.spread"], scaling), scaling, decoder)
     spec, average = _model(described, tensors, columns), described.get("average")
     return spec if average is None else _averaged(spec, average, tensors, columns)
@@ -153,13 +155,13 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
     check_average(spec, columns.scaling)
     others = list[Member]()
     for number, entry in enumerate(average["members"]):
-        own = part(tensors, f"{MEMBERS}{number}.")
-        one = _model(entry["options"], own, columns)
-        check_average(one, columns.scaling)
-        known = part(own, "hyperparameters.")
-        values = values_of(entry["hyperparameters"], known, columns.scaling, one, _quantities)
-        _check(one, values)
-        others.append(Member(entry["weight"], one, values))
+        member_tensors = part(tensors, f"{MEMBERS}{number}.")
+        member_spec = _model(entry["options"], member_tensors, columns)
+        check_average(member_spec, columns.scaling)
+        known = part(member_tensors, "hyperparameters.")
+        values = values_of(entry["hyperparameters"], known, columns.scaling, member_spec, _quantities)
+        _check(member_spec, values)
+        others.append(Member(entry["weight"], member_spec, values))
     check_shares([average["weight"], *(member.weight for member in others)])
     return replace(spec, weight=average["weight"], others=tuple(others))
 
@@ -171,9 +173,9 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
     noise = None if of_noise is None else _resolved(of_noise, decoder)
     _check_graphs([kernel] if noise is None else [kernel, noise], columns.schema)
     spec = restored(decode_options(described, decoder), columns.schema, kernel, columns.summary, noise)
-    own = [] if noise is None else noise.terms()
+    noise_terms = [] if noise is None else noise.terms()
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
-    if not is_own or not all(str(term.name).startswith(NOISE) for term in own):
+    if not is_own or not all(str(term.name).startswith(NOISE) for term in noise_terms):
         raise ValueError("the kernel of the noise must be a kernel")
     spec = _with_draws(spec, described, tensors, decoder, columns.scaling)
     if spec.noise_process is None or of_noise is None:
@@ -184,8 +186,8 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
 
 def _check_graphs(kernels: Sequence[Kernel], schema: Schema) -> None:
     """Check that columns have the graphs of all kernels."""
-    own = [factor.nodes for kernel in kernels for term in kernel.terms() for factor in term.factors]
-    if any(nodes is not None and not any(nodes is column.nodes for column in schema.columns) for nodes in own):
+    graphs = [factor.nodes for kernel in kernels for term in kernel.terms() for factor in term.factors]
+    if any(nodes is not None and not any(nodes is column.nodes for column in schema.columns) for nodes in graphs):
         raise ValueError("a kernel must have the graph of its column")
 
 
@@ -222,15 +224,16 @@ def _with_draws(
     """Return the specification with its approximations and draws."""
     assert spec.columns is not None
     constants_of(spec.terms, spec.columns)  # checks origins and levels
-    values = {name: one.start for name, one in spec.inputs.quantities(spec.columns.spread, scaling).items()}
+    quantities = spec.inputs.quantities(spec.columns.spread, scaling)
+    values = {name: quantity.start for name, quantity in quantities.items()}
     values |= {variance.name: torch.ones((), dtype=torch.float64) for variance in spec.variances}
     chosen = [approximation_of(content, decoder) for content in described["approximations"]]
     priors = []
-    for place, (term, one, content) in enumerate(zip(spec.terms, chosen, described["draws"], strict=True)):
+    for index, (term, approximation, content) in enumerate(zip(spec.terms, chosen, described["draws"], strict=True)):
         data = TermData(term, spec.columns, 1, values, spec.is_gaussian)
-        seed = random.child_seed(spec.options.seed, random.Role.TERMS, place)
-        own = part(tensors, f"draw.{place}.")
-        priors.append(decode_draw(SavedTerm(data, one, seed, content, own, decoder)))
+        seed = random.child_seed(spec.options.seed, random.Role.TERMS, index)
+        drawn = part(tensors, f"draw.{index}.")
+        priors.append(decode_draw(SavedTerm(data, approximation, seed, content, drawn, decoder)))
     names = [term.name for term in spec.terms]
     return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
 
@@ -249,11 +252,11 @@ def _check(spec: ModelSpec, values: ParameterValues) -> None:
     known = {name: values.standardized(name) for name in values.space.quantities}
     known |= constants_of(terms, spec.columns)
     for term in terms:
-        for factor, places, prefix in term.parts():
-            functions = factor.functions(spec.columns.select(places)) if factor.kind is Kind.LEVEL else None
+        for factor, indices, prefix in term.parts():
+            functions = factor.functions(spec.columns.select(indices)) if factor.kind is ColumnKind.LEVEL else None
             if functions is None:
                 continue
-            first = torch.zeros(1, len(places), dtype=torch.float64)
+            first = torch.zeros(1, len(indices), dtype=torch.float64)
             if not bool(torch.isfinite(functions.features(first, of_prefix(known, prefix))).all()):
                 raise ValueError(f"the levels of {term.name} must have a positive definite covariance")
 

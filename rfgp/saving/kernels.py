@@ -52,18 +52,20 @@ def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
         if len(leaves) > 1:
             raise InvalidArgumentError("A kernel must use all its leaves, got others.")
         return leaves[0]
-    found = Sum(tuple(_term(one, leaves) for one in content["terms"]))
-    if not found.summands:
+    kernel = Sum(tuple(_term(term, leaves) for term in content["terms"]))
+    if not kernel.summands:
         raise InvalidArgumentError("A kernel must have terms, got none.")
-    found.terms()  # checks unique names
-    return found
+    kernel.terms()  # checks unique names
+    return kernel
 
 
 def _term(content: Mapping[str, Any], leaves: list[Kernel]) -> Term:
     factors, name, variance, given = (content[key] for key in ("factors", "name", "variance", "given"))
     is_right = type(factors) is list and bool(factors) and all(type(f) is int and f >= 0 for f in factors)
     is_right = is_right and type(given) is list and len(given) in (0, len(factors))
-    is_right = is_right and all(one is None or (type(one) is str and bool(one.strip())) for one in (name, *given))
+    is_right = is_right and all(
+        given_name is None or (type(given_name) is str and bool(given_name.strip())) for given_name in (name, *given)
+    )
     is_positive = variance is None or (type(variance) is float and 0 < variance < math.inf)
     if not is_right or not is_positive:
         raise InvalidArgumentError(f"A term must have valid factors, got {str(content)[:100]}.")
@@ -78,20 +80,20 @@ def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
     """
     if not isinstance(chosen, Mapping):
         return encoder.encode(chosen)
-    found = {}
-    for name, one in chosen.items():
+    encoded = {}
+    for name, approximation in chosen.items():
         try:
-            found[name] = encoder.encode(one)
+            encoded[name] = encoder.encode(approximation)
         except InvalidArgumentError as error:
             raise InvalidArgumentError(f"The approximation of the term {name!r} cannot be saved: {error}") from error
-    return {"terms": found}
+    return {"terms": encoded}
 
 
 def decode_approximations(content: Any, decoder: Decoder) -> Any:
     """Return the approximations that `encode_approximations` wrote."""
     if not isinstance(content, dict) or "terms" not in content:
         return decoder.decode(content)
-    return {name: approximation_of(one, decoder) for name, one in content["terms"].items()}
+    return {name: approximation_of(approximation, decoder) for name, approximation in content["terms"].items()}
 
 
 def approximation_of(content: Any, decoder: Decoder) -> Approximation:
@@ -100,7 +102,7 @@ def approximation_of(content: Any, decoder: Decoder) -> Approximation:
     Raises:
         InvalidArgumentError: The content is not an approximation.
     """
-    found = decoder.decode(content)
-    if not isinstance(found, Approximation):
+    approximation = decoder.decode(content)
+    if not isinstance(approximation, Approximation):
         raise InvalidArgumentError(f"An approximation must be known, got {str(content)[:100]}.")
-    return found
+    return approximation

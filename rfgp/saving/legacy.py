@@ -18,14 +18,14 @@ from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, spectra
 from rfgp.approximations import Approximation, Exact, InducingPoints, RandomFeatures, SparsePrecision, Vecchia
-from rfgp.columns import ColumnSchema, Kind, Schema
+from rfgp.columns import ColumnKind, ColumnSchema, Schema
 from rfgp.features.inducing import JITTER
 from rfgp.kernels import Kernel, Mesh, Nodes, Roads
 from rfgp.kernels.kernel import transformed
 from rfgp.kernels.stationary import LENGTHSCALE_BOUNDS
 from rfgp.regression.spec import ModelOptions
 from rfgp.regression.stationary import stationary_model
-from rfgp.saving import objects, plain
+from rfgp.saving import json_values, objects
 from rfgp.saving.kernels import encode_kernel
 from rfgp.saving.models import Json, Tensors, part
 from rfgp.saving.options import encode_options
@@ -48,18 +48,18 @@ class _Kind(NamedTuple):
         convert: A function that returns the tensors (...) in current units, under their former names.
     """
 
-    columns: Kind
+    columns: ColumnKind
     read: Callable[[Json, Tensors], tuple[ModelOptions, list[Json]]]
     convert: Callable[[Tensors], dict[str, Tensor]]
 
 
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
-    """Return the header and the tensors (...) of a file of any version in the current form."""
+    """Return the header and tensors (...) of any version in the current form."""
     old, kind = header["options"], _KINDS.get(header["class"])
     if kind is None or "resolved" in old:
         return header, tensors
     encoder, changed, average = Encoder(), kind.convert(tensors), old.get("average")
-    named = header["columns"] if kind.columns is Kind.NUMBER else None
+    named = header["columns"] if kind.columns is ColumnKind.NUMBER else None
     keys = named or list(range(len(changed["columns.spread"])))
     members = [] if average is None else average["members"]
     models = [(one, *kind.read(one, tensors)) for one in (old, *(member["options"] for member in members))]
@@ -70,7 +70,7 @@ def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
         options["average"] = {"weight": average["weight"], "members": described}
     names = [str(term.name) for term in kernel.terms()]
     columns = [ColumnSchema(key, kind.columns, tuple(names), nodes=kernel.nodes) for key in keys]
-    options["schema"] = Schema(tuple(columns)).to_plain()
+    options["schema"] = Schema(tuple(columns)).to_dict()
     options["nodes"] = [encoder.place(column.nodes) for column in columns if column.nodes is not None]
     options["objects"], arrays = encoder.objects()
     renamed = {new: one for name, one in changed.items() if (new := _renamed(name, kernels)) is not None}
@@ -85,12 +85,14 @@ def _member(old: Json, kernel: Kernel, options: Json) -> Json:
 
 def _options(old: Json, options: ModelOptions, draws: list[Json], keys: Sequence[Any], encoder: Encoder) -> Json:
     """Return the options of a model with these columns as JSON, without those that models of an average share."""
-    priors, kernel, used = plain.decode_priors(old.get("priors") or {}), options.kernel, options.approximations
+    priors, kernel, used = json_values.decode_priors(old.get("priors") or {}), options.kernel, options.approximations
     options = options.changed(priors={_path(name, kernel): prior for name, prior in priors.items()})
     return {
         **encode_options(options, encoder),
         "resolved": encode_kernel(transformed(kernel, lambda factor: factor.expanded(keys)), encoder),
-        "approximations": [encoder.encode(one) for one in (used.values() if isinstance(used, Mapping) else [used])],
+        "approximations": [
+            encoder.encode(approximation) for approximation in (used.values() if isinstance(used, Mapping) else [used])
+        ],
         "draws": draws,
     }
 
@@ -130,8 +132,8 @@ def _renamed(name: str, kernels: Sequence[Kernel]) -> str | None:
 _DECODE: dict[str, Callable[[Any], Any]] = {
     "spectrum": lambda entry: spectra.by_name(**entry),
     "coupling": lambda entry: decode_coupling(**entry),
-    "dtype": plain.decode_dtype,
-    "likelihood": plain.decode_likelihood,
+    "dtype": json_values.decode_dtype,
+    "likelihood": json_values.decode_likelihood,
 }
 """The options, except priors, that JSON does not store directly."""
 _SHARED = ("ard", "standardize", "lengthscale", "outputscale", "noise", "local_lengthscale", "local_outputscale")
@@ -184,7 +186,7 @@ _DRAWS: dict[type[Approximation], Json] = {
 def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
     """Return the tensors (...). A shared lengthscale had one unit, and now has one for each column."""
     scale, low = tensors["scaling.inputs.scale"], tensors["hyperparameters.lengthscale.low"]
-    units = [name for name, one in tensors.items() if name.endswith("lengthscale.unit") and one.ndim == 0]
+    units = [name for name, tensor in tensors.items() if name.endswith("lengthscale.unit") and tensor.ndim == 0]
     wide = {name: tensors[name].expand(len(scale)).clone() for name in units}
     spread = (low / LENGTHSCALE_BOUNDS[0]).to(scale).expand(scale.shape).clone()
     return {**tensors, **wide, "columns.spread": spread}
@@ -196,7 +198,7 @@ def _table_tensors(tensors: Tensors) -> dict[str, Tensor]:
 def _of_kernel(kernel: Kernel, used: Approximation, old: Json) -> ModelOptions:
     """Return the options of a model of one non-stationary kernel."""
     starts = {name: old[name] for name in ("lengthscale", "outputscale", "noise") if old.get(name) is not None}
-    likelihood = plain.decode_likelihood(old.get("likelihood"))
+    likelihood = json_values.decode_likelihood(old.get("likelihood"))
     return ModelOptions(kernel, likelihood, used, old.get("approximation"), start=starts, seed=old["seed"])
 
 
@@ -221,8 +223,8 @@ def _roads(old: Json, tensors: Tensors) -> tuple[ModelOptions, list[Json]]:
 def _field_tensors(tensors: Tensors) -> dict[str, Tensor]:
     """Return the tensors (...). Inputs of the posterior were standardized, and those of the data were not."""
     location, scale = (tensors[f"scaling.inputs.{name}"] for name in ("location", "scale"))
-    inputs = {name: one * scale + location for name, one in tensors.items() if _is_inputs(name, "predictor.")}
-    kept = {name: one for name, one in tensors.items() if not name.startswith("field.")}
+    inputs = {name: tensor * scale + location for name, tensor in tensors.items() if _is_inputs(name, "predictor.")}
+    kept = {name: tensor for name, tensor in tensors.items() if not name.startswith("field.")}
     return {**kept, **inputs, **_in_own_units(scale)}
 
 
@@ -233,7 +235,7 @@ def _is_inputs(name: str, *rooms: str) -> bool:
 def _in_own_units(spread: Tensor) -> dict[str, Tensor]:
     """Return the scaling of columns in their units, given their standard deviations (d,)."""
     maps = {"location": torch.zeros_like(spread), "scale": torch.ones_like(spread)}
-    return {"columns.spread": spread, **{f"scaling.inputs.{name}": one for name, one in maps.items()}}
+    return {"columns.spread": spread, **{f"scaling.inputs.{name}": tensor for name, tensor in maps.items()}}
 
 
 _OTHERS: dict[str, tuple[Callable[..., Approximation], str | None]] = {
@@ -287,15 +289,17 @@ def _graph_kernel(described: Json) -> GraphKernel:
 
 def _node_tensors(tensors: Tensors) -> dict[str, Tensor]:
     """Return the tensors (...). Positions of nodes were a vector, and are now a column."""
-    inputs = {name: one[:, None].double() for name, one in tensors.items() if _is_inputs(name, "predictor.", "data.")}
+    inputs = {
+        name: tensor[:, None].double() for name, tensor in tensors.items() if _is_inputs(name, "predictor.", "data.")
+    }
     return {**tensors, **inputs, **_in_own_units(torch.ones(1, dtype=torch.float64))}
 
 
 TABLES = ("ExactGP", "SparseSpectrumGP", "TableGP")
 """The classes of models of tables."""
 _KINDS = {
-    **dict.fromkeys(TABLES, _Kind(Kind.NUMBER, _table, _table_tensors)),
-    "MeshGP": _Kind(Kind.COORDINATE, _mesh, _field_tensors),
-    "RoadGP": _Kind(Kind.COORDINATE, _roads, _field_tensors),
-    "GraphGP": _Kind(Kind.NODE, _nodes, _node_tensors),
+    **dict.fromkeys(TABLES, _Kind(ColumnKind.NUMBER, _table, _table_tensors)),
+    "MeshGP": _Kind(ColumnKind.COORDINATE, _mesh, _field_tensors),
+    "RoadGP": _Kind(ColumnKind.COORDINATE, _roads, _field_tensors),
+    "GraphGP": _Kind(ColumnKind.NODE, _nodes, _node_tensors),
 }

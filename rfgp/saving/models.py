@@ -27,7 +27,7 @@ from rfgp.regression.observing import restored
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
 from rfgp.saving.container import read_file, write_file
-from rfgp.saving.plain import (
+from rfgp.saving.json_values import (
     decode_report,
     decode_selection,
     encode_report,
@@ -263,7 +263,7 @@ def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: 
     if affine is None:
         return
     maps = [affine] if other is None else [affine, other]
-    kinds = {(tensor.shape, tensor.dtype) for each in maps for tensor in (each.location, each.scale)}
+    kinds = {(tensor.shape, tensor.dtype) for part in maps for tensor in (part.location, part.scale)}
     (shape, dtype), *others = kinds
     if others or len(shape) > 1 or min(shape, default=1) < least or not dtype.is_floating_point:
         raise ValueError("the parts of the scaling must agree in shape and dtype")
@@ -278,13 +278,13 @@ def _as_known(
     if list(quantities) != list(known):
         raise ValueError(f"the hyperparameters must be {', '.join(known)}, got {', '.join(quantities)}")
     for name, quantity in quantities.items():
-        own, bounds = known[name], [bound.expand(quantity.start.shape) for bound in quantity.bounds]
-        fits = quantity.start.shape == own.start.shape and quantity.unit.shape == own.unit.shape
-        if not fits or any(part.dtype != own.start.dtype for part in (quantity.start, quantity.unit, *bounds)):
+        expected, bounds = known[name], [bound.expand(quantity.start.shape) for bound in quantity.bounds]
+        fits = quantity.start.shape == expected.start.shape and quantity.unit.shape == expected.unit.shape
+        if not fits or any(part.dtype != expected.start.dtype for part in (quantity.start, quantity.unit, *bounds)):
             raise ValueError(f"{name} must match the kernel and the columns")
     return {
-        name: replace(known[name], start=found.start, unit=found.unit, bounds=found.bounds)
-        for name, found in quantities.items()
+        name: replace(known[name], start=saved.start, unit=saved.unit, bounds=saved.bounds)
+        for name, saved in quantities.items()
     }
 
 
@@ -294,7 +294,7 @@ def _parts(quantity: Hyperparameter) -> tuple[Tensor, ...]:
 
 def _check_sign(name: str, quantity: Hyperparameter) -> None:
     """Check that starts and bounds of positive hyperparameters are positive."""
-    if quantity.is_positive and not all(bool((one > 0).all()) for one in (quantity.start, *quantity.bounds)):
+    if quantity.is_positive and not all(bool((tensor > 0).all()) for tensor in (quantity.start, *quantity.bounds)):
         raise ValueError(f"{name} must be positive")
 
 
@@ -322,10 +322,10 @@ def _check_posterior(posterior: Posterior, given: Tensors, state: GPState) -> No
     """Check that tensors of a posterior match the rows, the outputs and the prior."""
     scale, likelihood = state.scaling.targets.scale, state.spec.options.likelihood
     k = likelihood.num_latents if scale.ndim == 0 else len(scale)
-    expected, found = posterior.shapes(state.num_observations, k), posterior.tensors()
-    if set(given) != set(found):
-        raise ValueError(f"the tensors of the posterior must be {sorted(found)}, got {sorted(given)}")
-    for name, tensor in found.items():
+    expected, tensors = posterior.shapes(state.num_observations, k), posterior.tensors()
+    if set(given) != set(tensors):
+        raise ValueError(f"the tensors of the posterior must be {sorted(tensors)}, got {sorted(given)}")
+    for name, tensor in tensors.items():
         if name.rpartition(".")[2] == "inputs":
             _check_inputs(tensor, range(state.num_observations), state.scaling)
             state.spec.inputs.check(tensor)

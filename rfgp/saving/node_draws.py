@@ -15,7 +15,7 @@ _MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
 
 
 def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
-    """Return the tuned settings of walks as JSON: a rule for exact hops, and coupled lengths."""
+    """Return the tuned settings of walks as JSON."""
     settings = None if walks is None else walks.settings
     coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
     return {
@@ -47,7 +47,7 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
 
 
 def eigenpairs(graph: graphs.Graph, arrays: Mapping[str, NDArray[Any]]) -> graphs.SpectralFeatures:
-    """Return features from eigenvalues (r,) and eigenvectors (N, r), which differ between machines.
+    """Return features from eigenvalues (r,) and eigenvectors (N, r).
 
     Raises:
         InvalidArgumentError: They do not match the graph.

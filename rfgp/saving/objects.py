@@ -166,18 +166,18 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
         raise InvalidArgumentError(f"the metric of the roads must be known, got {str(described['metric'])[:20]!r}")
     if arrays["points"].shape[1:] != (2,) or arrays["coordinates"].shape[1:] != (2,):
         raise InvalidArgumentError("the coordinates of the roads must be pairs")
-    given = [arrays[name] for name in ends]
-    stretches = Stretches.of_ends(*given) if ends is _ENDS else Stretches(*given)
+    of_ends = [arrays[name] for name in ends]
+    stretches = Stretches.of_ends(*of_ends) if ends is _ENDS else Stretches(*of_ends)
     stretches.check(len(first) - 1, vertices)
     lines = Lines(arrays["points"], first, arrays["reached"], described["metric"])
     return graphs.RoadNetwork(arrays["coordinates"], stretches, arrays["lengths"], lines)
 
 
 def encode_mesh(mesh: graphs.MeshField) -> tuple[Json, dict[str, NDArray[Any]]]:
-    """Return a field on a mesh as JSON, and as arrays: vertices (V, d) and faces (F, 3)."""
+    """Return a mesh field as JSON, vertices (V, d) and faces (F, 3)."""
     return {"alpha": mesh.alpha}, {"vertices": mesh.vertices, "faces": mesh.faces}
 
 
 def decode_mesh(described: Mapping[str, Any], arrays: Arrays) -> graphs.MeshField:
-    """Return the field that `encode_mesh` wrote, from vertices (V, d) and faces (F, 3)."""
+    """Return the mesh field from JSON, vertices (V, d) and faces (F, 3)."""
     return graphs.MeshField((arrays["vertices"], arrays["faces"]), described["alpha"])

@@ -7,7 +7,7 @@ from typing import Any
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.regression.spec import ModelOptions
-from rfgp.saving import plain
+from rfgp.saving import json_values
 from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel
 from rfgp.saving.models import Json
 from rfgp.saving.values import Decoder, Encoder
@@ -25,18 +25,22 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
     return {
         **{name: getattr(options, name) for name in _CHOICES},
         "kernel": encode_kernel(options.kernel, encoder),
-        "likelihood": plain.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
+        "likelihood": json_values.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
         "approximation": encode_approximations(options.approximations, encoder),
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
-        "priors": plain.encode_priors(options.priors),
-        "dtype": plain.encode_dtype(options.dtype),
-        **({"indicators": [[key, list(own)] for key, own in options.indicators.items()]} if options.indicators else {}),
+        "priors": json_values.encode_priors(options.priors),
+        "dtype": json_values.encode_dtype(options.dtype),
+        **(
+            {"indicators": [[key, list(levels)] for key, levels in options.indicators.items()]}
+            if options.indicators
+            else {}
+        ),
     }
 
 
 def _encode_parameter(value: Any, encoder: Encoder) -> Any:
     """Return a parameter of a likelihood as JSON, which may be the kernel of the noise."""
-    return encode_kernel(value, encoder) if isinstance(value, Kernel) else plain.plain(value)
+    return encode_kernel(value, encoder) if isinstance(value, Kernel) else json_values.as_json(value)
 
 
 def _encode_start(name: str, value: Any, encoder: Encoder) -> Any:
@@ -61,11 +65,11 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
         likelihood = {**likelihood, "kernel": decode_kernel(likelihood["kernel"], decoder)}
     return ModelOptions(
         decode_kernel(described["kernel"], decoder),
-        plain.decode_likelihood(likelihood),
+        json_values.decode_likelihood(likelihood),
         decode_approximations(described["approximation"], decoder),
         start={name: decoder.decode(value) for name, value in described["start"].items()},
-        priors=plain.decode_priors(described["priors"]),
-        dtype=None if dtype is None else plain.decode_dtype(dtype),
+        priors=json_values.decode_priors(described["priors"]),
+        dtype=None if dtype is None else json_values.decode_dtype(dtype),
         indicators=_decode_indicators(described.get("indicators", [])),
         **chosen,
     )
@@ -77,7 +81,7 @@ def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
     Raises:
         ValueError: A key or a level has an invalid type.
     """
-    found = {key: tuple(levels) for key, levels in content}
-    if not all(type(one) in (str, int, bool) for key, levels in found.items() for one in (key, *levels)):
+    indicators = {key: tuple(levels) for key, levels in content}
+    if not all(type(value) in (str, int, bool) for key, levels in indicators.items() for value in (key, *levels)):
         raise ValueError("the levels of a column must have valid types")
-    return found
+    return indicators

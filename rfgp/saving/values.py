@@ -21,7 +21,7 @@ from graphs.kernels import GraphKernel
 from graphs.walks import HopRule
 from rfgp import approximations, couplings, kernels, spectra
 from rfgp.approximations import Approximation
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.couplings import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
@@ -61,7 +61,7 @@ KERNELS: Registry[Kernel] = Registry(
 )
 BASES: Registry[Kernel] = Registry(
     "kernel of one column of numbers",
-    {name: kind for name, kind in KERNELS.classes.items() if kind.kind is Kind.NUMBER},
+    {name: kind for name, kind in KERNELS.classes.items() if kind.kind is ColumnKind.NUMBER},
 )
 """The classes that a file may name as the base of `Additive`. Those of meshes would read a file."""
 APPROXIMATIONS: Registry[Approximation] = Registry(
@@ -236,19 +236,19 @@ class Encoder:
         if isinstance(value, float):
             return float(value) if math.isfinite(value) else {"number": str(float(value))}
         if isinstance(value, list | tuple | range):
-            return [self.encode(one) for one in value]
+            return [self.encode(entry) for entry in value]
         if isinstance(value, Tensor | np.ndarray):
             array = np.asarray(value.detach().cpu() if isinstance(value, Tensor) else value)
             return {"array": self.encode(array.tolist())}
         if isinstance(value, Mapping):
-            return {"mapping": [[self.encode(key), self.encode(one)] for key, one in value.items()]}
+            return {"mapping": [[self.encode(key), self.encode(entry)] for key, entry in value.items()]}
         if isinstance(value, type) and value in BASES.classes.values():
             return {"class": value.__name__}
         if isinstance(value, partial) and value.func in BASES.classes.values() and not value.args:
             return {"partial": [self.encode(value.func), self.encode(value.keywords)]}
         for name, role in _ROLES.items():
             if isinstance(value, role.kind):
-                arguments = {key: self.encode(one) for key, one in role.arguments(value).items()}
+                arguments = {key: self.encode(entry) for key, entry in role.arguments(value).items()}
                 return {"role": name, "name": role.name_of(value), "arguments": arguments}
         if any(isinstance(value, shared.kind) for shared in _SHARED.values()):
             return {"object": self.place(value)}
@@ -259,10 +259,10 @@ class Encoder:
 
     def place(self, thing: Any) -> int:
         """Return the number of a graph, a road network or a mesh."""
-        found = [number for number, other in enumerate(self._objects) if other is thing]
-        if not found:
+        numbers = [number for number, other in enumerate(self._objects) if other is thing]
+        if not numbers:
             self._objects.append(thing)
-        return found[0] if found else len(self._objects) - 1
+        return numbers[0] if numbers else len(self._objects) - 1
 
     def objects(self) -> tuple[list[Json], dict[str, Tensor]]:
         """Return the graphs, road networks and meshes as JSON, and tensors (...).
@@ -305,7 +305,7 @@ class Decoder:
         if content is None or isinstance(content, bool | int | float | str):
             return content
         if isinstance(content, list):
-            return tuple(self.decode(one) for one in content)
+            return tuple(self.decode(entry) for entry in content)
         if not isinstance(content, dict):
             raise InvalidArgumentError(f"A value must have a known type, got {type(content).__name__}.")
         if "role" in content:
@@ -316,7 +316,7 @@ class Decoder:
         if mark == "array":
             return np.array(self.decode(inner))
         if mark == "mapping":
-            return {self.decode(key): self.decode(one) for key, one in inner}
+            return {self.decode(key): self.decode(entry) for key, entry in inner}
         if mark == "class":
             return BASES.find(inner)
         if mark == "partial":
@@ -334,13 +334,13 @@ class Decoder:
         Raises:
             InvalidArgumentError: The object does not exist or has another class.
         """
-        found = self.objects[_number(number)]
-        if not isinstance(found, kind):
+        thing = self.objects[_number(number)]
+        if not isinstance(thing, kind):
             raise InvalidArgumentError(f"A file must have the {kind.__name__} with the number {number}, got none.")
-        return found
+        return thing
 
     def _of_role(self, content: Mapping[str, Any]) -> Any:
-        arguments = {name: self.decode(one) for name, one in content["arguments"].items()}
+        arguments = {name: self.decode(argument) for name, argument in content["arguments"].items()}
         for name, value in arguments.items():
             if name in _KINDS and content["role"] == "kernel" and not isinstance(value, _KINDS[name]):
                 raise InvalidArgumentError(f"{name} must have a known class, got {type(value).__name__}.")

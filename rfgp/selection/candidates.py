@@ -1,11 +1,11 @@
 """Candidates of `rfgp.GP(kernel="auto")`: kernels with approximations of their terms."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import reduce
 from operator import add
-from typing import Any, Protocol
+from typing import Any
 
 from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
 from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
@@ -20,6 +20,7 @@ FEW_ROWS = 2000
 """The largest number of rows with distinct inputs for which the candidates are exact."""
 SPARSE_ROWS = 10
 """The rows per column below which sparse priors are tried."""
+_RBF, _LINEAR = RBF(name="rbf"), Linear(name="linear")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,12 +29,12 @@ class Candidate:
 
     Attributes:
         model: The options of the model, whose approximations are a dict by the names of the terms.
-        variants: Candidates that are scored only if this one survives a round.
+        followups: Candidates that are scored only if this one survives a round.
         is_sparse: Whether the priors favor few columns.
     """
 
     model: ModelOptions
-    variants: tuple["Candidate", ...] = ()
+    followups: tuple["Candidate", ...] = ()
     is_sparse: bool = False
 
     @property
@@ -44,13 +45,13 @@ class Candidate:
     @property
     def approximations(self) -> Mapping[str, Approximation]:
         """The approximation of each term by its name. If they are planned, empty."""
-        found = self.model.approximations
-        return found if isinstance(found, Mapping) else {}
+        approximations = self.model.approximations
+        return approximations if isinstance(approximations, Mapping) else {}
 
     @property
     def is_exact(self) -> bool:
         """Whether covariance matrices of all rows are formed."""
-        return bool(self.approximations) and all(isinstance(one, Exact) for one in self.approximations.values())
+        return bool(self.approximations) and all(isinstance(used, Exact) for used in self.approximations.values())
 
     @property
     def is_linear(self) -> bool:
@@ -58,36 +59,30 @@ class Candidate:
         return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
 
     @property
-    def is_on_lattices(self) -> bool:
+    def is_equispaced_or_planned(self) -> bool:
         """Whether all terms have equispaced or planned approximations."""
-        return all(isinstance(one, EquispacedFourier) for one in self.approximations.values())
+        return all(isinstance(used, EquispacedFourier) for used in self.approximations.values())
 
     @property
     def features(self) -> RandomFeatures | None:
         """The random features of a term. If there are none, None."""
-        return next((one for one in self.approximations.values() if isinstance(one, RandomFeatures)), None)
+        return next((used for used in self.approximations.values() if isinstance(used, RandomFeatures)), None)
 
     @property
     def learns_frequencies(self) -> bool:
         """Whether a fit changes the frequencies."""
         return self.features is not None and self.features.learn_frequencies
 
-    def learns_those_of(self, other: "Candidate") -> bool:
-        """Return whether it learns the frequencies that another one keeps fixed."""
-        if not self.learns_frequencies or other.features is None or other.learns_frequencies or other.neighbors:
-            return False
-        return self.num_features == other.num_features
-
     @property
     def neighbors(self) -> Vecchia | None:
-        """The neighbors of a term or of the residual of inducing points. If there are none, None."""
-        known = [getattr(one, "residual", None) or one for one in self.approximations.values()]
-        return next((one for one in known if isinstance(one, Vecchia)), None)
+        """The neighbors of a term or of an inducing-point residual. If none, None."""
+        parts = [getattr(used, "residual", None) or used for used in self.approximations.values()]
+        return next((part for part in parts if isinstance(part, Vecchia)), None)
 
     @property
     def num_features(self) -> int:
         """The number of dense features."""
-        points = sum(one.num_points for one in self.approximations.values() if isinstance(one, InducingPoints))
+        points = sum(used.num_points for used in self.approximations.values() if isinstance(used, InducingPoints))
         return points + (0 if self.features is None else 2 * self.features.num_frequencies)
 
     @property
@@ -95,24 +90,23 @@ class Candidate:
         """The kernels and their approximations in words."""
         if self.is_exact:
             return f"exact {' + '.join(map(_words, self.terms))}" + ", few columns" * self.is_sparse
-        known = self.approximations
-        parts = [", ".join([_words(term), *_sizes(known.get(str(term.name)))]) for term in self.terms]
-        return " + ".join(parts)
+        used = self.approximations
+        return " + ".join(", ".join([_words(term), *_sizes(used.get(str(term.name)))]) for term in self.terms)
 
     @property
     def values(self) -> dict[str, str]:
         """The arguments of `rfgp.GP` that give this candidate, as text."""
-        given = {"approximation": repr(self.approximations)} if self.approximations else {}
-        priors = {"priors": repr(dict(self.model.priors))} if self.is_sparse else {}
-        return {"kernel": repr(self.model.kernel), **given, **priors}
+        values = {"kernel": repr(self.model.kernel)}
+        values |= {"approximation": repr(self.approximations)} if self.approximations else {}
+        return values | ({"priors": repr(dict(self.model.priors))} if self.is_sparse else {})
 
 
 def _words(term: Term) -> str:
     """Return the name of a kernel, such as "Matern 3/2"."""
     kernel = term.factors[0]
     nu = getattr(kernel, "nu", None)
-    found = type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
-    return found if getattr(kernel, "ard", True) else f"isotropic {found}"
+    isotropic = "" if getattr(kernel, "ard", True) else "isotropic "
+    return isotropic + type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
 
 
 def _sizes(approximation: Any) -> Iterator[str]:
@@ -130,32 +124,8 @@ def _sizes(approximation: Any) -> Iterator[str]:
         yield f"{approximation.num_neighbors} neighbors"
 
 
-Seasons = Sequence[tuple[Any, float]]
-"""Pairs of the key of a column and a period in its unit, which is days for dates."""
-
-
-class SearchSpace(Protocol):
-    """Interface: the candidates of a selection, and its limits."""
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the selection and the fit."""
-
-    @property
-    def validate(self) -> Any:
-        """How rows are held out: None, "forward", or the key of a column of groups."""
-
-    def candidates(
-        self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
-    ) -> tuple[Candidate, ...]:
-        """Return the candidates.
-
-        Args:
-            num_rows: The number of rows with distinct inputs.
-            num_columns: The number of columns.
-            seasons: Columns, each with a period in its unit.
-            in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
-        """
+Periods = Sequence[tuple[Any, float]]
+"""Pairs of the key of a column and a period in its unit (days for dates)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,103 +143,87 @@ class AutoSpace:
     validate: Any = None
 
     def candidates(
-        self, num_rows: int, num_columns: int, seasons: Seasons = (), *, in_blocks: bool = False
+        self, num_rows: int, num_columns: int, periods: Periods = (), *, in_blocks: bool = False
     ) -> tuple[Candidate, ...]:
-        """Return the candidates; see `SearchSpace`."""
-        given = self.model.approximations
-        if given != "auto" and not isinstance(given, Exact):
-            return tuple(self._of(given, one) for one in (_rbf(), _matern(2.5), _matern(1.5), _matern(0.5)))
-        if given != "auto" or (num_rows <= FEW_ROWS and not in_blocks):
-            return self._exact(num_rows, num_columns, seasons)
-        if not self._is_gaussian:
-            return self._of(RandomFeatures(128), _rbf()), self._of(RandomFeatures(512), _rbf())
-        if num_columns <= MOST_COLUMNS:
-            return self._planned(num_columns, seasons)
-        line = self._of(Exact(), _line())
-        return (line, *self._with_frequencies(), *(() if in_blocks else self._with_neighbors()))
+        """Return the candidates.
 
-    @property
-    def _is_gaussian(self) -> bool:
-        """Whether the likelihood is Gaussian. Otherwise frequencies and neighbors are not compared."""
-        return isinstance(self.model.likelihood, Gaussian)
+        Args:
+            num_rows: The number of rows with distinct inputs.
+            num_columns: The number of columns.
+            periods: Columns, each with a period in its unit.
+            in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
+        """
+        approximation, is_gaussian = self.model.approximations, isinstance(self.model.likelihood, Gaussian)
+        if approximation != "auto" and not isinstance(approximation, Exact):
+            return tuple(self._of(approximation, kernel) for kernel in (_RBF, *map(_matern, (2.5, 1.5, 0.5))))
+        if approximation == "auto" and (num_rows > FEW_ROWS or in_blocks):
+            if not is_gaussian:
+                return self._of(RandomFeatures(128), _RBF), self._of(RandomFeatures(512), _RBF)
+            if num_columns <= MOST_COLUMNS:
+                return self._with_auto_approximation(num_columns, periods)
+            neighbors = () if in_blocks else self._with_neighbors()
+            return self._of(Exact(), _LINEAR), *self._with_frequencies(), *neighbors
+        if not is_gaussian:
+            return tuple(self._of(Exact(), kernel) for kernel in (_RBF, _matern(1.5), _matern(0.5)))
+        return self._exact(num_rows, num_columns, periods)
 
-    def _exact(self, num_rows: int, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
-        """Return the candidates for few rows."""
-        alone, isotropic = [_rbf(), _matern(1.5), _matern(0.5)], [_rbf(ard=False), _matern(1.5, ard=False)]
-        if not self._is_gaussian:
-            return tuple(self._of(Exact(), kernel) for kernel in alone)
-        sums = [
-            _rbf() + _matern(1.5, "local"),
-            _rbf() + _matern(0.5, "local"),
-            _line() + _rbf(),
-            _line() + _matern(1.5),
-        ]
-        kernels = isotropic
+    def _exact(self, num_rows: int, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
+        """Return the candidates for few rows with Gaussian noise."""
+        kernels = [RBF(name="rbf", ard=False), _matern(1.5, ard=False)]
         if num_columns < num_rows:
-            kernels += [_line(), *alone, *sums, *_with_seasons(_line() + _rbf(), seasons)]
-        found = [self._of(Exact(), kernel) for kernel in kernels]
+            kernels += [_LINEAR, _RBF, _matern(1.5), _matern(0.5)]
+            kernels += [_RBF + _matern(1.5, "local"), _RBF + _matern(0.5, "local")]
+            kernels += [_LINEAR + _RBF, _LINEAR + _matern(1.5), *_with_periods(periods)]
+        candidates = [self._of(Exact(), kernel) for kernel in kernels]
         if num_columns > num_rows / SPARSE_ROWS:
-            found += [self._sparse(kernel) for kernel in (_line(), _rbf(), _line() + _rbf())]
-        return tuple(found)
+            candidates += [self._sparse(kernel) for kernel in (_LINEAR, _RBF, _LINEAR + _RBF)]
+        return tuple(candidates)
 
     def _sparse(self, kernel: Kernel) -> Candidate:
         """Return the exact candidate of a kernel with priors for few columns."""
-        known = {
-            "linear.variance": SparseVariances(),
-            "rbf.lengthscale": SparseLengthscales(),
-            "rbf.outputscale": LogNormalVariance(),
-        }
-        names = {str(term.name) for term in kernel.terms()}
-        own = {path: prior for path, prior in known.items() if path.split(".")[0] in names}
-        made = self._of(Exact(), kernel)
-        return replace(made, model=made.model.changed(priors={**own, **self.model.priors}), is_sparse=True)
+        priors: dict[str, Any] = {}
+        for term in kernel.terms():
+            if term.name == "linear":
+                priors["linear.variance"] = SparseVariances()
+            else:
+                priors |= {"rbf.lengthscale": SparseLengthscales(), "rbf.outputscale": LogNormalVariance()}
+        candidate = self._of(Exact(), kernel)
+        return replace(candidate, model=candidate.model.changed(priors={**priors, **self.model.priors}), is_sparse=True)
 
-    def _planned(self, num_columns: int, seasons: Seasons) -> tuple[Candidate, ...]:
+    def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns, with planned approximations."""
-        found = [self._of("auto", one) for one in (_line(), _rbf(), _matern(2.5), _matern(1.5))]
-        found += [self._of("auto", one) for one in _with_seasons(_line() + _rbf(), seasons)]
-        if num_columns == 1:
-            found.append(self._of("auto", _matern(0.5)))
-            found.append(self._of(EquispacedFourier(), _rbf() + _matern(1.5, "local")))
-        return tuple(found)
+        kernels = [_LINEAR, _RBF, _matern(2.5), _matern(1.5), *_with_periods(periods)]
+        if num_columns > 1:
+            return tuple(self._of("auto", kernel) for kernel in kernels)
+        sum_on_grid = self._of(EquispacedFourier(), _RBF + _matern(1.5, "local"))
+        return *(self._of("auto", kernel) for kernel in (*kernels, _matern(0.5))), sum_on_grid
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""
-        found: tuple[Candidate, ...] = ()
-        for m in (512, 256, 128):  # each is scored if half as many frequencies are the best
-            found = (self._of(RandomFeatures(m, learn_frequencies=True), _rbf(), found),)
-        return self._of(RandomFeatures(128), _rbf()), *found
+        learned = [self._of(RandomFeatures(m, learn_frequencies=True), _RBF) for m in (128, 256, 512)]
+        few = replace(learned[0], followups=(replace(learned[1], followups=(learned[2],)),))
+        return self._of(RandomFeatures(128), _RBF), few
 
     def _with_neighbors(self) -> tuple[Candidate, ...]:
         """Return the candidates with neighbors, alone and with a smoother term."""
         alone = [self._of(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
-        chosen = {"rbf": RandomFeatures(128), "local": Vecchia()}
-        both = [self._of(chosen, _rbf() + _matern(nu, "local")) for nu in (1.5, 0.5)]
-        return replace(alone[0], variants=tuple(alone[1:])), replace(both[0], variants=tuple(both[1:]))
+        approximations = {"rbf": RandomFeatures(128), "local": Vecchia()}
+        both = [self._of(approximations, _RBF + _matern(nu, "local")) for nu in (1.5, 0.5)]
+        return replace(alone[0], followups=tuple(alone[1:])), replace(both[0], followups=(both[1],))
 
-    def _of(self, approximation: Any, kernel: Kernel, variants: Iterable[Candidate] = ()) -> Candidate:
-        """Return the candidate of a kernel with an approximation, a dict or planned ones."""
-        names = [str(term.name) for term in kernel.terms()]
-        chosen = dict.fromkeys(names, approximation) if isinstance(approximation, Approximation) else approximation
-        return Candidate(self.model.changed(kernel=kernel, approximations=chosen, search_space=None), tuple(variants))
-
-
-def _rbf(ard: bool = True) -> Kernel:
-    return RBF(name="rbf", ard=ard)
+    def _of(self, approximation: Any, kernel: Kernel) -> Candidate:
+        """Return a candidate with one approximation, a dict of them, or "auto"."""
+        if isinstance(approximation, Approximation):
+            approximation = {str(term.name): approximation for term in kernel.terms()}
+        return Candidate(self.model.changed(kernel=kernel, approximations=approximation, search_space=None))
 
 
 def _matern(nu: float, name: str = "matern", ard: bool = True) -> Kernel:
     return Matern(nu=nu, name=name, ard=ard)
 
 
-def _line() -> Kernel:
-    return Linear(name="linear")
-
-
-def _with_seasons(kernel: Kernel, seasons: Seasons) -> list[Kernel]:
-    """Return the sum of a kernel and each season, and with several the sum with all."""
-    terms = [Periodic(key, period, name=f"season {period:g}") for key, period in seasons]
-    found = [kernel + term for term in terms]
-    if len(terms) > 1:
-        found.append(reduce(add, terms, kernel))
-    return found
+def _with_periods(periods: Periods) -> list[Kernel]:
+    """Return sums of linear, RBF and one or all periodic kernels."""
+    terms = [Periodic(key, period, name=f"season {period:g}") for key, period in periods]
+    combinations = [[term] for term in terms] + ([terms] if len(terms) > 1 else [])
+    return [reduce(add, combination, _LINEAR + _RBF) for combination in combinations]

@@ -49,31 +49,33 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
         most_rows: The largest number of rows of the search for hyperparameters. If None, all rows.
     """
     size, near = candidate.num_features, candidate.neighbors
-    own, few = 16.0 * rows * (columns + outputs), min(rows, most_rows or rows)
+    data, search_rows = 16.0 * rows * (columns + outputs), min(rows, most_rows or rows)
     if candidate.is_exact and not candidate.is_linear:
-        return Cost(EVALUATIONS * _exact(candidate, few, columns) / RATE, own + 8.0 * _PAIRS * float(few) ** 2)
-    if candidate.is_on_lattices:
+        return Cost(
+            EVALUATIONS * _exact(candidate, search_rows, columns) / RATE, data + 8.0 * _PAIRS * float(search_rows) ** 2
+        )
+    if candidate.is_equispaced_or_planned:
         size = int(ON_LATTICE[min(columns, 3)]) * len(candidate.terms)
-        return Cost((20.0 * size**3 + rows * _TRANSFORM) / RATE, own + 48.0 * size**2)
+        return Cost((20.0 * size**3 + rows * _TRANSFORM) / RATE, data + 48.0 * size**2)
     if near is None:
         learned = STEPS * _linear(min(rows, BATCH), size) if candidate.learns_frequencies else 0.0
-        searched = 0.0 if candidate.learns_frequencies else EVALUATIONS * _linear(min(few, SUBSET), size)
+        searched = 0.0 if candidate.learns_frequencies else EVALUATIONS * _linear(min(search_rows, SUBSET), size)
         copies = _COPIES[candidate.features is None]
         held = 8.0 * (copies * min(rows, MOST_ROWS) * size + 4.0 * size**2)
-        return Cost((searched + learned + 3.0 * rows * size**2) / RATE, own + held)
-    k, few = near.num_neighbors, few if rows <= 2 * SEARCHED else min(few, SEARCHED)
-    each = 3.0 * k**3 + 5.0 * k**2 * columns + 6.0 * size * k + 5.0 * size**2 + _FOUND
+        return Cost((searched + learned + 3.0 * rows * size**2) / RATE, data + held)
+    k, search_rows = near.num_neighbors, search_rows if rows <= 2 * SEARCHED else min(search_rows, SEARCHED)
+    per_row = 3.0 * k**3 + 5.0 * k**2 * columns + 6.0 * size * k + 5.0 * size**2 + _FOUND
     held = 8.0 * rows * (_COPIES[1] * size + (_LATENT if near.condition_on == "latent" else _ENTRIES) * k)
-    return Cost((EVALUATIONS * (few * each + _OVERHEAD) + rows * (each + 2e6)) / RATE, own + held)
+    return Cost((EVALUATIONS * (search_rows * per_row + _OVERHEAD) + rows * (per_row + 2e6)) / RATE, data + held)
 
 
 def _exact(candidate: Candidate, rows: int, columns: int) -> float:
-    """Return the operations of an evaluation of the exact likelihood with its gradient."""
+    """Return the operations of one exact likelihood with its gradient."""
     kernels = len(candidate.terms)
     return 0.45 * float(rows) ** 3 + kernels * float(rows) ** 2 * (380.0 + 15.0 * columns) + _OVERHEAD
 
 
 def _linear(rows: int, size: int) -> float:
-    """Return the operations of an evaluation with features, by the smaller Gram matrix."""
+    """Return the operations of one evaluation by the smaller Gram matrix."""
     smaller = min(rows, max(size, 1))
     return rows * size * (2.0 * smaller + 300.0) + _OVERHEAD

@@ -18,7 +18,7 @@ SPACING = 1e-4
 """The spacing of the grid on which near inputs count as equal, in standard deviations of the columns."""
 MOST_MERGED = 4000
 """The largest number of rows whose replicates are merged."""
-PERIODS = (1.0, 7.0, 365.2425)
+DATE_PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
 FALSE_ALARM, MOST_SEARCHED = 1e-6, 2048
 """The largest false-alarm probability of a wave whose period is a candidate, and the most rows of the search for it."""
@@ -26,29 +26,31 @@ FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
 
-def num_distinct(state: GPState) -> int:
-    """Return the number of rows of a selection, after merging replicates."""
-    return merged_pool(state)[1]
-
-
-def seasons_of(state: GPState) -> list[tuple[Any, float]]:
+def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
     """Return columns with the periods that rows resolve and that occur twice.
 
     Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
     """
-    found, inputs = list[tuple[Any, float]](), state.scaling.inputs
-    columns = _schema(state).columns
-    if len(columns) == 1 and not columns[0].is_date and inputs is not None:
-        rows = pool_of(state.needed_rows("a fit")).take(slice(0, MOST_SEARCHED))
-        period = dominant_period((rows.inputs[:, 0].double() * inputs.scale[0]).numpy(), rows.targets[:, 0].numpy())
-        found += [] if period is None else [(columns[0].key, period)]
-    for place, column in enumerate(columns):
-        if column.is_date and inputs is not None:
-            rows = pool_of(state.needed_rows("a fit"))
-            days = np.unique((rows.inputs[:, place].double() * inputs.scale[place]).numpy())
-            gap, extent = float(np.median(np.diff(days))) if len(days) > 1 else math.inf, float(days[-1] - days[0])
-            found += [(column.key, period) for period in PERIODS if 4 * gap <= period <= extent / 2]
-    return found
+    periods, columns, inputs = list[tuple[Any, float]](), _columns(state), state.scaling.inputs
+    if inputs is None:
+        return periods
+    for index, column in enumerate(columns):
+        if not column.is_date and len(columns) > 1:
+            continue
+        rows = pool_of(state.needed_rows("a fit"))
+        x = (rows.inputs[:, index].double() * inputs.scale[index]).numpy()
+        if column.is_date:
+            gap, extent = _gap_and_extent(np.unique(x))
+            periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
+        else:
+            period = dominant_period(x[:MOST_SEARCHED], rows.targets[:MOST_SEARCHED, 0].numpy())
+            periods += [] if period is None else [(column.key, period)]
+    return periods
+
+
+def _gap_and_extent(points: NDArray[np.float64]) -> tuple[float, float]:
+    """Return the median gap and the extent of sorted points (n,)."""
+    return float(np.median(np.diff(points))) if len(points) > 1 else math.inf, float(points[-1] - points[0])
 
 
 def dominant_period(
@@ -60,8 +62,12 @@ def dominant_period(
     Its false-alarm probability is at most `FALSE_ALARM`. Periods range from four median gaps to half of the extent. On
     a regular grid, a period within a tenth of a cycle of a multiple of the gap becomes that multiple.
 
-    Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M; here with the
-    distribution of a share of the variance, (1 - p)^((n - 3) / 2).
+    Args:
+        x: The inputs.
+        y: The targets.
+
+    Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M. Here, the
+    share p of the variance has the distribution (1 - p)^((n - 3) / 2).
 
     Examples:
         >>> import numpy as np
@@ -69,13 +75,13 @@ def dominant_period(
         >>> dominant_period(x, 0.1 * x + np.sin(2 * np.pi * x / 12))
         12.0
     """
-    places = np.unique(x)
-    if len(places) < 12:
+    points = np.unique(x)
+    if len(points) < 12:
         return None
-    gap, extent = float(np.median(np.diff(places))), float(places[-1] - places[0])
-    scaled = (x - places[0]) / extent
+    gap, extent = _gap_and_extent(points)
+    scaled = (x - points[0]) / extent
     residual = y - np.polyval(np.polyfit(scaled, y, 2), scaled)
-    cycles = np.arange(2.0, min(extent / (4 * gap), len(places)), 0.25)
+    cycles = np.arange(2.0, min(extent / (4 * gap), len(points)), 0.25)
     if not len(cycles):
         return None
 
@@ -85,12 +91,12 @@ def dominant_period(
 
     shares = share(cycles)
     peak = cycles[shares.argmax()]
-    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(places) - 3) / 2)
+    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(points) - 3) / 2)
     if false_alarm > FALSE_ALARM:
         return None
     bounds = max(2.0, peak - 0.25), peak + 0.25
     count = minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
-    steps = np.diff(places) / gap
+    steps = np.diff(points) / gap
     multiple = gap * round(extent / count / gap)
     is_near = np.abs(steps - steps.round()).max() < 0.01 and abs(extent / multiple - count) < 0.1
     return float(multiple if is_near else extent / count)
@@ -117,25 +123,28 @@ def duplicate_labels(pool: Block) -> Any:
 
 
 def group_labels(state: GPState, pool: Block, key: Any) -> Any:
-    """Return the group of each row (n,) by the values of a column."""
-    return input_groups(pool.inputs[:, [_place(state, key)]])
+    """Return the group of each row (n,) by the values of a column.
 
-
-def _place(state: GPState, key: Any) -> int:
-    """Return the position of a column."""
-    keys = [column.key for column in _schema(state).columns]
+    Raises:
+        InvalidArgumentError: There is no such column.
+    """
+    keys = [column.key for column in _columns(state)]
     if key not in keys:
         raise InvalidArgumentError(
             f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
             f"{', '.join(map(repr, keys[:20]))}."
         )
-    return keys.index(key)
+    return input_groups(pool.inputs[:, [keys.index(key)]])
 
 
 def date_column(state: GPState) -> int:
-    """Return the position of the date column, or of the only column."""
-    columns = _schema(state).columns
-    dates = [place for place, column in enumerate(columns) if column.is_date]
+    """Return the index of the date column, or of the only column.
+
+    Raises:
+        InvalidArgumentError: There are several columns, and not one of dates.
+    """
+    columns = _columns(state)
+    dates = [index for index, column in enumerate(columns) if column.is_date]
     if len(dates) != 1 and len(columns) != 1:
         raise InvalidArgumentError(
             f'validate="{FORWARD}" requires one column of dates, or a single column, got {len(dates)} of dates among '
@@ -144,6 +153,8 @@ def date_column(state: GPState) -> int:
     return dates[0] if dates else 0
 
 
-def _schema(state: GPState) -> Any:
+def _columns(state: GPState) -> Any:
+    """Return the schemas of the input columns."""
     assert isinstance(state.spec, ModelSpec)
-    return state.spec.schema
+    assert state.spec.schema is not None
+    return state.spec.schema.columns

@@ -2,7 +2,6 @@
 
 import time
 from dataclasses import replace
-from typing import Any, cast
 
 import torch
 
@@ -27,40 +26,37 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         fitted, report = fit_terms(state, plan)
         assert isinstance(fitted.spec, ModelSpec)
         return fitted, replace(report, selection=selection_of_features(fitted.spec))
-    start_time, found = time.monotonic(), []
+    start_time, fits = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
-        other = restarted(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
+        initial = restarted(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
-            found.append((name, *fit_terms(other, plan)))
+            fits.append(fit_terms(initial, plan))
     weight = gathered(state.needed_rows("a fit")).counts()
-    log_probs = [_left_out(each).to(weight) for _, each, _ in found]
-    scores = scores_of(log_probs, weight, [len(weight)] * len(found))
-    best = max(range(len(found)), key=lambda number: scores[number].value)
-    trials = [
-        Trial(name, _options(name), *_cost(each), (one,)) for (name, each, _), one in zip(found, scores, strict=True)
+    log_probs = [_left_out(fitted).to(weight) for fitted, _ in fits]
+    scores = scores_of(log_probs, weight, [len(weight)] * len(fits))
+    best = max(range(len(fits)), key=lambda index: scores[index].value)
+    trials = [  # a name is such as "alpha=1"
+        Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (score,))
+        for name, (fitted, _), score in zip(spec.options.alternatives, fits, scores, strict=True)
     ]
-    (name, chosen, report), last = found[best], scores[best]
-    score = f"log density {last.value:.3f} of {len(weight):,} rows (standard error {last.error:.2g})"
-    about = {"num_validation": len(weight), "validation": "leave-one-out", "rate": RATE}
-    selection = SelectionReport(best, tuple(trials), f"{name}: the best, {score}.", **cast(Any, about))
-    return chosen, replace(report, selection=replace(selection, seconds=time.monotonic() - start_time))
+    value, error = scores[best].value, scores[best].error
+    reason = (
+        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows (standard error {error:.2g})."
+    )
+    selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
+    selection = replace(selection, rate=RATE, seconds=time.monotonic() - start_time)
+    return fits[best][0], replace(fits[best][1], selection=selection)
 
 
-def _options(name: str) -> dict[str, Any]:
-    """Return the option in a name such as "alpha=1"."""
-    option, _, value = name.partition("=")
-    return {option: value}
-
-
-def _left_out(found: GPState) -> torch.Tensor:
+def _left_out(fitted: GPState) -> torch.Tensor:
     """Return the log densities of observations given all others (n,)."""
-    log_prob = torch.as_tensor(found.leave_one_out().log_prob).double()
+    log_prob = torch.as_tensor(fitted.leave_one_out().log_prob).double()
     return log_prob.reshape(len(log_prob), -1).mean(1)
 
 
-def _cost(found: GPState) -> tuple[float, float]:
-    """Return the predicted seconds and bytes of a fit, from the factors of the precisions."""
-    inputs = gathered(found.needed_rows("a fit")).inputs
-    factors = [block.refined(inputs).field.analysis for block in found.prior().precisions]
+def _cost(fitted: GPState) -> tuple[float, float]:
+    """Return the predicted seconds and bytes of a fit."""
+    inputs = gathered(fitted.needed_rows("a fit")).inputs
+    factors = [block.refined(inputs).field.analysis for block in fitted.prior().precisions]
     seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / RATE
     return seconds, float(sum(factor.num_bytes for factor in factors))

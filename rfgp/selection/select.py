@@ -12,11 +12,10 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.neighbor_fit import MOST_SHARED
 from rfgp.fitting.neighbors import finalize
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
-from rfgp.regression.selection_report import CONSTANT, LINE, RATE
+from rfgp.regression.selection_report import CONSTANT, LINEAR, RATE
 from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, pool_of
-from rfgp.selection.candidates import SearchSpace
-from rfgp.selection.groups import num_distinct, seasons_of
+from rfgp.selection.groups import candidate_periods, merged_pool
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import (
     CandidateState,
@@ -31,27 +30,41 @@ RESTART_SHARE = 1 / 8
 
 
 def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model of terms; return its state and the report, with the selection if there was one."""
-    plan = _with_fixed_mean(state, plan)
-    if search_space_of(state) is None:
-        return fit_kernels(state, plan)
+    """Fit a model, after a selection if the kernel is "auto".
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fit.
+
+    Returns:
+        The state of the fitted model, and the report with the selection if there was one.
+    """
+    assert isinstance(state.spec, ModelSpec)
+    if state.spec.options.search_space is None:
+        return fit_kernels(state, _with_fixed_mean(state, plan))
     rounds = rounds_of(state, plan)
     chosen = rounds.run()
     scored = time.monotonic()
     fits = [_fit_to_all_rows(rounds, candidate_state) for candidate_state in chosen]
-    (found, report), others = fits[0], fits[1:]
+    (fitted, report), others = fits[0], fits[1:]
     if others:
-        members = [(candidate_state.weight, one) for candidate_state, (one, _) in zip(chosen[1:], others, strict=True)]
-        found = averaged(found, chosen[0].weight, members)
+        members = [
+            (candidate_state.weight, other) for candidate_state, (other, _) in zip(chosen[1:], others, strict=True)
+        ]
+        fitted = averaged(fitted, chosen[0].weight, members)
     seconds, fit_seconds = scored - rounds.start_time, time.monotonic() - scored
-    return found, replace(
-        report, selection=replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
-    )
+    selection = replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
+    return fitted, replace(report, selection=selection)
 
 
 def run_selection(state: GPState, plan: Plan) -> SelectionReport:
-    """Return the report of a selection without the fit to all rows."""
-    rounds = rounds_of(state, _with_fixed_mean(state, plan))
+    """Return the report of a selection without the fit to all rows.
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fits of candidates.
+    """
+    rounds = rounds_of(state, plan)
     return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.start_time)
 
 
@@ -62,60 +75,48 @@ def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
-def search_space_of(state: GPState) -> SearchSpace | None:
-    """Return the candidates of a selection. If the kernel is given, None."""
-    assert isinstance(state.spec, ModelSpec)
-    found: SearchSpace | None = state.spec.options.search_space
-    return found
-
-
 def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
     """Return the rounds of a selection before the first score."""
-    space, rows = search_space_of(state), state.needed_rows("a fit")
-    assert space is not None
     assert isinstance(state.spec, ModelSpec)
     assert state.spec.columns is not None
-    count, seasons = num_distinct(state), seasons_of(state)
-    columns, in_blocks = len(state.spec.columns.spread), isinstance(rows, SourceRows)
-    candidates = space.candidates(count, columns, seasons, in_blocks=in_blocks)
-    return SuccessiveHalving.of(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
+    space, num_rows = state.spec.options.search_space, merged_pool(state)[1]
+    in_blocks = isinstance(state.needed_rows("a fit"), SourceRows)
+    num_columns, periods = len(state.spec.columns.spread), candidate_periods(state)
+    candidates = space.candidates(num_rows, num_columns, periods, in_blocks=in_blocks)
+    plan = _with_fixed_mean(state, plan)
+    return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
 def _fit_to_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
-    """Fit a candidate to all rows, starting at its last fit, unless that one used all rows."""
-    found, candidate, validation = candidate_state.fitted, candidate_state.candidate, rounds.validation
-    state = validation.state
-    rows = state.needed_rows("a fit")
-    if found is not None and found.is_whole:
-        return validation.last(found), found.report
-    if found is not None and (candidate.learns_frequencies or _needs_no_search(found, len(rows))):
-        return _condition_on_all_rows(rounds, candidate_state)
-    plan = validation.plan_of(candidate, found)
-    if found is not None and len(candidate.terms) > 1 and found.searched < RESTART_SHARE * len(rows):
-        plan = replace(plan, is_continued=False)
-    return fit_terms(start_of(state, candidate, rows, found), plan)
+    """Fit a candidate to all rows, unless its last fit used all of them."""
+    last, candidate, validation = candidate_state.fitted, candidate_state.candidate, rounds.validation
+    rows = validation.state.needed_rows("a fit")
+    plan = validation.plan_of(candidate, last)
+    if last is not None:
+        if last.used_all_rows:
+            is_merged = validation.rows.scatter is not None
+            fitted = last.state
+            return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
+        has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
+        searched_enough = last.searched >= MOST_SHARED and len(rows) > 2 * MOST_SHARED  # as many rows as of all
+        if candidate.learns_frequencies or (has_neighbors_alone and searched_enough):
+            return _condition_on_all_rows(validation, last)
+        if len(candidate.terms) > 1 and last.searched < RESTART_SHARE * len(rows):
+            plan = replace(plan, is_continued=False)
+    return fit_terms(start_of(validation.state, candidate, rows, last), plan)
 
 
-def _needs_no_search(found: FittedCandidate, rows: int) -> bool:
-    """Return whether neighbors alone were searched on as many rows as a fit to all rows uses."""
-    is_alone = found.candidate.neighbors is not None and len(found.candidate.terms) == 1
-    return is_alone and found.searched >= MOST_SHARED and rows > 2 * MOST_SHARED
-
-
-def _condition_on_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
-    """Condition a fitted candidate on all rows, at its frequencies and hyperparameters.
+def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
+    """Condition a fitted candidate on all rows without a further search.
 
     The searches in its report are those of the last fit.
     """
-    assert candidate_state.fitted is not None
-    state, found, report = rounds.validation.state, candidate_state.fitted.state, candidate_state.fitted.report
-    rows = state.needed_rows("a fit")
-    initial = start_of(state, candidate_state.candidate, rows, None)
-    initial = initial.replace(spec=found.spec, hyperparameters=found.hyperparameters)
-    fitted = counted(candidate_state.fitted.searched, "row")
-    words = f"{report.message}; fitted to {fitted} and conditioned on {len(rows):,}"
-    if candidate_state.candidate.neighbors is not None:
-        initial, report = finalize(initial, rounds.validation.plan, [report])
+    rows, fitted, report = validation.state.needed_rows("a fit"), last.state, last.report
+    initial = start_of(validation.state, last.candidate, rows, None)
+    initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
+    words = f"{report.message}; fitted to {counted(last.searched, 'row')} and conditioned on {len(rows):,}"
+    if last.candidate.neighbors is not None:
+        initial, report = finalize(initial, validation.plan, [report])
         return initial, replace(report, message=words)
     with torch.no_grad():
         inference = initial.infer(rows)
@@ -131,14 +132,14 @@ def _condition_on_all_rows(rounds: SuccessiveHalving, candidate_state: Candidate
 
 def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
     """Return the report of a selection."""
-    states, count = sorted(rounds.states, key=lambda each: each.cost.seconds), len(rounds.validation.validated)
+    states = sorted(rounds.states, key=lambda candidate_state: candidate_state.cost.seconds)
     is_scored = bool(chosen[0].scores)
     return SelectionReport(
         best=states.index(chosen[0]),
-        weights=tuple(state.weight for state in states) if len(chosen) > 1 else (),
-        trials=tuple(state.as_trial() for state in states),
+        weights=tuple(candidate_state.weight for candidate_state in states) if len(chosen) > 1 else (),
+        trials=tuple(candidate_state.as_trial() for candidate_state in states),
         reason=_reason(rounds, chosen),
-        num_validation=count if is_scored else 0,
+        num_validation=len(rounds.validation.validated) if is_scored else 0,
         validation=rounds.validation.name if is_scored else "",
         time_limit=rounds.limits.seconds(rounds.num_rows),
         memory=rounds.limits.memory,
@@ -153,34 +154,41 @@ def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> d
     if not rounds.validation.state.spec.is_gaussian:
         return {}
     weight, log_prob = rounds.validation.validated.counts(), mixture_log_prob_of(chosen)
-    known = {CONSTANT: rounds.validation.constant}
-    line = next((one for one in rounds.states if one.candidate.is_linear and one.fitted), None)
-    if line is not None:
-        known[LINE] = line.log_prob
+    baselines = {CONSTANT: rounds.validation.constant}
+    linear = [
+        candidate_state.log_prob
+        for candidate_state in rounds.states
+        if candidate_state.candidate.is_linear and candidate_state.fitted
+    ]
+    baselines |= {LINEAR: linear[0]} if linear else {}
+    num_rows = len(rounds.validation.rows)
     return {
         name: Score(
-            len(rounds.validation.rows),
-            *weighted_mean_and_standard_error(one, weight),
-            *weighted_mean_and_standard_error(log_prob - one, weight),
+            num_rows,
+            *weighted_mean_and_standard_error(baseline, weight),
+            *weighted_mean_and_standard_error(log_prob - baseline, weight),
         )
-        for name, one in known.items()
+        for name, baseline in baselines.items()
     }
 
 
 def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
     """Return why a candidate was chosen, in words."""
+    name = chosen[0].candidate.name
     if len(rounds.states) == 1:
-        return f"{chosen[0].candidate.name}: the only candidate, so nothing was scored."
+        return f"{name}: the only candidate, so nothing was scored."
     if not chosen[0].scores:
-        return f"{chosen[0].candidate.name}: nothing could be scored, and it is the cheapest."
+        return f"{name}: nothing could be scored, and it is the cheapest."
     value, error = weighted_mean_and_standard_error(mixture_log_prob_of(chosen), rounds.validation.validated.counts())
     rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
     proposal = _proposal(rounds.validation.state)
     if len(chosen) > 1:
-        parts = [f"{state.candidate.name} ({state.weight:.2g})" for state in chosen]
-        return f"The average of {', '.join(parts)}: {score}.{proposal}"
-    return f"{chosen[0].candidate.name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
+        members = ", ".join(
+            f"{candidate_state.candidate.name} ({candidate_state.weight:.2g})" for candidate_state in chosen
+        )
+        return f"The average of {members}: {score}.{proposal}"
+    return f"{name}: the best, {score}, fitted to {chosen[0].scores[-1].rows:,} rows.{proposal}"
 
 
 def _proposal(state: GPState) -> str:
@@ -191,7 +199,7 @@ def _proposal(state: GPState) -> str:
     values = np.unique(state.scaling.targets.inverse(rows.targets).double().cpu().numpy())
     if len(values) == 2:
         return ' The target has two values: likelihood="bernoulli" models classes.'
-    is_whole = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
-    if is_whole and len(values) > 2 and values[0].round() == 0:
+    are_integers = bool(np.all(np.abs(values - values.round()) <= 1e-6 * np.abs(values).max()))
+    if are_integers and len(values) > 2 and values[0].round() == 0:
         return ' The target holds counts: likelihood="poisson" or "negative-binomial" models them.'
     return ""

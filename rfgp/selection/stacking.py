@@ -22,7 +22,7 @@ def stacking_weights(
     log_probs: Sequence[Tensor],  # (n,) each
     counts: Tensor,  # (n,)
 ) -> list[float]:
-    """Return the weights that maximize the log density of the mixture plus a Dirichlet prior.
+    """Return the stacking weights under a Dirichlet prior.
 
     They are 0 below `LEAST`. The prior adds `PRIOR` rows to each candidate. The objective is concave, and maximized by
     expectation maximization.
@@ -34,10 +34,11 @@ def stacking_weights(
         log_probs: The log densities of each row given all others, by each candidate.
         counts: The number of observations of each row.
     """
-    each = torch.stack(list(log_probs), dim=1).double()
-    likelihoods = (each - each.max(1, keepdim=True).values).exp()
-    weights = torch.full_like(each[0], 1 / each.shape[1])
-    total = counts.sum() + PRIOR * each.shape[1]
+    log_likelihoods = torch.stack(list(log_probs), dim=1).double()  # (n, k)
+    likelihoods = (log_likelihoods - log_likelihoods.max(1, keepdim=True).values).exp()
+    num_candidates = likelihoods.shape[1]
+    weights = torch.full_like(likelihoods[0], 1 / num_candidates)
+    total = counts.sum() + PRIOR * num_candidates
     for _ in range(_STEPS):
         shares = likelihoods * weights
         shares = counts[:, None] * shares / shares.sum(1, keepdim=True)
@@ -48,12 +49,3 @@ def stacking_weights(
             break
     kept = torch.where(weights >= min(LEAST, float(weights.max())), weights, 0.0)
     return [float(weight) for weight in kept / kept.sum()]
-
-
-def mixture_log_prob(
-    log_probs: Sequence[Tensor],  # (n,) each
-    weights: Sequence[float],
-) -> Tensor:  # (n,)
-    """Return the log densities of a mixture, from those of its parts."""
-    each = torch.stack(list(log_probs), dim=1)
-    return torch.logsumexp(each + each.new_tensor(weights).log(), dim=1)

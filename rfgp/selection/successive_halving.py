@@ -3,7 +3,7 @@
 1. Drop candidates whose predicted cost of a fit to all rows exceeds the limits.
 2. Fit each of the others to a few rows and score it, the cheapest first. Learning of frequencies stops early if its
    learning curve cannot reach the best score so far.
-3. Fit the best candidates and their variants to more rows, and score them.
+3. Fit the best candidates and their followups to more rows, and score them.
 4. Choose the best. For few rows with Gaussian noise, average all that are not clearly worse.
 
 Decisions depend on scores and predicted costs. They depend on a clock only if there is a time limit.
@@ -14,14 +14,16 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import torch
 from torch import Tensor
 
+from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan
 from rfgp.fitting.frequencies import MARGIN
 from rfgp.regression import Limits, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
-from rfgp.selection.stacking import mixture_log_prob, stacking_weights
+from rfgp.selection.stacking import stacking_weights
 from rfgp.selection.validation import FittedCandidate, Validation
 
 FIRST_ROWS, GROWTH = 1000, 2
@@ -38,7 +40,7 @@ SURVIVAL_MARGIN, AVERAGING_MARGIN = 0.15, 0.1
 """The difference from the best, in nats a row, up to which a candidate survives, and up to which it is averaged."""
 MOST_AVERAGED, DECIMALS = 4, 3
 """The largest number of averaged candidates, and the decimals to which their scores are compared."""
-NEGLIGIBLE_NOISE, LINE_WEIGHT = 1e-3, 1e-4
+NEGLIGIBLE_NOISE, LINEAR_WEIGHT = 1e-3, 1e-4
 """The noise, in variances of the target, below which a candidate counts as noise-free; and the weight of a linear model
 in an average of noise-free candidates. It bounds the loss at a new row that contradicts a training row."""
 FIT_SHARE = 0.75
@@ -70,7 +72,7 @@ class CandidateState:
 
     @property
     def score(self) -> float:
-        """The mean log density of the validation rows in the last round. If there is none, -inf."""
+        """The mean log density in the last round. If there is none, -inf."""
         return self.scores[-1].value if self.scores else -math.inf
 
     @property
@@ -92,55 +94,53 @@ class CandidateState:
 
     def as_trial(self) -> Trial:
         """Return the record of the candidate."""
-        one = self.candidate
-        return Trial(one.name, one.values, self.cost.seconds, self.cost.memory, tuple(self.scores), self.status)
+        name, options = self.candidate.name, self.candidate.values
+        return Trial(name, options, self.cost.seconds, self.cost.memory, tuple(self.scores), self.status)
 
 
-@dataclass(eq=False)
 class SuccessiveHalving:
     """The rounds of a selection.
 
     Args:
         validation: The rows.
-        states: The candidates, and the variants that were added to them.
+        candidates: The candidates of the first round.
         limits: The limits of the selection and the fit.
+
+    Attributes:
+        states: The candidates, and the followups that were added to them.
         predicted: The predicted time of all fits so far, in seconds.
         start_time: When the selection began, by the clock.
     """
 
-    validation: Validation
-    states: list[CandidateState]
-    limits: Limits
-    predicted: float = 0.0
-    start_time: float = field(default_factory=lambda: clock())
-
-    @classmethod
-    def of(cls, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> "SuccessiveHalving":
-        """Return the rounds of candidates before the first score."""
-        found = cls(validation, [], limits)
-        found.states = [found._state(one) for one in candidates]
-        return found
+    def __init__(self, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> None:
+        self.validation, self.limits = validation, limits
+        self.predicted, self.start_time = 0.0, clock()
+        self.states = [CandidateState(candidate, self._cost(candidate)) for candidate in candidates]
 
     def run(self) -> list[CandidateState]:
         """Score the candidates and return those selected, by descending weight.
 
         If none could be scored, it is the cheapest.
         """
-        if len(self.states) == 1 and not self.states[0].candidate.variants:
+        if len(self.states) == 1 and not self.states[0].candidate.followups:
             return self.states
         self._drop_costly()
-        active = sorted((one for one in self.states if not one.status), key=lambda state: state.cost.seconds)
-        sizes = self.sizes()
-        for number, size in enumerate(sizes):
-            if number:
-                active = self._survivors(active, SURVIVAL_MARGIN, MOST_SURVIVORS[self.holds_out])
-            self._score(active, size)
-        while self.holds_out and has_variants(active, [state.candidate for state in self.states]):
-            active = self._survivors(active, SURVIVAL_MARGIN, MOST_SURVIVORS[True])
-            self._score(active, sizes[-1])
+        active = sorted((state for state in self.states if not state.status), key=lambda state: state.cost.seconds)
+        first = last = len(self.validation.rows)
+        if self.holds_out:
+            first, last = FIRST_ROWS, GROWTH * FIRST_ROWS
+        elif last > 1.5 * FIRST_ROWS:
+            first = FIRST_ROWS
+        self._score(active, first)
+        if last > first:
+            active = self._survivors(active)
+            self._score(active, last)
+        while self.holds_out and self._has_followups(active):
+            active = self._survivors(active)
+            self._score(active, last)
         if self.validation.folds:
             active = self._score_in_folds(active)
-        return self._chosen([state for state in active if state.scores and not state.status])
+        return self._chosen(ranked(active))
 
     @property
     def holds_out(self) -> bool:
@@ -152,17 +152,10 @@ class SuccessiveHalving:
         """The number of all rows."""
         return self.validation.state.num_observations
 
-    def sizes(self) -> list[int]:
-        """Return the rows of each round."""
-        count = len(self.validation.rows)
-        if self.holds_out:
-            return [FIRST_ROWS, GROWTH * FIRST_ROWS]
-        return [count] if count <= 1.5 * FIRST_ROWS else [FIRST_ROWS, count]
-
     # --- elimination -----------------------------------------------------------------------------
 
     def _drop_costly(self) -> None:
-        """Eliminate candidates whose cost exceeds the limits. If all do, keep the cheapest."""
+        """Eliminate candidates that exceed the limits, but not the cheapest."""
         seconds = self.limits.seconds(self.num_rows)
         for state in self.states:
             if state.cost.memory > self.limits.memory:
@@ -172,24 +165,30 @@ class SuccessiveHalving:
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
-    def _survivors(self, states: Sequence[CandidateState], least: float, most: int) -> list[CandidateState]:
-        """Return the candidates that survive a round, and their variants.
-
-        Args:
-            states: The candidates.
-            least: The difference from the best up to which a candidate survives, in nats a row.
-            most: The largest number of survivors.
-        """
-        ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
-        near = [state for state in ranked if state.is_within(least)][:most]
-        for state in ranked:
-            if state not in near:
+    def _survivors(self, states: Sequence[CandidateState]) -> list[CandidateState]:
+        """Return the candidates that survive a round, and their followups."""
+        scored = ranked(states)
+        survivors = [state for state in scored if state.is_within(SURVIVAL_MARGIN)][: MOST_SURVIVORS[self.holds_out]]
+        for state in scored:
+            if state not in survivors:
                 state.status = f"worse than the best by {state.scores[-1].difference:.2g} nats a row"
-        known = [state.candidate for state in self.states]
-        variants = [one for state in near for one in state.candidate.variants if self.holds_out and one not in known]
-        states = [self._state(one) for one in variants]
-        self.states.extend(states)
-        return [*near, *states]
+        if not self.holds_out:
+            return survivors
+        followups = [candidate for state in survivors for candidate in self._followups(state)]
+        added = [CandidateState(candidate, self._cost(candidate)) for candidate in followups]
+        self.states += added
+        return survivors + added
+
+    def _followups(self, state: CandidateState) -> list[Candidate]:
+        """Return the followups of a candidate that are not in the selection yet."""
+        known = [other.candidate for other in self.states]
+        return [candidate for candidate in state.candidate.followups if candidate not in known]
+
+    def _has_followups(self, states: Sequence[CandidateState]) -> bool:
+        """Return whether the best candidate has a lead and untried followups."""
+        scored = ranked(states)
+        has_lead = len(scored) < 2 or scored[1].scores[-1].difference >= MARGIN
+        return bool(scored) and has_lead and bool(self._followups(scored[0]))
 
     def _score_in_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Score candidates in folds; return those that were scored.
@@ -197,78 +196,84 @@ class SuccessiveHalving:
         A leave-one-out score is optimistic, because the hyperparameters have seen the row. If it is clearly below the
         best score in folds, the candidate cannot be the best and is not fitted again.
         """
-        best, found = -math.inf, list[CandidateState]()
-        for state in sorted((one for one in states if one.scores and not one.status), key=lambda one: -one.score):
+        best, scored = -math.inf, list[CandidateState]()
+        for state in ranked(states):
             if state.score < best - AVERAGING_MARGIN:
                 state.status = f"worse than the best by {best - state.score:.2g} nats a row"
                 continue
             assert state.fitted is not None
             state.fitted = self.validation.scored_in_folds(state.fitted)
             best = max(best, weighted_mean_and_standard_error(state.log_prob, self.validation.validated.counts())[0])
-            found.append(state)
-        self._compare(found)
-        return found
+            scored.append(state)
+        self._compare(scored)
+        return scored
 
-    def _chosen(self, states: Sequence[CandidateState]) -> list[CandidateState]:
+    def _chosen(self, scored: list[CandidateState]) -> list[CandidateState]:
         """Return the best candidate, or those that are averaged, with their weights."""
-        ranked = sorted(states, key=lambda state: -state.score)[: None if self.validation.averages else 1]
-        if self.validation.averages:  # of equal scores the cheapest first
-            ranked.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))
-        near = [state for state in ranked if state.is_within(AVERAGING_MARGIN)][:MOST_AVERAGED]
-        if not near:  # nothing could be scored
+        if not scored:
             return [min(self.states, key=lambda state: (bool(state.status), state.cost.seconds))]
+        if not self.validation.averages:
+            scored[0].weight = 1.0
+            return scored[:1]
+        scored.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))  # of equal ones the cheapest
+        near = [state for state in scored if state.is_within(AVERAGING_MARGIN)][:MOST_AVERAGED]
         weights = stacking_weights([state.log_prob for state in near], self.validation.validated.counts())
         for state, weight in zip(near, weights, strict=True):
             state.weight = weight
         chosen = sorted((state for state in near if state.weight), key=lambda state: -state.weight)
-        if self.validation.averages and all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
-            self._add_line(chosen)
+        if all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
+            self._add_linear(chosen)
         return chosen
 
-    def _add_line(self, chosen: list[CandidateState]) -> None:
-        """Add a linear candidate that has noise, with a small weight, to noise-free candidates."""
-        for line in self.states:
-            if line.candidate.is_linear and line.fitted is not None and line.noise > NEGLIGIBLE_NOISE:
+    def _add_linear(self, chosen: list[CandidateState]) -> None:
+        """Add a noisy linear candidate with a small weight."""
+        for linear in self.states:
+            if linear.candidate.is_linear and linear.fitted is not None and linear.noise > NEGLIGIBLE_NOISE:
                 for state in chosen:
-                    state.weight *= 1 - LINE_WEIGHT
-                line.weight = LINE_WEIGHT
-                chosen.append(line)
+                    state.weight *= 1 - LINEAR_WEIGHT
+                linear.weight = LINEAR_WEIGHT
+                chosen.append(linear)
 
     # --- scores ----------------------------------------------------------------------------------
 
     def _score(self, states: Sequence[CandidateState], size: int) -> None:
-        """Fit candidates to some rows and score them. Eliminate those that cannot be fitted."""
-        most = self.limits.time_limit
-        for number, state in enumerate(states):
+        """Fit candidates to `size` rows, and score or eliminate them."""
+        limit = self.limits.time_limit
+        for position, state in enumerate(states, 1):
             rows = self._rows_of(state.candidate, size)
             if state.scores and state.scores[-1].rows >= rows:
                 continue
-            if most is not None and clock() - self.start_time > most:
-                state.status = f"not scored on {rows:,} rows: the time limit of {most:g} s was over"
+            if limit is not None and clock() - self.start_time > limit:
+                state.status = f"not scored on {rows:,} rows: the time limit of {limit:g} s was over"
             elif not self._affords(state, rows):
                 state.status = "the limit leaves no time to score it"
             else:
-                self._fit(state, rows, f"{number + 1} of {len(states)}")
+                self._fit(state, rows, f"{position} of {len(states)}")
         self._compare([state for state in states if state.fitted is not None and not state.status])
 
-    def _fit(self, state: CandidateState, size: int, place: str) -> None:
-        one, validation = state.candidate, self.validation
-        seconds = self._cost(one, size).seconds
+    def _fit(self, state: CandidateState, size: int, position: str) -> None:
+        """Fit a candidate to `size` rows. `position`, such as "1 of 10", is shown."""
+        candidate, validation = state.candidate, self.validation
+        seconds = self._cost(candidate, size).seconds
         self.predicted += seconds
-        with validation.plan.reporter.about(f"selection, {place}, {one.name}, about {seconds:.2g} s"):
-            found = validation.fitted(one, size, state.fitted or self._start_of(one), self._plan_of(one))
-        if isinstance(found, str):
-            state.status = found
-        elif found.report.learned_frequencies_rejected:
+        try:
+            with validation.plan.reporter.about(f"selection, {position}, {candidate.name}, about {seconds:.2g} s"):
+                fitted = validation.fitted(candidate, size, self._start_of(state), self._plan_of(candidate))
+        except CheckpointError:
+            raise
+        except RfgpError as error:
+            state.status = str(error)
+            return
+        if fitted.report.learned_frequencies_rejected:
             state.status = "learned frequencies are no better than fixed ones"
         else:
-            state.fitted = found
+            state.fitted = fitted
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
-        """Append the scores of the candidates of a round, and their differences from the best."""
+        """Append the scores of a round, with differences from the best."""
         rows = [state.fitted.searched for state in states if state.fitted is not None]
-        found = scores_of([state.log_prob for state in states], self.validation.validated.counts(), rows)
-        for state, score in zip(states, found, strict=True):
+        scores = scores_of([state.log_prob for state in states], self.validation.validated.counts(), rows)
+        for state, score in zip(states, scores, strict=True):
             state.scores.append(score)
 
     def _plan_of(self, candidate: Candidate) -> Plan:
@@ -277,25 +282,27 @@ class SuccessiveHalving:
         The required gain is the lead of the best over as many fixed frequencies, or over fewer learned ones on the
         same rows.
         """
-        plan, known = self.validation.plan, [state for state in self.states if state.fitted is not None]
-        if not candidate.learns_frequencies or not known:
+        plan, rivals = self.validation.plan, [state for state in self.states if state.fitted is not None]
+        if not candidate.learns_frequencies or not rivals:
             return plan
         plan = replace(plan, fixed_also_compared=True)
-        weight = self.validation.validated.counts()
-        means = {state: weighted_mean_and_standard_error(state.log_prob, weight)[0] for state in known}
-        for state in known:
-            lead = max(means.values()) - means[state]
-            if candidate.learns_those_of(state.candidate):
+        means = [
+            weighted_mean_and_standard_error(state.log_prob, self.validation.validated.counts())[0] for state in rivals
+        ]
+        for state, mean in zip(rivals, means, strict=True):
+            rival, lead = state.candidate, max(means) - mean
+            is_fixed = rival.features is not None and not rival.learns_frequencies and not rival.neighbors
+            if is_fixed and rival.num_features == candidate.num_features:
                 plan = replace(plan, needed_gain=lead)
-            if candidate in state.candidate.variants and state.fitted and state.fitted.report.leave_one_out is not None:
+            if candidate in rival.followups and state.fitted and state.fitted.report.leave_one_out is not None:
                 score = state.fitted.report.leave_one_out - self.validation.jacobian
                 plan = replace(plan, needed_score=score + lead)
         return plan
 
-    def _start_of(self, candidate: Candidate) -> FittedCandidate | None:
-        """Return the fit of the candidate of which this is a variant with other neighbors."""
-        heads = [state for state in self.states if candidate in state.candidate.variants]
-        return heads[0].fitted if heads and candidate.neighbors is not None else None
+    def _start_of(self, state: CandidateState) -> FittedCandidate | None:
+        """Return the last fit of a candidate, or of its parent with neighbors."""
+        parents = [other.fitted for other in self.states if state.candidate in other.candidate.followups]
+        return state.fitted or (parents[0] if parents and state.candidate.neighbors is not None else None)
 
     def _rows_of(self, candidate: Candidate, size: int) -> int:
         """Return the rows of a candidate in a round."""
@@ -307,29 +314,23 @@ class SuccessiveHalving:
 
     # --- costs -----------------------------------------------------------------------------------
 
-    def _state(self, candidate: Candidate) -> CandidateState:
-        return CandidateState(candidate, self._cost(candidate))
-
     def _cost(self, candidate: Candidate, most_rows: int | None = None) -> Cost:
-        """Return the predicted cost of a fit with a search on `most_rows` rows. If None, on all."""
+        """Return the predicted cost of a fit whose search uses `most_rows` rows."""
         rows = self.validation.rows
         distinct = len(rows) if rows.scatter is not None else self.num_rows
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, most_rows)
 
     def _affords(self, state: CandidateState, rows: int) -> bool:
         """Return whether the limits allow a score and the longest fit that may follow."""
-        active = [one for one in self.states if one is state or (one.scores and not one.status)]
-        longest = max(0.0 if one.candidate.learns_frequencies else one.cost.seconds for one in active)
+        fits = [state, *ranked(self.states)]
+        longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
         needed = self._cost(state.candidate, rows).seconds
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
 
 
-def has_variants(states: Sequence[CandidateState], known: Sequence[Candidate]) -> bool:
-    """Return whether the best candidate leads by a margin and has variants that were not tried."""
-    ranked = sorted((one for one in states if one.scores and not one.status), key=lambda state: -state.score)
-    if not ranked or (len(ranked) > 1 and ranked[1].scores[-1].difference < MARGIN):
-        return False
-    return any(one not in known for one in ranked[0].candidate.variants)
+def ranked(states: Sequence[CandidateState]) -> list[CandidateState]:
+    """Return the candidates that have scores and were not eliminated, the best first."""
+    return sorted((state for state in states if state.scores and not state.status), key=lambda state: -state.score)
 
 
 def weighted_mean_and_standard_error(
@@ -366,5 +367,6 @@ def scores_of(
 
 
 def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:
-    """Return the log densities (n,) of the validation rows by the mixture of candidates."""
-    return mixture_log_prob([state.log_prob for state in states], [state.weight for state in states])
+    """Return the log densities (b,) of validation rows under the mixture."""
+    log_probs = torch.stack([state.log_prob for state in states], dim=1)
+    return torch.logsumexp(log_probs + log_probs.new_tensor([state.weight for state in states]).log(), dim=1)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.errors import CheckpointError, DataError, RfgpError
+from rfgp.errors import DataError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.context import left_out_log_prob, observation_log_prob
 from rfgp.local import nearest
@@ -57,11 +57,11 @@ class FittedCandidate:
 
     Attributes:
         candidate: The candidate.
-        state: The state of these rows, with the hyperparameters found.
+        state: The model state of these rows, with the hyperparameters found.
         report: The report of the fit.
         log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
         searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
-        is_whole: Whether the fit used all rows.
+        used_all_rows: Whether the fit used all rows.
     """
 
     candidate: Candidate
@@ -69,7 +69,7 @@ class FittedCandidate:
     report: FitReport
     log_prob: Tensor
     searched: int
-    is_whole: bool
+    used_all_rows: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ class Validation:
     """The rows on which candidates are fitted, and those on which they are scored.
 
     Attributes:
-        state: The state of all rows before a candidate is chosen.
+        state: The model state of all rows before a candidate is chosen.
         plan: The options of the fit.
         rows: The rows that candidates are fitted to, in random order if some are held out.
         held_out: The held-out rows. If None, each row is left out in turn, alone or with its fold.
@@ -98,10 +98,10 @@ class Validation:
 
     @classmethod
     def of(cls, state: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
-        """Return the validation of a model state.
+        """Return the validation of a model.
 
         Args:
-            state: The model state.
+            state: The state of the model.
             plan: The options of the fit.
             candidates: The candidates. Learned frequencies need held-out rows, since they have seen the others.
             groups: How rows are kept together or ordered: None, "forward", or the key of a column.
@@ -112,36 +112,37 @@ class Validation:
         """
         pool, count = merged_pool(state)
         generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
-        out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
+        num_held_out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
         if groups == FORWARD:
             order = pool.inputs[:, date_column(state)].argsort()
         else:
-            labels = torch.from_numpy(duplicate_labels(pool) if groups is None else group_labels(state, pool, groups))
-            number = int(labels.max()) + 1
-            if number < 2 and groups is not None:
+            of_rows = duplicate_labels(pool) if groups is None else group_labels(state, pool, groups)
+            labels = torch.from_numpy(of_rows)
+            num_groups = int(labels.max()) + 1
+            if num_groups < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
-            places = torch.randperm(number, generator=generator)[labels]
-            if count <= FEW_ROWS and not any(one.learns_frequencies for one in candidates):
-                found = cls._of_few(state, plan, pool, places, groups)
-                return replace(found, are_exact=all(one.is_exact for one in candidates))
-            order = places.argsort(stable=True)
-            out = min(int((places >= places[order[-out]]).sum()), len(pool) - 1)  # whole groups
-        held_out, given = order[len(order) - out :], order[: len(order) - out]
-        given = given[torch.randperm(len(given), generator=generator)]
-        return cls(state, plan, some(pool, given), some(pool, held_out), groups=groups)
+            ranks = torch.randperm(num_groups, generator=generator)[labels]
+            if count <= FEW_ROWS and not any(candidate.learns_frequencies for candidate in candidates):
+                validation = cls._of_few(state, plan, pool, ranks, groups)
+                return replace(validation, are_exact=all(candidate.is_exact for candidate in candidates))
+            order = ranks.argsort(stable=True)
+            num_held_out = min(int((ranks >= ranks[order[-num_held_out]]).sum()), len(pool) - 1)  # whole groups
+        held_out, training = order[len(order) - num_held_out :], order[: len(order) - num_held_out]
+        training = training[torch.randperm(len(training), generator=generator)]
+        return cls(state, plan, some(pool, training), some(pool, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, state: GPState, plan: Plan, pool: Block, places: Tensor, groups: Any) -> "Validation":
-        """Return the validation of few rows, by leave-one-out or folds."""
+    def _of_few(cls, state: GPState, plan: Plan, pool: Block, ranks: Tensor, groups: Any) -> "Validation":
+        """Return leave-one-out or folds, given the ranks (n,) of the rows' groups."""
         if len(pool) > MOST_LEFT_OUT:
-            which = places.argsort(stable=True)[:MOST_LEFT_OUT]
-            pool, places = some(pool, which), places[which]
-        hyperparameters = 2 * pool.inputs.shape[1] + 3
+            indices = ranks.argsort(stable=True)[:MOST_LEFT_OUT]
+            pool, ranks = some(pool, indices), ranks[indices]
+        hyperparameters, num_groups = 2 * pool.inputs.shape[1] + 3, int(ranks.max()) + 1
         has_few = state.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
-        count = min(NUM_FOLDS, int(places.max()) + 1) if has_few or groups is not None else 0
-        members = [(places % count == fold).nonzero()[:, 0] for fold in range(count)]
-        conditions_on_fold = groups is None and int(places.max()) + 1 == len(places)
-        return cls(state, plan, pool, None, tuple(one for one in members if len(one)), conditions_on_fold, groups)
+        num_folds = min(NUM_FOLDS, num_groups) if has_few or groups is not None else 0
+        folds = [(ranks % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds)]
+        conditions_on_fold = groups is None and num_groups == len(ranks)
+        return cls(state, plan, pool, None, tuple(fold for fold in folds if len(fold)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
@@ -153,23 +154,24 @@ class Validation:
         """The method of validation in words."""
         if self.groups is not None:
             return "the last rows" if self.groups == FORWARD else f"groups of {self.groups}"
-        return (
-            "held out" if self.held_out is not None else f"{len(self.folds)} folds" if self.folds else "leave-one-out"
-        )
+        if self.held_out is not None:
+            return "held out"
+        return f"{len(self.folds)} folds" if self.folds else "leave-one-out"
 
     @property
     def averages(self) -> bool:
         """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
-        return self.are_exact and self.held_out is None and self.state.spec.is_gaussian and self.rows.num_outputs == 1
+        is_simple = self.state.spec.is_gaussian and self.rows.num_outputs == 1
+        return self.are_exact and self.held_out is None and is_simple
 
     @property
-    def is_all(self) -> bool:
+    def fits_all_rows(self) -> bool:
         """Whether candidates are fitted to all rows, so that no fit has to follow."""
         return self.held_out is None and self.rows.count == self.state.needed_rows("a fit").count
 
     @cached_property
     def constant(self) -> Tensor:
-        """The log densities (b,) of the validation rows under a constant, in the user's units."""
+        """The log densities (b,) of validation rows under a constant prediction."""
         rows, weight = self.rows, self.rows.counts()[:, None]
         mean = (weight * rows.targets).sum(0) / weight.sum()
         squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
@@ -183,152 +185,138 @@ class Validation:
 
     # --- fits ------------------------------------------------------------------------------------
 
-    def fitted(
-        self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
-    ) -> FittedCandidate | str:
-        """Fit a candidate to some rows and score it; return the fit, or the reason why this failed.
-
-        Args:
-            candidate: The candidate.
-            size: The number of rows that its hyperparameters are fitted to.
-            start: A fit at whose hyperparameters the search starts: of the candidate, or of one with neighbors and
-                another kernel.
-            plan: The options of the fit. If None, those of the validation.
-        """
-        try:
-            found = self._fit(candidate, min(size, len(self.rows)), start, plan or self.plan)
-        except CheckpointError:
-            raise
-        except RfgpError as error:
-            return str(error)
-        return found if bool(torch.isfinite(found.log_prob).all()) else "the log density of a row is not finite"
-
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged."""
         plan = replace(plan or self.plan, is_continued=is_warm(candidate, start))
         return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
 
-    def _fit(self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan) -> FittedCandidate:
-        is_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
-        rows: Rows = self.rows if has_neighbors or is_all else some(self.rows, torch.arange(size))
-        is_whole = is_all and self.is_all
-        if is_whole and self.rows.scatter is None:
+    def fitted(
+        self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
+    ) -> FittedCandidate:
+        """Fit a candidate to some rows and score it.
+
+        Args:
+            candidate: The candidate.
+            size: The number of rows that its hyperparameters are fitted to. If there are fewer, all rows.
+            start: A fit at whose hyperparameters the search starts: of the candidate, or of one with neighbors and
+                another kernel.
+            plan: The options of the fit. If None, those of the validation.
+
+        Raises:
+            SolverError: The density of a row is not finite.
+            RfgpError: The fit failed.
+        """
+        size, plan = min(size, len(self.rows)), self.plan_of(candidate, start, plan)
+        uses_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
+        is_final = uses_all and self.fits_all_rows
+        rows: Rows = self.rows if has_neighbors or uses_all else some(self.rows, torch.arange(size))
+        if is_final and self.rows.scatter is None:
             rows = self.state.needed_rows("a fit")  # the last fit, as it would be without other candidates
-        initial = start_of(self.state, candidate, rows, start)
-        most = size if has_neighbors and not is_whole else None
-        plan = replace(self.plan_of(candidate, start, plan), most_rows=most)
+        plan = replace(plan, most_rows=size if has_neighbors and not is_final else None)
         if self.held_out is not None and not has_neighbors:
             plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
-        if candidate.is_exact and not is_whole:
+        if candidate.is_exact and not is_final:
             plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
-        found, report = fit_terms(initial, plan)
-        searched = max([size, *(stage.rows for stage in report.stages)])
-        return FittedCandidate(candidate, found, report, self._log_probs(found, candidate), searched, is_whole)
+        state, report = fit_terms(start_of(self.state, candidate, rows, start), plan)
+        log_prob, searched = self._log_prob(state, candidate), max([size, *(stage.rows for stage in report.stages)])
+        if not bool(torch.isfinite(log_prob).all()):
+            raise SolverError("the density of a row is not finite")
+        return FittedCandidate(candidate, state, report, log_prob, searched, is_final)
 
-    def scored_in_folds(self, found: FittedCandidate) -> FittedCandidate:
+    def scored_in_folds(self, fitted: FittedCandidate) -> FittedCandidate:
         """Return a fitted candidate with log densities from refits without each fold.
 
         Rows are conditioned on the others of their fold as well, unless inputs are equal or grouped. Conditioned on
         four fifths of the rows, noise-free targets get a score that is too low.
         """
-        log_prob = torch.empty_like(found.log_prob)
+        log_prob, hyperparameters = torch.empty_like(fitted.log_prob), fitted.state.hyperparameters
+        plan = replace(self.plan_of(fitted.candidate, None), is_continued=True)
+        plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
-            is_in = torch.zeros(len(self.rows), dtype=torch.bool)
-            is_in[fold] = True
-            others = some(self.rows, (~is_in).nonzero()[:, 0])
-            initial = start_of(self.state, found.candidate, others, None)
-            initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(found.state.hyperparameters.raw))
-            plan = replace(self.plan_of(found.candidate, None), is_continued=True)
-            refitted, _ = fit_terms(
-                initial, replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
-            )
+            is_in_fold = torch.zeros(len(self.rows), dtype=torch.bool)
+            is_in_fold[fold] = True
+            others = some(self.rows, (~is_in_fold).nonzero()[:, 0])
+            initial = start_of(self.state, fitted.candidate, others, None)
+            initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(hyperparameters.raw))
+            refitted, _ = fit_terms(initial, plan)
             if self.conditions_on_fold:
-                left_out = self._left_out(found.state.replace(hyperparameters=refitted.hyperparameters))[fold]
+                left_out = self._left_out(fitted.state.replace(hyperparameters=refitted.hyperparameters))[fold]
             else:
-                left_out = _log_probs(refitted, self.rows.take(fold))
+                left_out = _observation_log_prob(refitted, self.rows.take(fold))
             log_prob[fold] = left_out + self.jacobian
-        return replace(found, log_prob=log_prob)
+        return replace(fitted, log_prob=log_prob)
 
-    def last(self, found: FittedCandidate) -> GPState:
-        """Return the state of a fit to all rows, conditioned on them if replicates were merged."""
-        rows = self.state.needed_rows("a fit")
-        is_merged = self.rows.scatter is not None
-        return found.state.replace(rows=rows, num_observations=len(rows)) if is_merged else found.state
+    # --- log densities -----------------------------------------------------------------------------
 
-    # --- log densities -------------------------------------------------------------------------------
-
-    def _log_probs(self, found: GPState, candidate: Candidate) -> Tensor:
+    def _log_prob(self, state: GPState, candidate: Candidate) -> Tensor:
         """Return the log densities of validation rows (b,) given all the others."""
         with torch.no_grad():
             if self.held_out is None:
-                return self._left_out(found) + self.jacobian
-            others = self._given(found, is_planned=candidate.is_on_lattices)
-            spec = found.spec.covering(found.hyperparameters, others)
-            found = found.replace(spec=spec, rows=others, num_observations=len(others))
-            return _log_probs(found, self.held_out) + self.jacobian
+                return self._left_out(state) + self.jacobian
+            rows = self._conditioning_rows(state, candidate, self.held_out)
+            spec = state.spec.extended_to_range(state.hyperparameters, rows)
+            state = state.replace(spec=spec, rows=rows, num_observations=len(rows))
+            return _observation_log_prob(state, self.held_out) + self.jacobian
 
-    def _given(self, found: GPState, *, is_planned: bool) -> Block:
+    def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
-        assert self.held_out is not None
-        if is_planned:
+        if candidate.is_equispaced_or_planned:
             return self.rows.take(slice(0, MOST_PLANNED))
-        neighbors = found.prior().neighbors
+        neighbors = state.prior().neighbors
         if len(self.rows) <= MOST_CONDITIONED or neighbors is None:
             return self.rows
         around = min(NEIGHBOR_FACTOR * neighbors.num_neighbors, len(self.rows))
-        near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(self.held_out.inputs), around)
+        near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
         return self.rows.take(torch.from_numpy(np.unique(near)))
 
-    def _left_out(self, found: GPState) -> Tensor:
-        if not found.spec.is_gaussian:
-            return _as_tensor(left_out_observations(found, self.rows).log_prob) - _jacobian(found)
-        noise = found.hyperparameters.standardized("noise").double()
-        moments = found.replace(rows=self.rows).infer(self.rows).leave_one_out()
+    def _left_out(self, state: GPState) -> Tensor:
+        """Return the standardized log densities of each row given all others (b,)."""
+        if not state.spec.is_gaussian:
+            return _as_standardized(state, left_out_observations(state, self.rows).log_prob)
+        noise = state.hyperparameters.standardized("noise").double()
+        moments = state.replace(rows=self.rows).infer(self.rows).leave_one_out()
         return left_out_log_prob(moments, self.rows, noise) / self.rows.num_outputs
 
 
-def _log_probs(found: GPState, rows: Block) -> Tensor:
-    """Return the mean log densities (b,) of standardized targets given a state."""
+def _observation_log_prob(state: GPState, rows: Block) -> Tensor:
+    """Return the mean log densities (b,) of standardized targets given a model state."""
     with torch.no_grad():
-        if not found.spec.is_gaussian:
-            latent = predicted(found, rows.inputs, Origin(False, rows.targets.new_empty(0)))
+        if not state.spec.is_gaussian:
+            latent = predicted(state, rows.inputs, Origin(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
-            targets = found.scaling.targets.inverse(rows.targets[:, 0])
-            return _as_tensor(observed.log_prob(targets)) - _jacobian(found)
-        function, (mean, noise) = found.process.at(rows.inputs), mean_and_noise(found.hyperparameters)
+            targets = state.scaling.targets.inverse(rows.targets[:, 0])
+            return _as_standardized(state, observed.log_prob(targets))
+        function, (mean, noise) = state.process.at(rows.inputs), mean_and_noise(state.hyperparameters)
         variance = function.variance() + rows.observation_noise(noise)
         return observation_log_prob(rows, function.mean() + mean, variance[:, None]).mean(1)
 
 
-def _jacobian(found: GPState) -> float:
-    return found.scaling.targets.log_jacobian(1)
-
-
-def _as_tensor(values: object) -> Tensor:
-    return torch.as_tensor(values).double().reshape(-1)
+def _as_standardized(state: GPState, log_prob: object) -> Tensor:
+    """Return log densities (b,) in the user's units as those of standardized targets."""
+    return torch.as_tensor(log_prob).double().reshape(-1) - state.scaling.targets.log_jacobian(1)
 
 
 def some(
     rows: Block,
-    which: Tensor,  # (r,)
+    indices: Tensor,  # (r,)
 ) -> Block:
     """Return some of the rows, with the arrays that the user gave if they are known."""
     if not isinstance(rows, ArrayRows):
-        return rows.take(which)
-    return ArrayRows(rows.chunk.take(which), rows.as_numpy, rows.scaling)
+        return rows.take(indices)
+    return ArrayRows(rows.chunk.take(indices), rows.as_numpy, rows.scaling)
 
 
 def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
-    """Return the state of rows under a candidate, at a start if it is warm."""
+    """Return the model state of rows under a candidate, at a start if it is warm."""
     spec = state.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    first = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
+    initial = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
     if start is None or not is_warm(candidate, start):
-        return first
-    is_same = start.candidate is candidate and not candidate.is_on_lattices
-    spec = start.state.spec if is_same else first.spec  # with its draws
-    return first.replace(spec=spec, hyperparameters=start.state.hyperparameters)
+        return initial
+    keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_planned
+    used = start.state.spec if keeps_draws else initial.spec
+    return initial.replace(spec=used, hyperparameters=start.state.hyperparameters)
 
 
 def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:

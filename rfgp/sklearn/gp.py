@@ -7,7 +7,7 @@ from sklearn.utils.validation import check_is_fitted
 from rfgp.errors import InvalidArgumentError
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood, by_name
 from rfgp.models.gp import GP
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.sklearn.checks import read_rows
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.options import GPOptions
@@ -112,7 +112,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
                 f"likelihood must be of numbers, got {self.likelihood!r}. Use GPClassifier for classes."
             )
         gp = self._process(likelihood)
-        warn_of_truth(y, stacklevel=3)
+        warn_of_booleans(y, stacklevel=3)
         return self._learn(gp, *read_rows(self, X, y, sample_weight)[:3])
 
     def terms(self, X: Any) -> dict[str, tuple[Any, Any]]:

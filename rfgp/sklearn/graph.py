@@ -16,7 +16,7 @@ from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.likelihoods import Bernoulli, Categorical, Likelihood
 from rfgp.models.graph import GraphGP
 from rfgp.parameters import Hyperprior
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.sklearn.checks import merge_rows, resolve_seed
 from rfgp.sklearn.classifier import ProcessClassifier, read_classes
 from rfgp.sklearn.regressor import ProcessRegressor
@@ -201,7 +201,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             noise=self.noise,
         )
         if y is not None:
-            warn_of_truth(y, stacklevel=3)
+            warn_of_booleans(y, stacklevel=3)
         return self._learn(gp, *self._read(X, y, sample_weight, _read_numbers))
 
 

@@ -42,8 +42,8 @@ def __getattr__(name: str) -> Any:
         import rfgp.tables.table as home
     else:
         raise AttributeError(f"module 'rfgp.tables' has no attribute {name!r}")
-    found = globals()[name] = getattr(home, name, home)
-    return found
+    value = globals()[name] = getattr(home, name, home)
+    return value
 
 
 def __dir__() -> list[str]:

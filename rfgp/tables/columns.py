@@ -23,10 +23,10 @@ DATE = (
     r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
 _NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
-TRUTH = r"^(?:True|TRUE|true|False|FALSE|false)$"
+BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
 _PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
-Kind = Literal["number", "date", "text"]
+ColumnType = Literal["number", "date", "text"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +36,7 @@ class Column:
     Attributes:
         file: The file, or the title of a dataframe.
         name: The column's name.
-        place: Its position in the file.
+        position: Its position in the file.
         is_named: Whether the name is the file's own.
         kind: The type of the cells. A column without any value counts as numbers.
         values: (n,) numbers, or days since 1970-01-01; NaN where missing. In text columns the
@@ -53,9 +53,9 @@ class Column:
 
     file: Path | str
     name: str
-    place: int
+    position: int
     is_named: bool
-    kind: Kind
+    kind: ColumnType
     values: NDArray[np.float64]
     cells: Any = None
     is_target: bool = False
@@ -71,7 +71,7 @@ class Column:
     @property
     def drop(self) -> str:
         """The option that leaves the column out."""
-        return f"drop={show(self.name) if self.is_named else self.place}"
+        return f"drop={show(self.name) if self.is_named else self.position}"
 
     @property
     def without(self) -> str:
@@ -137,7 +137,7 @@ class Frame:
     num_rows: int
     form: TextFormat
 
-    def column(self, place: int, is_target: bool = False) -> Column:
+    def column(self, index: int, is_target: bool = False) -> Column:
         """Return the column at a position.
 
         Raises:
@@ -145,63 +145,63 @@ class Frame:
         """
         import pyarrow as pa
 
-        source = self.sources[place]
-        column = Column(self.file, self.names[place], place, self.header, "number", np.empty(0), is_target=is_target)
+        source = self.sources[index]
+        column = Column(self.file, self.names[index], index, self.header, "number", np.empty(0), is_target=is_target)
         if isinstance(source, pa.DataType):
             fault = f"holds values of type {plain(str(source))}, which cannot become numbers"
             raise column.error(f"{fault}. {column.without}")
         kind, values, cells = _read(column, source, self.form)
         return replace(column, kind=kind, values=values, cells=cells)
 
-    def texts(self, place: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the cells of a column at positions `rows` (m,) as texts, empty where missing.
+    def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
+        """Return the cells of a column in `rows` (m,) as texts, "" if missing.
 
         Raises:
             DataError: its type cannot be written as text.
         """
         import pyarrow as pa
 
-        source = self.sources[place]
+        source = self.sources[index]
         if isinstance(source, pa.DataType):
             fault = f"holds values of type {plain(str(source))}, which cannot become text."
-            raise DataError(f"{title(self.file)}: column {show(self.names[place])} {fault}")
+            raise DataError(f"{title(self.file)}: column {show(self.names[index])} {fault}")
         return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
 
     def find(self, wanted: str | int) -> int:
-        """Return the position of a column given by name or position (negative: from the end).
+        """Return the position of a column by name, or by position from an end.
 
         Raises:
             InvalidArgumentError: there is no such column.
         """
         return find_column(self.names, wanted)
 
-    def holds_truth(self, column: Column) -> bool:
-        """Say whether the numbers of a column of this file are truth values."""
+    def holds_booleans(self, column: Column) -> bool:
+        """Say whether the numbers of a column of this file are booleans."""
         import pyarrow as pa
 
         if column.kind != "number" or column.cells is None:
-            return bool(pa.types.is_boolean(self.sources[column.place].type))
+            return bool(pa.types.is_boolean(self.sources[column.position].type))
         first = column.cells.drop_null()[:1]
-        return len(first) > 0 and all_match(first, TRUTH)
+        return len(first) > 0 and all_match(first, BOOLEAN)
 
-    def check_names(self, places: Sequence[int]) -> None:
+    def check_names(self, indices: Sequence[int]) -> None:
         """Check that the columns at these positions have different names.
 
         Raises:
             DataError: two have the same name.
         """
         seen: dict[str, int] = {}
-        for place in places:
-            first = seen.setdefault(self.names[place], place)
-            if first != place:
+        for index in indices:
+            first = seen.setdefault(self.names[index], index)
+            if first != index:
                 raise DataError(
-                    f"{title(self.file)} has two columns named {show(self.names[place])}, at positions {first} and "
-                    f"{place}. Rename one or leave it out with drop={place}."
+                    f"{title(self.file)} has two columns named {show(self.names[index])}, at positions {first} and "
+                    f"{index}. Rename one or leave it out with drop={index}."
                 )
 
 
 def find_column(names: Sequence[str], wanted: str | int) -> int:
-    """Return the position of a column given by name or position (negative: from the end).
+    """Return the position of a column by name, or by position from an end.
 
     Raises:
         InvalidArgumentError: there is no such column.
@@ -214,11 +214,11 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
         return names.index(wanted)
     width = len(names)
     try:
-        place = int(wanted)
+        index = int(wanted)
     except ValueError:
-        place = width
-    if -width <= place < width and not isinstance(wanted, bool):
-        return place % width
+        index = width
+    if -width <= index < width and not isinstance(wanted, bool):
+        return index % width
     raise InvalidArgumentError(
         f"There is no column {show(str(wanted))}. The columns are {listed(names)}.{like(str(wanted), names)}"
     )
@@ -239,7 +239,7 @@ def is_readable(kind: Any) -> bool:
     return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
 
 
-def _read(column: Column, source: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
+def _read(column: Column, source: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
     """Return the kind, the values (n,) and the texts (n,), if any, of Arrow's cells."""
     import pyarrow.types as t
 
@@ -284,7 +284,7 @@ def _with_gaps(cells: Any, form: TextFormat) -> Any:
     return pc.if_else(is_mark, pa.scalar(None, cells.type), cells)
 
 
-def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64], Any]:
+def _read_texts(cells: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -298,7 +298,7 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[Kind, NDArray[np.float64]
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
     if pc.all(pc.or_(is_number, pc.is_null(cells))).as_py():
         return "number", values, cells
-    if all_match(cells, TRUTH):
+    if all_match(cells, BOOLEAN):
         return "number", _floats(cells.cast(pa.bool_())), cells
     if all_match(cells, DATE):
         return "date", _days(timestamps(cells)), cells

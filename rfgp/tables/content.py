@@ -54,7 +54,7 @@ def check_file(file: Path) -> None:
 
 
 def read_utf8(file: Path, encoding: str) -> bytes:
-    """Return a text file, unpacked where its name ends in .gz, as UTF-8 without a byte order mark.
+    """Return a text file, perhaps gzipped, as UTF-8 without a byte order mark.
 
     Raises:
         DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
@@ -82,7 +82,7 @@ def read_utf8(file: Path, encoding: str) -> bytes:
 
 
 def read_first(file: Path, count: int) -> bytes:
-    r"""Return the first bytes of a UTF-8 text file, unpacked where its name ends in .gz, without half a last line.
+    r"""Return the first lines of a UTF-8 text file, perhaps gzipped.
 
     Raises:
         DataError: there is no such file, it is no text, or cannot be unpacked.

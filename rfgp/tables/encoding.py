@@ -16,7 +16,7 @@ from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.messages import counted, show, title
-from rfgp.tables.options import Request
+from rfgp.tables.options import ReadOptions
 from rfgp.tables.refusals import (
     check_cells,
     check_dates,
@@ -34,7 +34,7 @@ T = TypeVar("T")
 _MOST_FAULTS = 8
 
 
-def encode_table(frame: Frame, request: Request) -> Table:
+def encode_table(frame: Frame, request: ReadOptions) -> Table:
     """Return the table of a file's columns, encoded by the request.
 
     Raises:
@@ -44,7 +44,7 @@ def encode_table(frame: Frame, request: Request) -> Table:
     Example:
         >>> import pandas as pd
         >>> from rfgp.tables.frames import read_frame
-        >>> request = Request("price")
+        >>> request = ReadOptions("price")
         >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), request.format)
         >>> encode_table(frame, request).columns
         ('size',)
@@ -54,19 +54,19 @@ def encode_table(frame: Frame, request: Request) -> Table:
     lacking = (output,) if request.missing == "mean" else columns
     gap = np.any([column.missing for column in lacking], axis=0)
     rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
-    if frame.holds_truth(output):
-        said = f"{title(frame.file)}: the target {show(output.name)} holds truth values. They are fitted as 0 and 1."
+    if frame.holds_booleans(output):
+        said = f"{title(frame.file)}: the target {show(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     *rules, target = all_of(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
     X, y = join(tuple(rules), inputs), class_codes(target, output)
-    used = {column.place for column in (*inputs, output)}
+    used = {column.position for column in (*inputs, output)}
     schema = Schema(
         tuple(rules),
         target,
         width=len(frame.names),
         header=frame.header,
-        dropped=tuple(name for place, name in enumerate(frame.names) if place not in used),
+        dropped=tuple(name for index, name in enumerate(frame.names) if index not in used),
         missing=request.missing,
         fills=_means(X, inputs) if request.missing == "mean" else (),
         **asdict(frame.form),
@@ -88,30 +88,30 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     return tuple(np.nanmean(X, axis=0).tolist())
 
 
-def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
+def _choose(frame: Frame, request: ReadOptions) -> tuple[list[Column], Column]:
     """Return the input columns and the target."""
     dropped = {frame.find(name) for name in request.left_out}
     levels = {frame.find(name) for name in request.as_levels}
-    places = [place for place in range(len(frame.names)) if place not in dropped]
+    indices = [index for index in range(len(frame.names)) if index not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column. A table needs inputs and a target.")
     forced = {frame.find(name) for name in request.forced}
-    target = frame.find(request.target) if request.target is not None else _last(frame, places)
+    target = frame.find(request.target) if request.target is not None else _last(frame, indices)
     if target in dropped:
         raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
     if request.wanted is None:
-        counts = _indices(frame, {*places} - forced - {target})
-        places = [place for place in places if place not in counts]
+        counts = _indices(frame, {*indices} - forced - {target})
+        indices = [index for index in indices if index not in counts]
     else:
-        places = _wanted(frame, request.wanted, target, dropped)
-    frame.check_names(places)
+        indices = _wanted(frame, request.wanted, target, dropped)
+    frame.check_names(indices)
     columns = [
-        replace(frame.column(place, place == target), is_level=place in levels and place != target) for place in places
+        replace(frame.column(index, index == target), is_level=index in levels and index != target) for index in indices
     ]
-    read = [partial(_checked, frame, column, request, column.place in forced) for column in columns]
-    found = dict(zip(places, all_of(frame, read), strict=True))
-    output = found.pop(target)
-    inputs = [column for column in found.values() if column is not None]
+    read = [partial(_checked, frame, column, request, column.position in forced) for column in columns]
+    checked = dict(zip(indices, all_of(frame, read), strict=True))
+    output = checked.pop(target)
+    inputs = [column for column in checked.values() if column is not None]
     if not inputs:
         raise DataError(f"{title(frame.file)} has no input columns left. The others were dropped.")
     assert output is not None
@@ -119,35 +119,35 @@ def _choose(frame: Frame, request: Request) -> tuple[list[Column], Column]:
 
 
 def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set[int]) -> list[int]:
-    """Return the places of wanted input columns and the target, in the file's order.
+    """Return the positions of wanted inputs and the target, in order.
 
     Raises:
         InvalidArgumentError: there is no such column, or it is the target or dropped.
     """
-    places = {frame.find(name) for name in wanted}
-    for place in sorted(places & {target, *dropped}):
-        role = "the target" if place == target else "among the columns to drop"
-        raise InvalidArgumentError(f"The column {show(frame.names[place])} must not be an input, since it is {role}.")
-    return sorted({*places, target})
+    indices = {frame.find(name) for name in wanted}
+    for index in sorted(indices & {target, *dropped}):
+        role = "the target" if index == target else "among the columns to drop"
+        raise InvalidArgumentError(f"The column {show(frame.names[index])} must not be an input, since it is {role}.")
+    return sorted({*indices, target})
 
 
-def _last(frame: Frame, places: Sequence[int]) -> int:
+def _last(frame: Frame, indices: Sequence[int]) -> int:
     """Return the last of these columns that is not an index by its name."""
-    named = [place for place in places if not is_index_name(frame.names[place])]
-    return next(iter([*named[-1:], *places[-1:]]), 0)
+    named = [index for index in indices if not is_index_name(frame.names[index])]
+    return next(iter([*named[-1:], *indices[-1:]]), 0)
 
 
-def _indices(frame: Frame, places: Iterable[int]) -> set[int]:
+def _indices(frame: Frame, candidates: Iterable[int]) -> set[int]:
     """Return the unnamed columns that count the rows, and warn of all unnamed ones."""
-    found = set()
-    for place in sorted(places):
-        if is_index_name(frame.names[place]):
-            column = frame.column(place)
+    indices = set()
+    for index in sorted(candidates):
+        if is_index_name(frame.names[index]):
+            column = frame.column(index)
             if column.kind == "number" and counts_rows(column.values):
-                found.add(place)
+                indices.add(index)
             if column.kind == "number":
-                warn_of_index(title(frame.file), column.name, place in found, column.drop, stacklevel=7)
-    return found
+                warn_of_index(title(frame.file), column.name, index in indices, column.drop, stacklevel=7)
+    return indices
 
 
 def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
@@ -161,15 +161,15 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
         >>> all_of(SimpleNamespace(file="t.csv"), [lambda: 1, lambda: 2])
         [1, 2]
     """
-    found, faults = [], []
+    results, faults = [], []
     for step in steps:
         try:
-            found.append(step())
+            results.append(step())
         except DataError as error:
             faults.append(str(error))
     if faults:
         raise DataError(_joined(faults, frame))
-    return found
+    return results
 
 
 def _joined(faults: list[str], frame: Frame) -> str:
@@ -192,7 +192,7 @@ def _counted_kinds(faults: list[str]) -> str:
     return f"And {counted(len(faults), 'more column')}{': ' * bool(words)}{words}."
 
 
-def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
+def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
     """Return a column as `_used` does, with all its faults in one error.
 
     Raises:
@@ -221,7 +221,7 @@ def _checked(frame: Frame, column: Column, request: Request, forced: bool) -> Co
     return used
 
 
-def _used(frame: Frame, column: Column, request: Request, forced: bool) -> Column | None:
+def _used(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
     """Return a column that can be used, with text as a category. None if it is left out."""
     is_target = column.is_target
     is_text = forced or (column.is_level and column.kind != "number")
@@ -268,12 +268,12 @@ def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) ->
 
 def _rule(column: Column, frame: Frame) -> ColumnRule:
     if column.kind != "text":
-        return ColumnRule(column.name, column.place, column.kind)
+        return ColumnRule(column.name, column.position, column.kind)
     levels = tuple(sorted(column.cells.drop_null().unique().to_pylist()))
     if column.is_level:
-        return ColumnRule(column.name, column.place, "level", levels)
+        return ColumnRule(column.name, column.position, "level", levels)
     check_identifier(column, frame)
-    return ColumnRule(column.name, column.place, "category", levels)
+    return ColumnRule(column.name, column.position, "category", levels)
 
 
 def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
@@ -292,18 +292,20 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
         size = f"{counted(n, 'row')} and {counted(width, 'encoded column')}"
         raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MOST_BYTES:,} bytes.")
     X = np.empty((n, width))
-    place = 0
+    start = 0
     for rule, column in zip(rules, columns, strict=True):
         codes = class_codes(rule, column)[:, None]
         if rule.role == "category":
             codes = np.where(column.missing[:, None], np.nan, codes == np.arange(len(rule.levels)))
-        X[:, place : place + codes.shape[1]] = codes
-        place += codes.shape[1]
+        X[:, start : start + codes.shape[1]] = codes
+        start += codes.shape[1]
     return X
 
 
 def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
-    """Return the positions (n,) of texts among levels, NaN if missing or unknown, or the values (n,) of numbers.
+    """Return the codes (n,) of texts among levels, or the values (n,) of numbers.
+
+    Missing and unknown texts become NaN.
 
     Examples:
         >>> import pyarrow as pa
@@ -316,8 +318,8 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    places = pc.index_in(column.cells, value_set=pa.array(rule.levels, column.cells.type), skip_nulls=True)
-    return np.asarray(places.cast(pa.float64()))
+    codes = pc.index_in(column.cells, value_set=pa.array(rule.levels, column.cells.type), skip_nulls=True)
+    return np.asarray(codes.cast(pa.float64()))
 
 
 def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:

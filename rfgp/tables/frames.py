@@ -32,7 +32,7 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
         ('size',)
     """
     names = tuple(str(name).strip() for name in getattr(table, "column_names", table.columns))
-    columns = [_arrow(table, place) for place in range(len(names))]
+    columns = [_arrow(table, index) for index in range(len(names))]
     num_rows = len(columns[0]) if columns else 0
     if num_rows == 0:
         raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
@@ -40,19 +40,19 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
     return Frame(_NAME, names, True, sources, num_rows, form)
 
 
-def _arrow(table: Any, place: int) -> Any:
+def _arrow(table: Any, index: int) -> Any:
     """Return a column as Arrow cells (n,); objects of several types as texts."""
     with requires_extra("tables"):
         import pyarrow as pa
 
     if isinstance(table, pa.Table):
-        return table.column(place)
+        return table.column(index)
     if hasattr(table, "to_arrow"):
-        return table.select([table.columns[place]]).to_arrow().column(0)
-    cells = table.iloc[:, place]
+        return table.select([table.columns[index]]).to_arrow().column(0)
+    cells = table.iloc[:, index]
     try:
-        found = pa.array(cells, from_pandas=True)
+        array = pa.array(cells, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
         gaps = cells.isna()
-        found = pa.array([None if gap else str(cell) for cell, gap in zip(cells, gaps, strict=True)], pa.string())
-    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+        array = pa.array([None if gap else str(cell) for cell, gap in zip(cells, gaps, strict=True)], pa.string())
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

@@ -6,7 +6,7 @@ from typing import Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.tables.options import PARQUET_SUFFIXES, Request, TableOptions
+from rfgp.tables.options import PARQUET_SUFFIXES, ReadOptions, TableOptions
 from rfgp.tables.parquet import read_parquet_frame
 from rfgp.tables.text import read_text
 
@@ -18,7 +18,7 @@ def read_groups(
     rows: NDArray[np.int64] | None = None,  # (n,)
     **options: Unpack[TableOptions],
 ) -> NDArray[np.int64]:
-    r"""Return a group number for each row of a file: rows with one value of a column share it.
+    r"""Return a group number for each row (n,), by the value of a column.
 
     Args:
         path: The file.
@@ -42,16 +42,16 @@ def read_groups(
         ...     read_groups(file, "station").tolist()
         [0, 1, 0]
     """
-    file, request = Path(path), Request(**options)
+    file, request = Path(path), ReadOptions(**options)
     is_parquet = file.suffix.lower() in PARQUET_SUFFIXES
     frame = (
         read_parquet_frame(file, request.format) if is_parquet else read_text(file, request.format, names=request.names)
     )
-    found = frame.column(frame.find(column)).as_text()
-    chosen = np.arange(len(found.cells)) if rows is None else rows
-    missing = np.asarray(found.missing)[chosen]
+    texts = frame.column(frame.find(column)).as_text()
+    chosen = np.arange(len(texts.cells)) if rows is None else rows
+    missing = np.asarray(texts.missing)[chosen]
     if missing.any():
         row = int(chosen[missing][0])
-        raise found.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
-    values = np.array([str(value) for value in found.cells.to_pylist()])
+        raise texts.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
+    values = np.array([str(value) for value in texts.cells.to_pylist()])
     return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)

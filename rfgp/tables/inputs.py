@@ -18,7 +18,7 @@ from rfgp.tables.table import Inputs
 
 
 def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
-    """Return the inputs of a file's columns, encoded by the schema, and the texts of further columns.
+    """Return the inputs of a file encoded by the schema, and further texts.
 
     Raises:
         DataError: Columns are missing, or hold cells that the schema does not know.
@@ -31,17 +31,17 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
         >>> encode_inputs(read_frame(pd.DataFrame({"size": [3.0]}), schema.format), schema).X.tolist()
         [[3.0]]
     """
-    places, target = _match_names(frame, schema) if schema.header else _match_places(frame, schema)
+    indices, target = _match_by_name(frame, schema) if schema.header else _match_by_position(frame, schema)
     others = [frame.find(wanted) for wanted in carried]
     policy = "inputs" if schema.missing == "error" else schema.missing
 
-    def follow(rule: ColumnRule, place: int) -> Column:
-        column = _follow(rule, frame.column(place))
+    def follow(rule: ColumnRule, index: int) -> Column:
+        column = _follow(rule, frame.column(index))
         column = column.filled() if rule.role == "level" and policy == "mean" else column
         check_gaps(column, policy)
         return column
 
-    columns = all_of(frame, [partial(follow, *pair) for pair in zip(schema.inputs, places, strict=True)])
+    columns = all_of(frame, [partial(follow, *pair) for pair in zip(schema.inputs, indices, strict=True)])
     gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
     rows = used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
     columns = [column.take(rows) for column in columns]
@@ -52,28 +52,28 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
         (output,) = all_of(frame, [partial(_target, frame, schema.output, target)])
         output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
-    texts = {frame.names[place]: frame.texts(place, rows) for place in others}
+    texts = {frame.names[index]: frame.texts(index, rows) for index in others}
     return Inputs(filled(X, schema), rows, frame.num_rows, y, rules, texts)
 
 
-def _match_names(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
-    """Return the inputs' places in this file and the target's, if it is there."""
-    place_of = {name: place for place, name in reversed(list(enumerate(frame.names)))}
-    unnamed = next((place for place, name in enumerate(frame.names) if is_index_name(name)), None)
+def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+    """Return the positions of the inputs, and of the target or None."""
+    index_of = {name: index for index, name in reversed(list(enumerate(frame.names)))}
+    unnamed = next((index for index, name in enumerate(frame.names) if is_index_name(name)), None)
     if unnamed is not None:  # columns without a name had none in schemas of earlier versions
-        place_of.setdefault("", unnamed)
-    lacking = [rule.name for rule in schema.inputs if rule.name not in place_of]
+        index_of.setdefault("", unnamed)
+    lacking = [rule.name for rule in schema.inputs if rule.name not in index_of]
     if lacking:
         raise DataError(
             f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
             f"Its columns are {listed(frame.names)}.{like(lacking[0], frame.names)}"
         )
     wanted = {rule.name for rule in (*schema.inputs, schema.output)}
-    frame.check_names([place for place, name in enumerate(frame.names) if name in wanted])
-    return [place_of[rule.name] for rule in schema.inputs], place_of.get(schema.target)
+    frame.check_names([index for index, name in enumerate(frame.names) if name in wanted])
+    return [index_of[rule.name] for rule in schema.inputs], index_of.get(schema.target)
 
 
-def _match_places(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
+def _match_by_position(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
     width, target = len(frame.names), schema.output.position
     if width == schema.width:
         return [rule.position for rule in schema.inputs], target
@@ -107,11 +107,11 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
     return column
 
 
-def _target(frame: Frame, rule: ColumnRule, place: int) -> Column:
+def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
     """Return the target's column of a file to predict, which may have gaps."""
     if rule.role == "category":
-        return _check_classes(rule, frame.column(place).as_text())
-    column = _follow(rule, frame.column(place))
+        return _check_classes(rule, frame.column(index).as_text())
+    column = _follow(rule, frame.column(index))
     check_gaps(column, "drop")
     return column
 

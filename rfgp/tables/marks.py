@@ -12,7 +12,7 @@ def pointed(
     cells: Any,  # (n,)
     form: TextFormat,
 ) -> Any:
-    """Return Arrow texts (n,) with a point as the decimal mark and without separators of thousands.
+    """Return Arrow texts (n,) with decimal points and no thousands marks.
 
     A separator that is not between groups of three digits stays, and the cell is not a number.
 
@@ -32,7 +32,7 @@ def pointed(
 
 
 def pointed_text(cell: str, form: TextFormat) -> str:
-    """Return one cell likewise. A cell that cannot be a number becomes a text that is none.
+    """Return one cell likewise, or a text that is no number.
 
     Example:
         >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
@@ -52,7 +52,7 @@ def _grouped(thousands: str, decimal: str) -> str:
 
 
 def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) -> str:
-    """Return advice on the options by which the numbers of a column can be read, or "" if it is uncertain.
+    """Return advice on the options that read a column's numbers, or "".
 
     No advice changes the scale of the numbers in another column. A separator of thousands in one column is never
     advised as the decimal mark for another.
@@ -69,16 +69,16 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
     if form.thousands is not None:
         return ""
     uses = {key: _use(cells, form.decimal) for key, cells in columns.items()}
-    found = set(uses.values()) - {""}
+    known = set(uses.values()) - {""}
     mark, word = (",", "comma") if form.decimal == "." else (".", "point")
     if uses[name] not in ("thousands", "decimal", "both"):
         return ""
-    if found <= {"thousands", "present"}:
+    if known <= {"thousands", "present"}:
         return f'Give thousands="{mark}" if a {word} separates thousands. '
-    if found <= {"decimal", "both"}:
-        more = f' and thousands="{form.decimal}"' if "both" in found else ""
+    if known <= {"decimal", "both"}:
+        more = f' and thousands="{form.decimal}"' if "both" in known else ""
         return f'Give decimal="{mark}"{more} if a {word} is the decimal mark. '
-    if "thousands" in found and found & {"decimal", "both"}:
+    if "thousands" in known and known & {"decimal", "both"}:
         pair = [
             next(cell for key, use in uses.items() if use in kinds for cell in columns[key] if mark in cell)
             for kinds in (("decimal", "both"), ("thousands",))
@@ -101,7 +101,7 @@ def has_marks(cell: str) -> bool:
 
 
 def marked(source: Any) -> list[str]:
-    """Return the different cells of a column of Arrow cells (n,) that could be numbers with a comma or a point.
+    """Return distinct Arrow cells that may be numbers with comma or point.
 
     Examples:
         >>> import pyarrow as pa
@@ -117,8 +117,8 @@ def marked(source: Any) -> list[str]:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return []
     cells = pc.utf8_trim_whitespace(source.unique().cast(kind).drop_null())
-    found: list[str] = cells.filter(pc.match_substring_regex(cells, _MARKED)).to_pylist()
-    return found
+    texts: list[str] = cells.filter(pc.match_substring_regex(cells, _MARKED)).to_pylist()
+    return texts
 
 
 _MARKED = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"

@@ -90,11 +90,11 @@ class TableOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True)
-class Request:
+class ReadOptions:
     """A checked call of `read_table`; the fields are its arguments.
 
     Example:
-        >>> Request("price", drop="id").left_out
+        >>> ReadOptions("price", drop="id").left_out
         ('id',)
     """
 
@@ -139,7 +139,7 @@ class Request:
 
     @property
     def wanted(self) -> tuple[str | int, ...] | None:
-        """The columns to read as inputs, by name or position. None if all others than the target are read."""
+        """The input columns by name or position. None for all but the target."""
         return None if self.columns is None else _as_tuple(self.columns)
 
     @property

@@ -18,7 +18,7 @@ _MAGIC = b"PAR1"
 
 @contextmanager
 def opened(file: Path, **options: Any) -> Iterator[Any]:
-    """Open a Parquet file, as `pyarrow.parquet.ParquetFile` with these options; what goes wrong inside is named.
+    """Open a Parquet file, with named errors inside the context.
 
     Raises:
         DataError: the file is missing, no Parquet, damaged, or has two columns of one name.

@@ -20,7 +20,7 @@ from rfgp.tables.options import (
     Dates,
     Decimal,
     Missing,
-    Request,
+    ReadOptions,
     TableOptions,
 )
 from rfgp.tables.parquet import read_parquet_frame
@@ -47,8 +47,9 @@ def read_table(
     columns: str | int | Sequence[str | int] | None = None,
     levels: str | int | Sequence[str | int] = (),
 ) -> Table:
-    """Read a table with a target column from a text file (.csv, .tsv, .txt, .data, also .gz), Parquet or a dataframe.
+    """Read a table with a target from a text file, Parquet or a dataframe.
 
+    Text files end in .csv, .tsv, .txt or .data, perhaps followed by .gz.
     Text is separated by commas, semicolons, tabs or blanks. The first line is a header unless all its cells are numbers
     or dates. Without a header the columns are called "0", "1" and so on. Columns of True and False become 0 and 1. A
     text target becomes classes, and `y` has their positions. An unnamed column that counts the rows, such as an index
@@ -93,7 +94,7 @@ def read_table(
         >>> table.X.shape, table.y.tolist()
         ((4, 3), [2.0, 3.0, 5.0, 7.0])
     """
-    request = Request(
+    request = ReadOptions(
         target,
         names,
         categories,
@@ -134,7 +135,7 @@ def read_csv(path: str | Path, target: str | int | None = None, **options: Unpac
         ...     read_csv(file.name, "price").y.tolist()
         [2.0, 4.0]
     """
-    return _read_csv(path, Request(target, **options))
+    return _read_csv(path, ReadOptions(target, **options))
 
 
 def read_parquet(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
@@ -157,7 +158,7 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
         ...     read_parquet(file.name, "price").y.tolist()
         [2.0, 4.0]
     """
-    return _read_parquet(path, Request(target, **options))
+    return _read_parquet(path, ReadOptions(target, **options))
 
 
 def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
@@ -207,11 +208,15 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         ...     read_names(file.name)
         ('size', 'price')
     """
-    return _frame_of(path, Request(None, **options)).names
+    return _frame_of(path, ReadOptions(None, **options)).names
 
 
 def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
-    r"""Return "number", "date" or "text" for each column of a file by name. Arguments are those of `read_names`.
+    r"""Return "number", "date" or "text" for each column of a file by name.
+
+    Args:
+        path: The file.
+        **options: The options of `read_names`.
 
     Raises:
         DataError: The file cannot be read.
@@ -225,11 +230,11 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         ...     read_kinds(file.name)
         {'day': 'date', 'price': 'number'}
     """
-    frame = _frame_of(path, Request(None, **options))
-    return {name: frame.column(place).kind for place, name in enumerate(frame.names)}
+    frame = _frame_of(path, ReadOptions(None, **options))
+    return {name: frame.column(index).kind for index, name in enumerate(frame.names)}
 
 
-def _frame_of(path: str | Path, request: Request) -> Frame:
+def _frame_of(path: str | Path, request: ReadOptions) -> Frame:
     if _is_parquet(path):
         return read_parquet_frame(Path(path), request.format)
     return read_text(Path(path), request.format, names=request.names)
@@ -241,30 +246,30 @@ def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inpu
         return encode_inputs(frame, schema, carried)
     except DataError as error:
         cells = (cell for source in frame.sources for cell in marked(source) if not is_value(cell, frame.form))
-        if (odd := next(cells, None)) is None:
+        if (text := next(cells, None)) is None:
             raise
         mark, other = schema.decimal, "," if schema.decimal == "." else "."
         raise DataError(
-            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {show(odd)} may have another one. "
+            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {show(text)} may have another one. "
             f'Give decimal="{other}" if so.'
         ) from error
 
 
-def _read_csv(path: str | Path, request: Request) -> Table:
+def _read_csv(path: str | Path, request: ReadOptions) -> Table:
     return encode_table(read_text(Path(path), request.format, names=request.names), request)
 
 
-def _read_parquet(path: str | Path, request: Request) -> Table:
+def _read_parquet(path: str | Path, request: ReadOptions) -> Table:
     _refuse_names(request, "a Parquet file")
     return encode_table(read_parquet_frame(Path(path), request.format), request)
 
 
-def _read_frame(table: Any, request: Request) -> Table:
+def _read_frame(table: Any, request: ReadOptions) -> Table:
     _refuse_names(request, "a dataframe")
     return encode_table(read_frame(table, request.format), request)
 
 
-def _refuse_names(request: Request, source: str) -> None:
+def _refuse_names(request: ReadOptions, source: str) -> None:
     if request.names is not None:
         raise InvalidArgumentError(
             f"names must be None for {source}, which names its columns. Give it for text files without a header."

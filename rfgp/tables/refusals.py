@@ -88,7 +88,7 @@ def check_identifier(column: Column, frame: Frame) -> None:
 
 
 def is_identifier(column: Column, frame: Frame) -> bool:
-    """Return whether all texts of a column are different, and warn that it is left out.
+    """Return whether all texts of a column differ, with a warning.
 
     Raises:
         DataError: The texts may be numbers or dates in another spelling.
@@ -137,7 +137,7 @@ def hint(column: Column, frame: Frame) -> str:
         'Dates must be ISO (YYYY-MM-DD). '
     """
     cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
-    cells[column.name] = marked(frame.sources[column.place])
+    cells[column.name] = marked(frame.sources[column.position])
     if hint := advice(cells, column.name, frame.form):
         return hint
     cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
@@ -165,7 +165,7 @@ def check_mixed(column: Column, frame: Frame) -> None:
 
 
 def check_cells(column: Column, policy: str) -> None:
-    """Raise an error for a column without values, and for gaps that the policy does not allow.
+    """Check that a column has values, and no gaps against the policy.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
@@ -193,7 +193,7 @@ def check_dates(column: Column) -> None:
 
 
 def check_gaps(column: Column, policy: str) -> None:
-    """Check that no cell is infinite, and none missing unless the policy drops or fills it.
+    """Check that no cell is infinite, or missing against the policy.
 
     If means fill the inputs, rows without a target are dropped. Numbers that are levels are never filled.
 

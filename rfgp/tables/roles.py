@@ -102,7 +102,7 @@ class Roles:
         )
 
     def with_targets(self, X: Any, table: Columns) -> Chunk:
-        """Return inputs (b, d), or columns by name, with the targets, noise and weights (b,) of a table."""
+        """Return inputs (b, d) or columns with targets, noise and weights (b,)."""
         y: Any = None
         if isinstance(self.target, str):
             y = table[self.target]
@@ -133,7 +133,7 @@ class Roles:
 
 
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
-    """Return the inputs among some columns. If the columns are None or one is no input, return all inputs.
+    """Return the inputs among columns. If None or not inputs, return all.
 
     Example:
         >>> selected(["size", "age"], ["age"])

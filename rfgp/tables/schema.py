@@ -23,7 +23,7 @@ class ColumnRule:
 
     Attributes:
         name: The column's name, or its position if the file has no header.
-        position: Its place in the file, from 0.
+        position: Its position in the file, from 0.
         role: "number", "category" (one column of 0 and 1 for each level), "date" (days since 1970-01-01T00:00 UTC) or
             "level" (one column of the texts' positions among the levels).
         levels: The texts of a category or of levels, sorted.
@@ -85,8 +85,13 @@ class Schema:
 
     @classmethod
     def of_numbers(cls, columns: Sequence[str], target: str) -> "Schema":
-        """Return the schema of a file with numeric columns, the target last."""
-        rules = tuple(ColumnRule(name, place) for place, name in enumerate(columns))
+        """Return the schema of a file with numeric columns, the target last.
+
+        Args:
+            columns: The names of the d inputs, in the order of the file.
+            target: The name of the target.
+        """
+        rules = tuple(ColumnRule(name, index) for index, name in enumerate(columns))
         return cls(rules, ColumnRule(target, len(rules)), len(rules) + 1)
 
     @property
@@ -112,6 +117,9 @@ class Schema:
     def with_missing(self, missing: str) -> "Schema":
         """Return the schema with another policy about missing cells.
 
+        Args:
+            missing: The policy: "error", "drop" or "mean".
+
         Raises:
             InvalidArgumentError: There is no such policy, or it needs means that the fitted table has not.
         """
@@ -133,7 +141,10 @@ class Schema:
 
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
-        """Return the schema of `to_dict`. All content is checked, so that its source need not be trusted.
+        """Return the schema that `to_dict` wrote, with all content checked.
+
+        Args:
+            content: The dict, perhaps from JSON.
 
         Raises:
             DataError: A field is missing, unknown, of another type or size, or contradicts another.
@@ -183,8 +194,8 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
         hints = get_type_hints(kind)
         if not isinstance(value, dict):
             raise _bad(f"{name} is not a dictionary")
-        if odd := set(hints).symmetric_difference(value):
-            raise _bad(f"{name} lacks or does not know the field {show(str(min(odd, key=str)))}")
+        if mismatched := set(hints).symmetric_difference(value):
+            raise _bad(f"{name} lacks or does not know the field {show(str(min(mismatched, key=str)))}")
         make: Any = kind
         return make(**{key: _decoded(hint, value[key], key) for key, hint in hints.items()})
     if get_origin(kind) is tuple and isinstance(value, list):

@@ -1,7 +1,7 @@
 """Tables that need not fit in memory, read in batches of rows.
 
 Each is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP` reads
-columns of numbers, dates, text and truth values by name. Other models need columns of numbers. Categories and dates of
+columns of numbers, dates, text and booleans by name. Other models need columns of numbers. Categories and dates of
 tables that fit in memory can be encoded by `rfgp.tables.read_table`.
 """
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.rows import Chunk
-from rfgp.rows.arrays import warn_of_truth
+from rfgp.rows.arrays import warn_of_booleans
 from rfgp.tables.marks import pointed, pointed_text
 from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
@@ -64,7 +64,7 @@ class Parquet:
         self.paths = _files(path)
         self._roles = Roles(target, columns, noise, sample_weight)
         inputs = [self._roles.inputs(_names(file), title(file)) for file in self.paths]
-        _warn_of_truth(self.paths[0], self._roles.targets)
+        _warn_of_booleans(self.paths[0], self._roles.targets)
         for file, others in zip(self.paths, inputs, strict=True):
             if set(others) != set(inputs[0]):
                 raise DataError(f"{title(file)} has other columns than {title(self.paths[0])}.")
@@ -100,10 +100,10 @@ class Parquet:
 
 
 class CSV:
-    r"""The rows of a text table of numbers, plain or gzipped, separated by commas, semicolons or tabs.
+    r"""The rows of a comma-, semicolon- or tab-separated table of numbers.
 
     Args:
-        path: The file.
+        path: The file, perhaps gzipped.
         target: The target column's name, or a list of k. If None, there is none, as in rows to predict at. Without a
             header the columns are "0", "1" and so on.
         columns: Names of the input columns, in order. If None, all others.
@@ -152,7 +152,7 @@ class CSV:
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
         """Yield all rows in batches, with Arrow tables of the inputs, or of these columns.
 
-        The first rows decide which columns are numbers, dates or truth values. Later cells of another type are left as
+        The first rows decide which columns are numbers, dates or booleans. Later cells of another type are left as
         text. Without a header, columns have numbers.
         """
         inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
@@ -160,8 +160,8 @@ class CSV:
             for name in inputs if not readers else ():
                 readers[name] = reader_of(chunk.X[name], self._form)
             cells = [readers[name](chunk.X[name], self._form) for name in inputs]
-            by_place = dict(zip(map(self._head.names.index, inputs), cells, strict=True))
-            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_place)
+            by_index = dict(zip(map(self._head.names.index, inputs), cells, strict=True))
+            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_index)
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column, or none if they are not numbers."""
@@ -311,8 +311,8 @@ class Batches:
         return self._roles.with_targets({name: columns[name] for name in inputs}, others)
 
     def _warned_of_truth(self, chunk: Chunk) -> Chunk:
-        """Return rows, and warn once if targets are truth values."""
-        self._warned = self._warned or warn_of_truth(chunk.y)
+        """Return rows, and warn once if targets are booleans."""
+        self._warned = self._warned or warn_of_booleans(chunk.y)
         return chunk
 
     def _by_name(self, table: Columns) -> Chunk:
@@ -333,7 +333,7 @@ class Batches:
         if missing := {*self._inputs, *self._roles.others} - set(table):
             raise DataError(f"All batches must have the columns of the first, got one without {show(min(missing))}.")
         if self._roles.targets and not self._warned:
-            self._warned = any(warn_of_truth(table[name], show(name)) for name in self._roles.targets)
+            self._warned = any(warn_of_booleans(table[name], show(name)) for name in self._roles.targets)
         return self._inputs
 
     def __repr__(self) -> str:
@@ -376,9 +376,9 @@ def _is_number(cell: str, form: TextFormat) -> bool:
 
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
-        if not isinstance(path, Sequence) or not all(isinstance(one, str | Path) for one in path):
+        if not isinstance(path, Sequence) or not all(isinstance(file, str | Path) for file in path):
             raise InvalidArgumentError(f"path must be a file, several, or a folder, got {show(str(path))}.")
-        files = [Path(one) for one in path]
+        files = [Path(file) for file in path]
     else:
         files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
     if not files:
@@ -391,8 +391,8 @@ def _names(file: Path) -> list[str]:
         return list(parquet.schema_arrow.names)
 
 
-def _warn_of_truth(file: Path, targets: Iterable[str]) -> None:
+def _warn_of_booleans(file: Path, targets: Iterable[str]) -> None:
     with opened(file) as parquet:
         for name in targets:
             kind = str(parquet.schema_arrow.field(name).type)
-            warn_of_truth(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")
+            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")

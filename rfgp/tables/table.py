@@ -72,7 +72,10 @@ class Table:
         return frame_of(self.schema.inputs, self.X)
 
     def check_numeric_target(self, most_classes: int = 0) -> None:
-        """Check that the target has numbers, or at most as many classes as a likelihood takes.
+        """Check that the target is numeric, or has few enough classes.
+
+        Args:
+            most_classes: The largest number of classes that the likelihood takes.
 
         Raises:
             DataError: The target has more classes. The message names a model for them.
@@ -128,7 +131,9 @@ class Inputs:
 
 
 def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
-    """Return days (n,) since 1970-01-01 UTC as times (n,) in microseconds, or in seconds beyond `_FAR`.
+    """Return days (n,) since 1970-01-01 UTC as datetime64 times (n,).
+
+    They are in microseconds, or in seconds beyond `_FAR`.
 
     Example:
         >>> import numpy as np
@@ -140,7 +145,7 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 
 
 def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
-    """Return encoded inputs (n, d) as a pandas DataFrame, with texts in columns of levels, and dates as times.
+    """Return encoded inputs (n, d) as a DataFrame with levels and dates.
 
     Example:
         >>> import numpy as np
@@ -151,11 +156,11 @@ def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: 
         import pandas as pd
 
     frame = pd.DataFrame(X, columns=[name for rule in rules for name in rule.encoded])
-    place = 0
+    index = 0
     for rule in rules:
         if rule.role == "level":
-            frame.isetitem(place, np.array(rule.levels, dtype=object)[X[:, place].astype(np.int64)])
+            frame.isetitem(index, np.array(rule.levels, dtype=object)[X[:, index].astype(np.int64)])
         elif rule.role == "date" and has_dates:
-            frame.isetitem(place, times_of(X[:, place]))
-        place += len(rule.encoded)
+            frame.isetitem(index, times_of(X[:, index]))
+        index += len(rule.encoded)
     return frame

@@ -36,7 +36,7 @@ class Head(NamedTuple):
 
 
 def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = None, header: bool | None = None) -> Frame:
-    r"""Read a text table, plain or gzipped, separated by commas, semicolons, tabs or blanks.
+    r"""Read a text table with any common separator, perhaps gzipped.
 
     Args:
         file: The file.
@@ -71,7 +71,7 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
 
 
 def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
-    r"""Return the columns' names and the separator of a text table that is read in batches.
+    r"""Return the names and the separator of a text table for batches.
 
     Raises:
         DataError: the file is missing, empty, not text, or separated by blanks.
@@ -97,7 +97,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
 
 
 def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
-    r"""Return the columns' names from the first lines of a text table. None if these are not enough.
+    r"""Return the names from the first lines of a text table, or None.
 
     Raises:
         DataError: the file is missing, empty or not text.
@@ -191,19 +191,23 @@ def _read_head(
         raise InvalidArgumentError(f"{title(file)}: names holds {fault}.")
     if header is None or names is not None:
         header = names is None and _is_header(file, [cell.strip() for cell in cells], form)
-    given = names if names is not None else _named(cells) if header else map(str, range(len(cells)))
+    column_names = names if names is not None else _named(cells) if header else map(str, range(len(cells)))
     begin = end if header else begin
     return Head(
-        tuple(name.strip() for name in given), mark, begin, data.count(b"\n", 0, begin), header or names is not None
+        tuple(name.strip() for name in column_names),
+        mark,
+        begin,
+        data.count(b"\n", 0, begin),
+        header or names is not None,
     )
 
 
 def _named(cells: Sequence[str]) -> list[str]:
     """Return the names of a header, with "Unnamed: 0" and so on for empty ones, as pandas calls them."""
     names = [cell.strip() for cell in cells]
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         if not name:
-            names[place] = f"Unnamed: {place}{'.1' * (f'Unnamed: {place}' in names)}"
+            names[index] = f"Unnamed: {index}{'.1' * (f'Unnamed: {index}' in names)}"
     return names
 
 
@@ -212,19 +216,19 @@ def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
     values = [is_value(cell, form) for cell in cells]
     if all(value or cell in form.missing_marks for value, cell in zip(values, cells, strict=True)):
         return not any(values)
-    numbers = {str(place): [cell] if has_marks(cell) else [] for place, cell in enumerate(cells)}
+    numbers = {str(position): [cell] if has_marks(cell) else [] for position, cell in enumerate(cells)}
     if any(values):
-        odd = values.index(False)
-        hint = advice(numbers, str(odd), form)
+        index = values.index(False)
+        hint = advice(numbers, str(index), form)
         raise DataError(
-            f"{title(file)}: the first line must be a header or a row, got numbers and text ({show(cells[odd])}). "
+            f"{title(file)}: the first line must be a header or a row, got numbers and text ({show(cells[index])}). "
             f"If it is a row, give names for the columns. In a header no name may be a number. {hint}".rstrip()
         )
     hints = {name: hint for name in numbers if (hint := advice(numbers, name, form))}
     if hints and all(has_marks(cell) or cell.isdecimal() for cell in cells):
-        odd = int(min(hints, key=int))
+        index = int(min(hints, key=int))
         raise DataError(
-            f"{title(file)}: the first line holds cells like {show(cells[odd])}. {hints[str(odd)]}".rstrip()
+            f"{title(file)}: the first line holds cells like {show(cells[index])}. {hints[str(index)]}".rstrip()
         )
     return True
 
@@ -235,7 +239,7 @@ def _parse(file: Path, data: bytes, head: Head, form: TextFormat) -> Any:
         import pyarrow as pa
         from pyarrow import csv as arrow
 
-    names = [str(place) for place in range(len(head.names))]
+    names = [str(index) for index in range(len(head.names))]
     types = dict.fromkeys(names, pa.string())
     marks = list(form.missing_marks)
 

@@ -1,9 +1,9 @@
-"""Texts of a file that is read in batches, as numbers, dates or truth values."""
+"""Texts of a file that is read in batches, as numbers, dates or booleans."""
 
 from collections.abc import Callable
 from typing import Any
 
-from rfgp.tables.columns import DATE, TRUTH, all_match, timestamps
+from rfgp.tables.columns import BOOLEAN, DATE, all_match, timestamps
 from rfgp.tables.marks import pointed
 from rfgp.tables.options import TextFormat
 
@@ -44,10 +44,10 @@ def as_numbers(cells: Any, form: TextFormat) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    found = pointed(pc.utf8_trim_whitespace(cells), form)
+    texts = pointed(pc.utf8_trim_whitespace(cells), form)
     for kind in (pa.int64(), pa.float64()):
         try:
-            return found.cast(kind)
+            return texts.cast(kind)
         except pa.ArrowInvalid:
             continue
     return cells
@@ -63,12 +63,12 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
     """
     if not all_match(cells, DATE):
         return cells
-    found = timestamps(cells)
-    return found if found.null_count == cells.null_count else cells  # some days do not exist
+    dates = timestamps(cells)
+    return dates if dates.null_count == cells.null_count else cells  # some days do not exist
 
 
 def as_truth(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as truth values.
+    """Return texts (b,) as booleans.
 
     Example:
         >>> import pyarrow as pa
@@ -77,4 +77,4 @@ def as_truth(cells: Any, form: TextFormat) -> Any:
     """
     import pyarrow as pa
 
-    return cells.cast(pa.bool_()) if all_match(cells, TRUTH) else cells
+    return cells.cast(pa.bool_()) if all_match(cells, BOOLEAN) else cells

@@ -42,15 +42,15 @@ class Space:
     limits: Limits
     validate: object = None
 
-    def candidates(self, num_rows, num_columns, seasons=(), *, in_blocks=False):
+    def candidates(self, num_rows, num_columns, periods=(), *, in_blocks=False):
         return self.given
 
 
-def candidate(kernel, *approximations, variants=()):
+def candidate(kernel, *approximations, followups=()):
     """Return the candidate of a kernel with an approximation of each term."""
     names = [str(term.name) for term in kernel.terms()]
     chosen = dict(zip(names, approximations, strict=True))
-    return Candidate(ModelOptions(kernel, approximations=chosen), tuple(variants))
+    return Candidate(ModelOptions(kernel, approximations=chosen), tuple(followups))
 
 
 def among(*candidates, seed=0):
@@ -97,7 +97,7 @@ def planted(monkeypatch, mean_of, fell_back=()):
             candidate=one,
             log_prob=values(validation) if callable(values) else spread(validation, values),
             searched=size,
-            is_whole=False,
+            used_all_rows=False,
             report=SimpleNamespace(
                 learned_frequencies_rejected=one.name in fell_back,
                 leave_one_out=0.0 if callable(values) else values + 0.3,

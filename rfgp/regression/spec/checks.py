@@ -9,7 +9,7 @@ from torch import Tensor
 from graphs.checks import machine_memory
 from rfgp.approximations import Approximation
 from rfgp.approximations.role import TermData
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, TermWarning
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term, label_of
@@ -66,7 +66,7 @@ def term_warnings(
                     f"The period of {label} in the term {term.name!r} is longer than the data, so that a season cannot "
                     "be separated from a trend. Use a shorter period, or k.RBF."
                 )
-            if factor.kind is Kind.LEVEL and _is_seen_once(selected.sample):
+            if factor.kind is ColumnKind.LEVEL and _is_seen_once(selected.sample):
                 yield TermWarning(
                     f"Every level of {label} in the term {term.name!r} has one row, so that its effects cannot be "
                     "separated from noise. Leave the term out, or fix its variance."
@@ -88,7 +88,7 @@ def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows:
     """
     for term in terms:
         for factor, indices, _ in term.parts():
-            if factor.kind not in (Kind.NODE, Kind.COORDINATE):
+            if factor.kind not in (ColumnKind.NODE, ColumnKind.COORDINATE):
                 continue
             x, latent = gathered(rows).inputs, factor.latent_field(columns.select(indices))
             if factor.nodes is not None:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import graphs
-from rfgp.columns import Kind, Schema, Table
+from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import Indicators, has_levels, learn_indicators, with_indicators
 from rfgp.counts import counted
 from rfgp.errors import DataError
@@ -123,13 +123,15 @@ class ModelInputs:
             InvalidArgumentError: There is no such column of numbers.
         """
         assert self.schema is not None
-        return self.schema.column_of(key, Kind.NUMBER)
+        return self.schema.column_of(key, ColumnKind.NUMBER)
 
     @property
     def numbers(self) -> dict[int, Any]:
         """The keys of the columns of numbers by index."""
         assert self.schema is not None
-        return {index: column.key for index, column in enumerate(self.schema.columns) if column.kind is Kind.NUMBER}
+        return {
+            index: column.key for index, column in enumerate(self.schema.columns) if column.kind is ColumnKind.NUMBER
+        }
 
     def check(self, inputs: Tensor) -> None:
         """Check rows (n, D) as `read` returns them for training rows.
@@ -161,7 +163,7 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
     """
     for term in terms:
         for factor, indices, _ in term.parts():
-            for index in indices if factor.kind in (Kind.LEVEL, Kind.NODE) else []:
+            for index in indices if factor.kind in (ColumnKind.LEVEL, ColumnKind.NODE) else []:
                 size = columns.num_levels[index] if factor.nodes is None else int(factor.nodes.num_nodes)
                 cells = inputs[:, index]
                 if not bool(((cells >= 0) & (cells < size) & (cells == cells.floor())).all()):
@@ -188,7 +190,7 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
     ends = torch.stack(torch.aminmax(inputs, dim=0)).double()
     distances = ((ends - columns.location) / scale).abs().amax(0) / columns.spread
     for index, kind in enumerate(schema.kinds):
-        if kind is Kind.NUMBER and not bool(distances[index] <= most):
+        if kind is ColumnKind.NUMBER and not bool(distances[index] <= most):
             row = int(((inputs[:, index].double() - columns.location[index]) / scale[index]).abs().argmax())
             raise DataError(
                 f"Column {schema.columns[index].key!r} must lie within {most:.0e} standard deviations of the training "
@@ -206,7 +208,7 @@ def indicators_of(table: Table, kernel: Kernel) -> Indicators:
     Raises:
         DataError: A column has missing cells or too many levels.
     """
-    is_open = any(factor.columns is None and factor.kind is Kind.NUMBER for factor in _factors(kernel))
+    is_open = any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(kernel))
     return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
 
 
@@ -234,7 +236,7 @@ def _factors(kernel: Kernel) -> list[Kernel]:
 
 def _keys_of_levels(kernel: Kernel) -> set[str | int]:
     """Return the keys of named columns that a kernel reads as levels."""
-    return {key for factor in _factors(kernel) if factor.kind is Kind.LEVEL for key in factor.columns or ()}
+    return {key for factor in _factors(kernel) if factor.kind is ColumnKind.LEVEL for key in factor.columns or ()}
 
 
 def _without_index(table: Table) -> tuple[str | int, ...]:

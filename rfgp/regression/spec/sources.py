@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.columns import Kind, Schema, Table
+from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.errors import DataError
 from rfgp.rows import Chunk, DistributedSource, InputReader, RowSource, TableSource
 
@@ -138,7 +138,7 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
     Raises:
         DataError: A column cannot be read as levels.
     """
-    level_indices = [index for index, column in enumerate(schema.columns) if column.kind is Kind.LEVEL]
+    level_indices = [index for index, column in enumerate(schema.columns) if column.kind is ColumnKind.LEVEL]
     if not level_indices:
         return schema
     begun = Schema(tuple(schema.columns[index] for index in level_indices))

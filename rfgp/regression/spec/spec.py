@@ -10,7 +10,7 @@ from torch import Tensor
 from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
-from rfgp.columns import Kind, Schema, Table
+from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import with_indicators
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
@@ -87,7 +87,7 @@ class ModelSpec(BaseSpec):
         others = [term for member in self.others for term in cast(ModelSpec, member.spec).terms]
         arguments = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
-        reads_all = first.columns is None and first.kind is Kind.NUMBER
+        reads_all = first.columns is None and first.kind is ColumnKind.NUMBER
         return ModelInputs(*arguments, of_noise, others, reads_all, options.indicators)
 
     @property
@@ -189,7 +189,7 @@ class ModelSpec(BaseSpec):
         if self.options.mean == "zero":
             starts["mean"] = 0.0
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
-        has_places = self.is_gaussian and kinds & {Kind.NODE, Kind.COORDINATE}
+        has_places = self.is_gaussian and kinds & {ColumnKind.NODE, ColumnKind.COORDINATE}
         hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
         hyperpriors |= latent_priors(self.terms, self.options.likelihood)
         hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
@@ -265,8 +265,8 @@ class ModelSpec(BaseSpec):
         is_same = noise is self.noise_process and all(a is b for a, b in zip(priors, self.priors, strict=True))
         return self if is_same else replace(self, priors=priors, noise_process=noise)
 
-    def covering(self, values: ParameterValues, rows: Rows) -> Self:
-        """Return the specification with lattices that cover the range of rows. See `BaseSpec.covering`."""
+    def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
+        """Return the specification with lattices that cover the range of rows. See `BaseSpec.extended_to_range`."""
         columns = None if self.columns is None else columns_of_lattices(self.columns, self.priors, rows)
         if columns is None:
             return self
@@ -347,7 +347,7 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
     kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
     of_noise = noise_kernel(spec.options.likelihood, kernel, keys)
     terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
-    schema = Schema.learn(requests_of(terms), table)
+    schema = Schema.fit(requests_of(terms), table)
     if source is not None:
         schema = with_all_levels(schema, source, is_new=True)
     spec = replace(spec, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))

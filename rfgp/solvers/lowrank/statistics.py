@@ -234,8 +234,8 @@ def best_ratios(
 ) -> tuple[Tensor, Tensor]:
     """Return the variances and the noise that maximize the likelihood.
 
-    The variances of the terms (T,) are relative to the noise, 0-d. With the best noise, -2 log likelihood is N k log q +
-    k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt),
+    The variances of the terms (T,) are relative to the noise, 0-d. With the best noise, -2 log likelihood is N k log q
+    + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt),
     with the weights w at noise 1.
 
     Args:

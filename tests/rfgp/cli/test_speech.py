@@ -125,4 +125,4 @@ def test_a_mistyped_column_gets_a_hint_and_bad_ones_are_named(monkeypatch, capsy
         run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--missing", "drop")
     err = capsys.readouterr().err
     assert "BooleanTargetWarning: " in err
-    assert "the target 'cheap' holds truth values. They are fitted as 0 and 1." in err
+    assert "the target 'cheap' holds booleans. They are fitted as 0 and 1." in err

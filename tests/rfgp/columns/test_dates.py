@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 from frames import CONTAINERS
 
-from rfgp.columns import Kind, Request, Schema, Table
+from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
 
 NOON = datetime.datetime(2024, 2, 29, 12)
 DAYS = 19782.5
 EAST = datetime.timezone(datetime.timedelta(hours=6))
 
 
-def read(column, kind=Kind.NUMBER):
+def read(column, kind=ColumnKind.NUMBER):
     table = Table.of({"d": column})
-    schema = Schema.learn([Request("d", kind, "rbf(d)")], table)
+    schema = Schema.fit([ColumnRequest("d", kind, "rbf(d)")], table)
     return schema.columns[0].is_date, schema.read(table)[:, 0].tolist()
 
 
@@ -44,7 +44,7 @@ DATES = {
 
 
 @pytest.mark.parametrize(("column", "days"), DATES.values(), ids=DATES)
-@pytest.mark.parametrize("kind", [Kind.NUMBER, Kind.COORDINATE])
+@pytest.mark.parametrize("kind", [ColumnKind.NUMBER, ColumnKind.COORDINATE])
 def test_dates_are_days(column, days, kind):
     is_date, found = read(column, kind)
     assert is_date
@@ -55,7 +55,7 @@ def test_dates_are_days(column, days, kind):
 def test_dates_of_all_containers(container):
     columns = {"day": [datetime.date(2024, 2, 29)] * 2, "time": [NOON] * 2, "wait": [datetime.timedelta(hours=6)] * 2}
     table = Table.of(container(columns))
-    schema = Schema.learn([Request(key, Kind.NUMBER, "rbf") for key in columns], table)
+    schema = Schema.fit([ColumnRequest(key, ColumnKind.NUMBER, "rbf") for key in columns], table)
     assert [column.is_date for column in schema.columns] == [True, True, False]
     assert schema.read(table).tolist() == [[DAYS - 0.5, DAYS, 0.25]] * 2
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import rfgp.columns
 from rfgp import DataError
-from rfgp.columns import Kind, Request, Schema, Table
+from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
 
 MODULES = [f"rfgp.columns.{module.name}" for module in pkgutil.iter_modules(rfgp.columns.__path__)]
 
@@ -27,9 +27,10 @@ def test_the_examples_run(name):
 def test_the_room_loads_nothing_heavy():
     heavy = ("pandas", "pyarrow", "polars", "graphs", "sklearn", "numba")
     code = (
-        "import sys; from rfgp.columns import *; from rfgp.columns import Kind, Request, Schema, Table; "
+        "import sys; from rfgp.columns import *; from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table; "
         "t = Table.of({'a': ['x', 'y'], 'b': [1.0, 2.0]}); "
-        "Schema.learn([Request('a', Kind.LEVEL, 'g'), Request('b', Kind.NUMBER, 'r')], t).read(t); "
+        "requests = [ColumnRequest('a', ColumnKind.LEVEL, 'g'), ColumnRequest('b', ColumnKind.NUMBER, 'r')]; "
+        "Schema.fit(requests, t).read(t); "
         f"print([name for name in {heavy} if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
@@ -60,17 +61,17 @@ COLUMNS = st.one_of(
 )
 
 
-@given(COLUMNS, st.sampled_from([Kind.NUMBER, Kind.COORDINATE, Kind.LEVEL]))
+@given(COLUMNS, st.sampled_from([ColumnKind.NUMBER, ColumnKind.COORDINATE, ColumnKind.LEVEL]))
 @settings(max_examples=200, deadline=None, derandomize=True, database=None)
 def test_any_list_is_read_or_refused_by_name(column, kind):
     """A named error, or a matrix that is what a loop over the cells finds."""
     try:
         table = Table.of({"a": column})
-        schema = Schema.learn([Request("a", kind, "term")], table)
+        schema = Schema.fit([ColumnRequest("a", kind, "term")], table)
     except DataError:
         return
     found = schema.read(table)[:, 0].tolist()
-    if kind is Kind.LEVEL:
+    if kind is ColumnKind.LEVEL:
         assert [
             type(cell)(schema.columns[0].levels[int(code)]) for cell, code in zip(column, found, strict=True)
         ] == column

@@ -11,14 +11,14 @@ from frames import CONTAINERS
 
 import graphs
 from rfgp import DataError
-from rfgp.columns import Kind, Request, Schema, Table
+from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
 
-NUMBER, COORDINATE, LEVEL, NODE = Kind
+NUMBER, COORDINATE, LEVEL, NODE = ColumnKind
 DAY = datetime.date(2024, 2, 1)
 
 
-def learn(column, kind, nodes=None):
-    return Schema.learn([Request("a", kind, "rbf(a)", nodes)], Table.of({"a": column}))
+def schema_of(column, kind, nodes=None):
+    return Schema.fit([ColumnRequest("a", kind, "rbf(a)", nodes)], Table.of({"a": column}))
 
 
 class Odd:
@@ -89,7 +89,7 @@ FAULTS = {
         LEVEL,
         r"holds text \('x' in row 0\) and integers \(7 in row 1\).*Make all of it text",
     ),
-    "booleans and integers": ([True, 1], LEVEL, r"truth values \(True in row 0\) and integers \(1 in row 1\)"),
+    "booleans and integers": ([True, 1], LEVEL, r"booleans \(True in row 0\) and integers \(1 in row 1\)"),
     "two zones": ([datetime.datetime(2024, 1, 1), datetime.datetime(2024, 1, 1, tzinfo=datetime.UTC)], NUMBER, "zone"),
     "months": (np.array([1], "m8[M]"), NUMBER, r"'a', which rbf\(a\) reads, holds durations in months"),
     "a signaling decimal": ([Decimal("sNaN")], NUMBER, r"'a', which rbf\(a\) reads, cannot be read"),
@@ -99,13 +99,13 @@ FAULTS = {
 @pytest.mark.parametrize(("column", "kind", "words"), FAULTS.values(), ids=FAULTS)
 def test_faults_are_named(column, kind, words):
     with pytest.raises(DataError, match=words) as found:
-        learn(column, kind)
+        schema_of(column, kind)
     assert len(str(found.value)) < 400
 
 
 def test_a_missing_cell_hides_no_other_fault():
     with pytest.raises(DataError, match=r"1 missing value, the first in row 0[\s\S]*text \('x' in row 1"):
-        learn([None, "x"], NUMBER)
+        schema_of([None, "x"], NUMBER)
 
 
 @pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
@@ -113,8 +113,9 @@ def test_all_columns_are_named_at_once(container):
     columns = {"t": [1.0, None, 3.0], "price": ["1", "high", "3"], "size": [1.5, 2.0, 3.0], "store": ["a", "b", "a"]}
     wanted = [("t", NUMBER), ("pric", NUMBER), ("price", NUMBER), ("size", LEVEL), ("store", LEVEL)]
     with pytest.raises(DataError) as found:
-        Schema.learn(
-            [Request(key, kind, f"term {i}") for i, (key, kind) in enumerate(wanted)], Table.of(container(columns))
+        Schema.fit(
+            [ColumnRequest(key, kind, f"term {i}") for i, (key, kind) in enumerate(wanted)],
+            Table.of(container(columns)),
         )
     lines = str(found.value).splitlines()
     words = [
@@ -131,7 +132,7 @@ def test_all_columns_are_named_at_once(container):
 def test_wide_tables_are_not_listed_whole():
     columns = {f"c{i}": ["x"] for i in range(20)}
     with pytest.raises(DataError, match="There are 12 more such problems") as found:
-        Schema.learn([Request(key, NUMBER, "rbf") for key in columns], Table.of(columns))
+        Schema.fit([ColumnRequest(key, NUMBER, "rbf") for key in columns], Table.of(columns))
     assert len(str(found.value).splitlines()) == 9
 
 
@@ -141,7 +142,7 @@ AGREEMENT = {
     "a duration for a date": ([DAY], COORDINATE, [datetime.timedelta(1)], "must hold dates, got numbers"),
     "an integer for text": (["x"], LEVEL, [1], "must hold text, got integers"),
     "text for an integer": ([1], LEVEL, ["x"], "must hold integers, got text"),
-    "an integer for a boolean": ([True], LEVEL, [1], "must hold truth values, got integers"),
+    "an integer for a boolean": ([True], LEVEL, [1], "must hold booleans, got integers"),
     "a missing cell": ([1.0], NUMBER, [None], "1 missing value"),
     "text for a number": ([1.0], NUMBER, ["x"], "holds text"),
 }
@@ -149,13 +150,13 @@ AGREEMENT = {
 
 @pytest.mark.parametrize(("column", "kind", "new", "words"), AGREEMENT.values(), ids=AGREEMENT)
 def test_new_data_have_the_type_of_the_training_data(column, kind, new, words):
-    schema = learn(column, kind)
+    schema = schema_of(column, kind)
     with pytest.raises(DataError, match=words):
         schema.read(Table.of({"a": new}))
 
 
 def test_durations_and_numbers_are_both_numbers():
-    schema = learn([datetime.timedelta(hours=36)], NUMBER)
+    schema = schema_of([datetime.timedelta(hours=36)], NUMBER)
     assert schema.read(Table.of({"a": [2.5]})).tolist() == [[2.5]]
 
 
@@ -165,12 +166,12 @@ def test_durations_and_numbers_are_both_numbers():
 def test_a_sequence_of_numbers_is_no_matrix(given):
     for kind in (NUMBER, LEVEL):
         with pytest.raises(DataError, match=r"must have shape \(n, d\).*reshape\(-1, 1\)"):
-            Schema.learn([Request(0, kind, "rbf")], Table.of(given))
+            Schema.fit([ColumnRequest(0, kind, "rbf")], Table.of(given))
 
 
 def test_a_sequence_of_texts_may_be_levels():
     table = Table.of(["x", "y"])
-    assert Schema.learn([Request(0, LEVEL, "group")], table).read(table).tolist() == [[0.0], [1.0]]
+    assert Schema.fit([ColumnRequest(0, LEVEL, "group")], table).read(table).tolist() == [[0.0], [1.0]]
 
 
 LINE = [("a", "b"), ("b", "c")]
@@ -182,7 +183,7 @@ NODES = {
         [1.5, 2.0],
         r"holds numbers \(1.5 in row 0, 2 such cells\); rbf\(a\) reads labels of nodes.*to integers",
     ),
-    "booleans": ([True], "holds truth values"),
+    "booleans": ([True], "holds booleans"),
     "dates": ([DAY], "holds dates"),
     "missing": (["a", None], "1 missing value"),
     "lists": ([["a"], ["z"]], "names 2 nodes"),
@@ -194,18 +195,18 @@ NODES = {
 @pytest.mark.parametrize(("column", "words"), NODES.values(), ids=NODES)
 def test_unknown_nodes_are_named(column, words):
     with pytest.raises(DataError, match=words):
-        learn(column, NODE, graphs.Graph.from_edges(LINE))
+        schema_of(column, NODE, graphs.Graph.from_edges(LINE))
 
 
 def test_unknown_nodes_of_new_data_are_named():
-    schema = learn(["a"], NODE, graphs.Graph.from_edges(LINE))
+    schema = schema_of(["a"], NODE, graphs.Graph.from_edges(LINE))
     with pytest.raises(DataError, match="names 1 node"):
         schema.read(Table.of({"a": ["a", "d"]}))
 
 
 def test_numbers_outside_are_no_nodes():
     with pytest.raises(DataError, match="names 2 nodes that the graph does not have: 9, -1"):
-        learn([9, 0, -1], NODE, graphs.Graph.from_edges([(0, 1), (1, 2)]))
+        schema_of([9, 0, -1], NODE, graphs.Graph.from_edges([(0, 1), (1, 2)]))
 
 
 def test_a_graph_that_refuses_for_another_reason_is_quoted():
@@ -216,4 +217,4 @@ def test_a_graph_that_refuses_for_another_reason_is_quoted():
             return np.zeros(1, dtype=np.int64)
 
     with pytest.raises(DataError, match=r"must hold labels of nodes. one at a time\."):
-        learn(["a", "b"], NODE, Closed())
+        schema_of(["a", "b"], NODE, Closed())

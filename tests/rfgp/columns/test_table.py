@@ -66,11 +66,11 @@ def test_columns_of_arrays_are_numbered(given):
 
 def test_lists_of_rows_keep_the_type_of_each_column():
     table = Table.of([["a", 1.5], ["b", 2]])
-    assert [table.cells(key).content.value for key in (0, 1)] == ["text", "numbers"]
+    assert [table.cells(key).cell_type.value for key in (0, 1)] == ["text", "numbers"]
 
 
 def test_numbers_are_no_keys_of_names():
-    with pytest.raises(DataError, match=r"no column 1, .*Use 'store' for the column at place 1"):
+    with pytest.raises(DataError, match=r"no column 1, .*Use 'store' for the column at position 1"):
         Table.of(pd.DataFrame(COLUMNS)).column(1, "rbf(1)")
 
 

@@ -58,7 +58,7 @@ def test_gradients_are_those_of_differences(kernel, values, expected):
 
 def _bound(kernel, values):
     """Return the one term of a kernel with the rows of the table, its values by path and the summary of the rows."""
-    schema = Schema.learn(requests_of(kernel.terms()), Table.of(TABLE))
+    schema = Schema.fit(requests_of(kernel.terms()), Table.of(TABLE))
     (term,) = bind(kernel.terms(), schema.column_of)
     a = schema.read(Table.of(TABLE))
     summary = ColumnSummary.of(a, tuple(column.num_levels for column in schema.columns))

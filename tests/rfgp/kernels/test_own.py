@@ -15,7 +15,7 @@ from rfgp import spectra
 from rfgp.approximations import Approximation, Cost
 from rfgp.approximations.parts import FinitePart
 from rfgp.approximations.weights import WeightTerm
-from rfgp.columns import Kind
+from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Functions
 from rfgp.parameters import Hyperparameter
 
@@ -54,7 +54,7 @@ class Smooth(k.Kernel):
 class Cells(k.Kernel):
     """An independent effect of each unit interval of one column, with its (diagonal) precision."""
 
-    kind: ClassVar[Kind] = Kind.COORDINATE
+    kind: ClassVar[ColumnKind] = ColumnKind.COORDINATE
 
     def covariance(self, a, b, values):
         return (a.floor() == b.mT.floor()).double()
@@ -88,7 +88,7 @@ class Hats(Approximation):
 
     def refusal(self, data):
         factors = data.term.term.factors
-        is_one = len(factors) == 1 and factors[0].kind is Kind.NUMBER and len(factors[0].columns) == 1
+        is_one = len(factors) == 1 and factors[0].kind is ColumnKind.NUMBER and len(factors[0].columns) == 1
         return None if is_one else "it does not read one column of numbers. Use Exact()."
 
     def cost(self, data):

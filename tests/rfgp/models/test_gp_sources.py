@@ -27,7 +27,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")
 
 
 def drawn(seed=0):
-    """A table of numbers, dates, texts, integers and truth values, with its target and its weights."""
+    """A table of numbers, dates, texts, integers and booleans, with its target and its weights."""
     rng = np.random.default_rng(seed)
     days = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 700, ROWS), "D")
     store, zips = rng.choice(["west", "north", "south"], ROWS), rng.integers(100, 104, ROWS)

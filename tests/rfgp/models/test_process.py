@@ -171,13 +171,13 @@ def test_truth_values_are_told_of_once_whichever_way_they_come(way):
             getattr(gp, verb)(*WAYS_IN[way](*truth()))
         found = [entry for entry in caught if issubclass(entry.category, rfgp.BooleanTargetWarning)]
         assert len(found) == 1
-        assert "hold truth values" in str(found[0].message).replace("holds", "hold")
+        assert "hold booleans" in str(found[0].message).replace("holds", "hold")
 
 
 def test_truth_values_of_files_nodes_and_estimators_are_told_of(tmp_path):
     X, y = truth()
     pd.DataFrame({"a": X[:, 0], "y": y}).to_parquet(tmp_path / "t.parquet")
-    with pytest.warns(rfgp.BooleanTargetWarning, match="t.parquet: 'y' holds truth values") as caught:
+    with pytest.warns(rfgp.BooleanTargetWarning, match="t.parquet: 'y' holds booleans") as caught:
         rfgp.tables.Parquet(tmp_path / "t.parquet", target="y")
     assert [entry.filename for entry in caught] == [__file__]
     gp = rfgp.GraphGP(graphs.Graph.from_edges([(i, i + 1) for i in range(29)]), seed=0)

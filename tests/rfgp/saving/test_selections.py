@@ -3,7 +3,7 @@
 import pytest
 
 from rfgp.regression import FitReport, Score, SelectionReport, Trial
-from rfgp.saving.plain import decode_selection, encode_selection
+from rfgp.saving.json_values import decode_selection, encode_selection
 
 TRIALS = tuple(Trial(name, {"kernel": name}, 1.0, 2.0, (Score(10, -1.0, 0.1),)) for name in "ab")
 BASELINES = {"a constant": Score(10, -2.0, 0.1, 1.0, 0.2)}

@@ -1,4 +1,4 @@
-"""Models whose kernel is selected, on tables with text, categories, truth values and dates."""
+"""Models whose kernel is selected, on tables with text, categories, booleans and dates."""
 
 import numpy as np
 import pandas as pd

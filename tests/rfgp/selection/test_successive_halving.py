@@ -28,6 +28,10 @@ def best_of(made):
     return taken.candidate.name
 
 
+def failed(*_):
+    raise rfgp.SolverError("planted")
+
+
 def statuses(made):
     return {state.candidate.name: state.status for state in made.states}
 
@@ -35,12 +39,12 @@ def statuses(made):
 # --- which candidates are scored --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("head", "variant"), [(NEAR, ROUGH), (NEAR, SMOOTH), (LEARNED, MORE)])
-def test_variants_are_scored_after_their_head_goes_on(monkeypatch, head, variant):
+@pytest.mark.parametrize(("parent", "followup"), [(NEAR, ROUGH), (NEAR, SMOOTH), (LEARNED, MORE)])
+def test_followups_are_scored_if_their_parent_survives(monkeypatch, parent, followup):
     made = many(time_limit=4000)
-    asked = planted(monkeypatch, {head: 1.0, variant: 2.0})
-    assert best_of(made) == variant
-    assert [size for name, size, _ in asked if name == variant] == [1680]
+    asked = planted(monkeypatch, {parent: 1.0, followup: 2.0})
+    assert best_of(made) == followup
+    assert [size for name, size, _ in asked if name == followup] == [1680]
 
 
 @pytest.mark.parametrize(("ahead", "is_scored"), [(0.1, True), (0.001, False), (-0.1, False)])
@@ -113,7 +117,7 @@ def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
 
 def test_the_cheapest_is_taken_if_all_fail(monkeypatch):
     made = many()
-    monkeypatch.setattr(Validation, "fitted", lambda *_: "planted")
+    monkeypatch.setattr(Validation, "fitted", failed)
     (taken,) = made.run()
     assert taken.cost.seconds == min(state.cost.seconds for state in made.states)
     assert taken.status == "planted"

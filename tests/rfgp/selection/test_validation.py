@@ -104,7 +104,7 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
     assert rows.plan_of(other, found).is_continued
 
 
-def test_variants_start_at_the_fit_of_their_head(monkeypatch):
+def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
     """But learned frequencies start anew, and so do candidates of another kind."""
     starts, original = {}, validation.Validation.fitted
 
@@ -114,8 +114,8 @@ def test_variants_start_at_the_fit_of_their_head(monkeypatch):
 
     monkeypatch.setattr(validation.Validation, "fitted", fitted)
     monkeypatch.setattr(validation, "FEW_ROWS", 0)
-    variants = candidate(RBF + ROUGH, FIXED, NEAR), candidate(RBF + MATERN, LEARNED, NEAR)
-    among(candidate(RBF + MATERN, FIXED, NEAR, variants=variants)).fit(*waves(150), max_iterations=4)
+    followups = candidate(RBF + ROUGH, FIXED, NEAR), candidate(RBF + MATERN, LEARNED, NEAR)
+    among(candidate(RBF + MATERN, FIXED, NEAR, followups=followups)).fit(*waves(150), max_iterations=4)
     assert [start is None for start in starts.values()].count(False) == 1
     assert starts["RBF, 4 frequencies + Matern 1/2, 8 neighbors"] is not None
     assert len(starts) == 3

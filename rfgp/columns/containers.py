@@ -13,15 +13,15 @@ from rfgp.errors import requires_extra
 def read_cells(
     column: Any,  # (n,)
 ) -> Cells:
-    """Return the cells (n,) of a tensor, an array, a list, or a column of pandas, polars or Arrow.
+    """Return the cells (n,) of a column in any container.
 
     Raises:
         DataError: The dates or durations of the column cannot be converted to days.
 
     Examples:
-        >>> from rfgp.columns.foreign import read_cells
-        >>> read_cells([True, False]).content.value
-        'truth values'
+        >>> from rfgp.columns.containers import read_cells
+        >>> read_cells([True, False]).cell_type.value
+        'booleans'
     """
     if isinstance(column, Tensor):
         return of_tensor(column)
@@ -41,9 +41,9 @@ def _of_pandas(column: Any) -> Cells:
     """Return the cells (n,) of a series, index or extension array of pandas."""
     cells, kind = getattr(column, "array", column), column.dtype
     if hasattr(cells, "categories"):
-        found = read_cells(cells.categories)
+        categories = read_cells(cells.categories)
         codes = np.asarray(cells.codes, dtype=np.int64)
-        return replace(found, missing=codes < 0, codes=codes, is_ordered=True)
+        return replace(categories, missing=codes < 0, codes=codes, is_ordered=True)
     if getattr(kind, "tz", None) is not None:  # pandas stores such dates in UTC
         return of_array(np.asarray(cells, dtype=f"datetime64[{kind.unit}]"))
     if not isinstance(kind, np.dtype) and hasattr(cells, "__arrow_array__"):
@@ -65,16 +65,16 @@ def _of_arrow(column: Any) -> Cells:
         return _of_dictionary(array)
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
-    found = of_array(array.to_numpy(zero_copy_only=False))
-    return replace(found, missing=found.missing | np.asarray(array.is_null()))
+    present = of_array(array.to_numpy(zero_copy_only=False))
+    return replace(present, missing=present.missing | np.asarray(array.is_null()))
 
 
 def _of_dictionary(array: Any) -> Cells:
-    """Return the cells (n,) of a dictionary array of Arrow, whose dictionary may have nulls."""
+    """Return the cells (n,) of an Arrow dictionary array, perhaps with nulls."""
     words = array.dictionary
-    found = of_objects(words.to_pylist()) if "string" in str(words.type) else _of_arrow(words).expanded()
+    categories = of_objects(words.to_pylist()) if "string" in str(words.type) else _of_arrow(words).expanded()
     codes = np.asarray(array.indices.fill_null(0), dtype=np.int64)
     missing = np.asarray(array.is_null())
     if len(words):
-        missing = missing | found.missing[codes]
-    return replace(found, missing=missing, codes=np.where(missing, -1, codes), is_ordered=bool(array.type.ordered))
+        missing = missing | categories.missing[codes]
+    return replace(categories, missing=missing, codes=np.where(missing, -1, codes), is_ordered=bool(array.type.ordered))

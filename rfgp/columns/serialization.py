@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from rfgp.columns.kinds import Kind
+from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema, NodeTable, check_nodes
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
@@ -18,9 +18,9 @@ def encode(columns: Sequence[ColumnSchema]) -> dict[str, Any]:
     """Return columns as dicts, lists, texts, integers and booleans, without graphs.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
-        >>> from rfgp.columns.plain import encode
-        >>> encode([ColumnSchema("t", Kind.NUMBER)])["columns"]
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
+        >>> from rfgp.columns.serialization import encode
+        >>> encode([ColumnSchema("t", ColumnKind.NUMBER)])["columns"]
         [{'key': 't', 'kind': 'number', 'terms': [], 'is_date': False, 'levels': []}]
     """
     return {"version": _VERSION, "columns": [_encoded(column) for column in columns]}
@@ -34,9 +34,9 @@ def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema,
         InvalidArgumentError: There are more or fewer graphs than columns of nodes.
 
     Examples:
-        >>> from rfgp.columns import ColumnSchema, Kind
-        >>> from rfgp.columns.plain import decode, encode
-        >>> decode(encode([ColumnSchema("t", Kind.NUMBER)]))[0].key
+        >>> from rfgp.columns import ColumnSchema, ColumnKind
+        >>> from rfgp.columns.serialization import decode, encode
+        >>> decode(encode([ColumnSchema("t", ColumnKind.NUMBER)]))[0].key
         't'
     """
     entries = _fields(content, ("version", "columns"), "the schema")
@@ -47,13 +47,13 @@ def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema,
     rules = [_fields(entry, _FIELDS, "a column") for entry in entries["columns"]]
     for rule in rules:
         _check(rule)
-    num_nodes = sum(rule["kind"] == Kind.NODE for rule in rules)
+    num_nodes = sum(rule["kind"] == ColumnKind.NODE for rule in rules)
     if len(nodes) != num_nodes:
         raise InvalidArgumentError(f"nodes must be {counted(num_nodes, 'graph')}, got {len(nodes)}.")
     graphs = iter(nodes)
-    columns = tuple(_decoded(rule, next(graphs) if rule["kind"] == Kind.NODE else None) for rule in rules)
-    places = [(column.key, column.kind, id(column.nodes)) for column in columns]
-    if len(set(places)) < len(places):
+    columns = tuple(_decoded(rule, next(graphs) if rule["kind"] == ColumnKind.NODE else None) for rule in rules)
+    identities = [(column.key, column.kind, id(column.nodes)) for column in columns]
+    if len(set(identities)) < len(identities):
         raise _bad("two columns have the same key and kind")
     return columns
 
@@ -69,18 +69,18 @@ def _encoded(column: ColumnSchema) -> dict[str, Any]:
 
 
 def _decoded(rule: dict[str, Any], nodes: NodeTable | None) -> ColumnSchema:
-    kind = Kind(rule["kind"])
+    kind = ColumnKind(rule["kind"])
     check_nodes(kind, nodes)
     return ColumnSchema(rule["key"], kind, tuple(rule["terms"]), rule["is_date"], tuple(rule["levels"]), nodes)
 
 
-def _fields(entry: Any, names: tuple[str, ...], what: str) -> dict[str, Any]:
+def _fields(entry: Any, names: tuple[str, ...], title: str) -> dict[str, Any]:
     """Return a dict with these fields and no others."""
     if type(entry) is not dict:
-        raise _bad(f"{what} must be a dict, got {shown(entry)}")
-    odd = set(names).symmetric_difference(entry)
-    if odd:
-        raise _bad(f"{what} lacks or does not know the field {shown(min(map(str, odd)))}")
+        raise _bad(f"{title} must be a dict, got {shown(entry)}")
+    mismatched = set(names).symmetric_difference(entry)
+    if mismatched:
+        raise _bad(f"{title} lacks or does not know the field {shown(min(map(str, mismatched)))}")
     return entry
 
 
@@ -89,16 +89,16 @@ def _check(rule: dict[str, Any]) -> None:
     key, kind, levels = rule["key"], rule["kind"], rule["levels"]
     if type(key) not in (str, int) or (type(key) is int and key < 0):
         raise _bad(f"a key must be a name or a number from 0, got {shown(key)}")
-    if type(kind) is not str or kind not in tuple(Kind):
-        raise _bad(f"the kind of {shown(key)} must be one of {', '.join(Kind)}, got {shown(kind)}")
+    if type(kind) is not str or kind not in tuple(ColumnKind):
+        raise _bad(f"the kind of {shown(key)} must be one of {', '.join(ColumnKind)}, got {shown(kind)}")
     if type(rule["terms"]) is not list or any(type(term) is not str for term in rule["terms"]):
         raise _bad(f"the terms of {shown(key)} must be a list of names, got {shown(rule['terms'])}")
-    is_number = kind in (Kind.NUMBER, Kind.COORDINATE)
+    is_number = kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE)
     if type(rule["is_date"]) is not bool or (rule["is_date"] and not is_number):
         raise _bad(f"is_date of {shown(key)} must be true or false, and false unless it is a number")
-    if type(levels) is not list or bool(levels) != (kind == Kind.LEVEL):
+    if type(levels) is not list or bool(levels) != (kind == ColumnKind.LEVEL):
         raise _bad(
-            f"{shown(key)} must have a list of levels if its kind is {Kind.LEVEL.value!r}, and an empty one otherwise"
+            f"{shown(key)} must have a list of levels if its kind is {ColumnKind.LEVEL.value!r}, otherwise an empty one"
         )
     types = set(map(type, levels))
     if len(types) > 1 or not types <= {str, int, bool} or len(set(levels)) < len(levels):

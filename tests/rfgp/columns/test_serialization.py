@@ -7,12 +7,12 @@ import pytest
 
 import graphs
 from rfgp import DataError, InvalidArgumentError
-from rfgp.columns import Kind, Request, Schema, Table
+from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
 
-NUMBER, _, LEVEL, NODE = Kind
+NUMBER, _, LEVEL, NODE = ColumnKind
 
 
-def learned():
+def fitted():
     graph = graphs.Graph.from_edges([("a", "b")])
     dates = np.array(["2024-01-01", "2024-01-02"], "M8[D]")
     table = Table.of(
@@ -25,31 +25,31 @@ def learned():
             "node": ["a", "b"],
         }
     )
-    wanted = [Request(key, NUMBER, f"rbf({key})") for key in ("t", "day")]
-    wanted += [Request(key, LEVEL, f"group({key})") for key in "sbi"]
-    return Schema.learn([*wanted, Request("node", NODE, "nodes", graph)], table), graph, table
+    wanted = [ColumnRequest(key, NUMBER, f"rbf({key})") for key in ("t", "day")]
+    wanted += [ColumnRequest(key, LEVEL, f"group({key})") for key in "sbi"]
+    return Schema.fit([*wanted, ColumnRequest("node", NODE, "nodes", graph)], table), graph, table
 
 
 def test_a_schema_comes_back_from_json():
-    schema, graph, table = learned()
-    again = Schema.from_plain(json.loads(json.dumps(schema.to_plain())), [graph])
+    schema, graph, table = fitted()
+    again = Schema.from_dict(json.loads(json.dumps(schema.to_dict())), [graph])
     assert again == schema
     assert again.read(table).equal(schema.read(table))
     assert [type(level) for column in again.columns for level in column.levels] == [str, str, bool, bool, int, int]
 
 
 def test_integer_keys_come_back():
-    schema = Schema.learn([Request(1, NUMBER, "rbf")], Table.of(np.zeros((2, 2))))
-    assert Schema.from_plain(json.loads(json.dumps(schema.to_plain()))) == schema
+    schema = Schema.fit([ColumnRequest(1, NUMBER, "rbf")], Table.of(np.zeros((2, 2))))
+    assert Schema.from_dict(json.loads(json.dumps(schema.to_dict()))) == schema
 
 
 @pytest.mark.parametrize("count", [0, 2])
 def test_each_column_of_nodes_needs_its_graph(count):
-    schema, graph, _ = learned()
+    schema, graph, _ = fitted()
     with pytest.raises(InvalidArgumentError, match=f"nodes must be 1 graph, got {count}"):
-        Schema.from_plain(schema.to_plain(), [graph] * count)
+        Schema.from_dict(schema.to_dict(), [graph] * count)
     with pytest.raises(InvalidArgumentError, match="nodes must be a graph"):
-        Schema.from_plain(schema.to_plain(), [["a", "b"]])
+        Schema.from_dict(schema.to_dict(), [["a", "b"]])
 
 
 def entry(**changes):
@@ -99,4 +99,4 @@ DAMAGED |= {"one column twice": {"version": 1, "columns": [entry(), entry()]}}
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 def test_damaged_schemas_are_refused(content):
     with pytest.raises(DataError, match="schema of columns must be valid"):
-        Schema.from_plain(content)
+        Schema.from_dict(content)

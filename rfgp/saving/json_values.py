@@ -33,7 +33,7 @@ _PRIORS = (
 _DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 
 
-def plain(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return numbers, arrays and texts as JSON values.
 
     Raises:
@@ -42,19 +42,21 @@ def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.tolist()
     if isinstance(value, list | tuple):
-        return [plain(entry) for entry in value]
+        return [as_json(entry) for entry in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
     raise InvalidArgumentError(f"A saved value must be a number, an array, a text or None, got {value!r}.")
 
 
-def encode_priors(given: Mapping[str, Hyperprior | None] | None) -> Any:
+def encode_priors(priors_by_name: Mapping[str, Hyperprior | None] | None) -> Any:
     """Return priors of torch or of `rfgp.priors` as JSON. None stays None.
 
     Raises:
         InvalidArgumentError: A prior has another class.
     """
-    return None if given is None else {name: _encode_prior(name, prior) for name, prior in given.items()}
+    return (
+        None if priors_by_name is None else {name: _encode_prior(name, prior) for name, prior in priors_by_name.items()}
+    )
 
 
 def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
@@ -78,7 +80,7 @@ def _encode_prior(name: str, prior: Any) -> dict[str, Any] | None:
             "torch.distributions can."
         )
     values = {key: torch.as_tensor(getattr(prior, key)) for key in prior.arg_constraints}
-    arguments = {key: {"value": plain(value), "dtype": encode_dtype(value.dtype)} for key, value in values.items()}
+    arguments = {key: {"value": as_json(value), "dtype": encode_dtype(value.dtype)} for key, value in values.items()}
     return {"distribution": kind, "arguments": arguments}
 
 
@@ -87,8 +89,8 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
         return None
     kind = entry["distribution"]
     if kind in priors.OWN:
-        own: Hyperprior = priors.OWN[kind](**entry["arguments"])
-        return own
+        hyperprior: Hyperprior = priors.OWN[kind](**entry["arguments"])
+        return hyperprior
     if kind not in _PRIORS:
         raise InvalidArgumentError(f"A prior must be one of {', '.join(_PRIORS)}, got {kind!r}.")
     values = {
@@ -99,12 +101,12 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
     return prior
 
 
-def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = plain) -> dict[str, Any] | None:
-    """Return a likelihood as JSON, with its given parameters. The Gaussian one is None.
+def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = as_json) -> dict[str, Any] | None:
+    """Return a likelihood as JSON. The Gaussian one is None.
 
     Args:
         likelihood: The likelihood.
-        encode: A function that returns a parameter as JSON. The default is `plain`.
+        encode: A function that returns a parameter as JSON. The default is `as_json`.
     """
     if isinstance(likelihood, likelihoods.Gaussian):
         return None
@@ -213,17 +215,17 @@ _FORMER = {
 def renamed_selection(content: Any) -> Any:
     """Return the JSON of a selection of formats up to 6 with the current names."""
     if isinstance(content, list):
-        return [renamed_selection(each) for each in content]
+        return [renamed_selection(entry) for entry in content]
     if not isinstance(content, dict):
         return content
     is_by_name = {"rules", "options"} & set(content)
     kept = {name: content[name] for name in is_by_name}
-    found = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
+    renamed = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
     if "rules" in kept:
-        found["baselines"] = {name: renamed_selection(value) for name, value in kept["rules"].items()}
+        renamed["baselines"] = {name: renamed_selection(value) for name, value in kept["rules"].items()}
     if "options" in kept:
-        found["options"] = kept["options"]
-    return found
+        renamed["options"] = kept["options"]
+    return renamed
 
 
 def _decode(kind: Any, content: Any) -> Any:
@@ -238,7 +240,7 @@ def _decode(kind: Any, content: Any) -> Any:
     if origin is UnionType:
         return None if content is None else _decode(parts[0], content)
     if origin is tuple:
-        return tuple(_decode(parts[0], each) for each in content)
+        return tuple(_decode(parts[0], entry) for entry in content)
     if origin is Mapping:
         return {name: _decode(parts[1], value) for name, value in content.items()}
     if isinstance(kind, type) and is_dataclass(kind):
