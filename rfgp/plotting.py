@@ -271,15 +271,12 @@ def plot_mesh_field(
         InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
 
     Example:
-        >>> import numpy as np
-        >>> import trimesh
-        >>> from rfgp import fields
-        >>> from rfgp.plotting import plot_mesh_field
-        >>> import tempfile
+        >>> import tempfile, trimesh
+        >>> from rfgp import fields, plotting
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     _ = trimesh.creation.icosphere(1).export(f"{folder}/sphere.ply")
         ...     field = fields.read_mesh_field(f"{folder}/sphere.ply")
-        >>> axes = plot_mesh_field(field, np.arange(80.0), title="number")
+        >>> axes = plotting.plot_mesh_field(field, range(80), title="number")
     """
     numbers = _node_values(field, values, field.mesh, "a mesh")
     if not field.on_faces:
@@ -355,10 +352,7 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
 
 
 def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] | None = None) -> Figure:
-    """Return a figure of a comparison.
-
-    It has the kernel error, the KL, approximate against exact means, and the posterior at the nodes if fields are
-    given.
+    """Draw kernel errors, KL and means, and the posterior at the nodes if fields are given.
 
     Examples:
         >>> from rfgp import compare, datasets, plotting
@@ -383,11 +377,8 @@ def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] 
 
 
 def _draw_posterior(field: Field, posterior: NodePosterior, part: SubFigure) -> None:
-    values = (
-        ("mean", posterior.mean, COLOR_MAPS["mean"]),
-        ("standard deviation", posterior.std, COLOR_MAPS["sd"]),
-    )
-    for i, (figure, numbers, colors) in enumerate(values):
+    values = {"mean": posterior.mean, "standard deviation": posterior.std}
+    for i, ((figure, numbers), colors) in enumerate(zip(values.items(), COLOR_MAPS.values(), strict=True)):
         title = f"exact posterior {figure}, {counted(posterior.num_observed, 'node')} observed"
         if field.mesh is not None:
             axes: Any = part.add_subplot(1, 2, 1 + i, projection="3d")

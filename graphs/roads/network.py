@@ -48,9 +48,7 @@ class RoadNetwork:
     A position is a pair (road, fraction): the number of a road, in the given order, and the fraction of its length from
     its first point. Vertices divide roads into stretches, the edges of the metric graph. Roads may be loops, and
     several may join the same vertices. A road without length is one vertex, and so is every position on it. Arrays are
-    read-only.
-
-    Roads have no direction: a field on a one-way street is correlated in both directions.
+    read-only. Roads have no direction: a field on a one-way street is correlated in both directions.
 
     Build it with `from_lines`, `from_roads` or `from_geojson`. `dataclasses.replace(network, lengths=...)` gives roads
     other lengths than those of their lines, such as travel times.
@@ -67,10 +65,8 @@ class RoadNetwork:
         >>> import graphs
         >>> ways = [[(1, 0), (1, 1), (1, 2)], [(0, 1), (1, 1), (2, 1)]]  # share the point (1, 1)
         >>> roads = graphs.RoadNetwork.from_lines(ways, metric="euclidean")
-        >>> roads
-        RoadNetwork(2 roads, 5 vertices, length 4)
-        >>> roads.degrees.tolist()
-        [1, 4, 1, 1, 1]
+        >>> roads, roads.degrees.tolist()
+        (RoadNetwork(2 roads, 5 vertices, length 4), [1, 4, 1, 1, 1])
         >>> roads.distance([(0, 0.0)], [(1, 1.0)]).tolist()
         [[2.0]]
         >>> roads.num_roads, roads.num_vertices, roads.total_length, roads.starts.tolist(), roads.ends.tolist()
