@@ -11,7 +11,8 @@ def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
 
     The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D. The trace is
     therefore the sum of their covariances over the rows, divided by the error variances. Of inducing points, K is the
-    part that they explain. Their residual variance is left out, and added to D if it counts as noise (FITC).
+    part that they explain. Their residual variance is left out, and added to D if it counts as noise (FITC). The sum
+    over a sample may be below 0, unlike that over all rows. The result is then 0.
 
     Args:
         state: The state of the model.
@@ -31,4 +32,5 @@ def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
             name: ((process.cross_covariance(points, name, names).diagonal() - residuals.get(name, 0)) / noise).sum()
             for name in names
         }
-    return {name: float(value) * state.num_observations / len(points) for name, value in traces.items()}
+    scale = state.num_observations / len(points)
+    return {name: max(0.0, float(value) * scale) for name, value in traces.items()}
