@@ -109,11 +109,40 @@ class StructuredFrequencies(Frequencies):
         return self.project(torch.eye(self.num_dims, dtype=torch.float64)).mT.contiguous()
 
 
-class Structured(Coupling):
+class _FastProducts(Coupling):
+    """Blocks of rows of products H D_k ... H D_1."""
+
+    def __init__(self, num_products: int = 3) -> None:
+        if not isinstance(num_products, int) or isinstance(num_products, bool) or num_products not in (1, 2, 3):
+            raise InvalidArgumentError(f"num_products must be 1, 2 or 3, got {num_products!r}.")
+        self.num_products = num_products
+
+    @property
+    def is_biased(self) -> bool:
+        """Always True."""
+        return True
+
+    def _signs(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        """Draw the diagonals of D_1, ..., D_k, (blocks, k, D)."""
+        if not isinstance(spectrum, Gaussian):
+            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
+        size = next_power_of_two(d)
+        bits = torch.randint(0, 2, (-(-m // size), self.num_products, size), generator=generator, dtype=torch.int8)
+        return 2 * bits - 1
+
+    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return self._draw(m, d, spectrum, generator).dense()
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(num_products={self.num_products})"
+
+
+class Structured(_FastProducts):
     """Structured orthogonal random features (SORF): sqrt(D) H D_1 H D_2 H D_3.
 
-    Source: Yu et al. (2016, Eq. 5). With D = p q, a row takes time m (p + q) instead of m d, and a few m bytes of
-        memory instead of 8 m d. All norms are
+    Source: Yu et al. (2016, Eq. 5).
+
+    With D = p q, a row takes time m (p + q) instead of m d, and a few m bytes of memory instead of 8 m d. All norms are
     sqrt(D) before the padding is cut off, so the estimate of the Gaussian kernel is biased. At distance z the bias is
     at most 6 z / sqrt(D) for three products (Theorem 3 there), and far smaller in practice.
 
@@ -126,30 +155,17 @@ class Structured(Coupling):
         StructuredFrequencies(m=8, d=3)
     """
 
-    def __init__(self, num_products: int = 3) -> None:
-        self.num_products = _check_products(num_products)
-
-    @property
-    def is_biased(self) -> bool:
-        """Always True."""
-        return True
-
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        signs = _signs(self, self.num_products, m, d, spectrum, generator)
+        signs = self._signs(m, d, spectrum, generator)
         return StructuredFrequencies(signs, torch.full((m,), math.sqrt(signs.shape[2]), dtype=torch.float64), d)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
 
-    def __repr__(self) -> str:
-        return f"Structured(num_products={self.num_products})"
-
-
-class FastOrthogonal(Coupling):
+class FastOrthogonal(_FastProducts):
     """Orthogonal features by fast products H D_3 H D_2 H D_1, with chi norms.
 
-    Source: Reid et al. (2023, Table 3 and App. B.2.2). It differs from `Structured` by independent norms, chi with D
-        degrees of freedom. They remove the leading term of
+    Source: Reid et al. (2023, Table 3 and App. B.2.2).
+
+    It differs from `Structured` by independent norms, chi with D degrees of freedom. They remove the leading term of
     the bias. For a row u and three products E (sqrt(D) u . z)^4 is
 
         3 z^4 (1 - 2 / D + 4 / D^2) - 8 sum_k z_k^4 / D^2.
@@ -168,35 +184,22 @@ class FastOrthogonal(Coupling):
         StructuredFrequencies(m=8, d=3)
     """
 
-    def __init__(self, num_products: int = 3) -> None:
-        self.num_products = _check_products(num_products)
-
-    @property
-    def is_biased(self) -> bool:
-        """Always True."""
-        return True
-
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        signs = _signs(self, self.num_products, m, d, spectrum, generator)
+        signs = self._signs(m, d, spectrum, generator)
         return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
 
-    def __repr__(self) -> str:
-        return f"FastOrthogonal(num_products={self.num_products})"
-
-
-class FastSimplex(Coupling):
+class FastSimplex(_FastProducts):
     """Simplex features by fast products: the simplex matrix after products H D.
 
-    Source: Reid et al. (2023, Section 4.2). The off-diagonal entries of the simplex matrix are equal, so its product
-        takes time D. Norms are independent, chi
+    Source: Reid et al. (2023, Section 4.2).
+
+    The off-diagonal entries of the simplex matrix are equal, so its product takes time D. Norms are independent, chi
     with D degrees of freedom. The rotation is not Haar, so the kernel estimate is biased, by the order of SORF, 6 z /
     sqrt(D).
 
     Args:
-        num_products: The number of products H D, 1, 2 or 3.
+        num_products: The number of products H D, 1, 2 or 3. Fewer are faster and more biased.
 
     Examples:
         >>> from rfgp import couplings
@@ -204,25 +207,11 @@ class FastSimplex(Coupling):
         StructuredFrequencies(m=8, d=3)
     """
 
-    def __init__(self, num_products: int = 3) -> None:
-        self.num_products = _check_products(num_products)
-
-    @property
-    def is_biased(self) -> bool:
-        """Always True."""
-        return True
-
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        signs = _signs(self, self.num_products, m, d, spectrum, generator)
+        signs = self._signs(m, d, spectrum, generator)
         if d < 2:
             raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")
         return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d, simplex=True)
-
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
-
-    def __repr__(self) -> str:
-        return f"FastSimplex(num_products={self.num_products})"
 
 
 def times_simplex(
@@ -249,21 +238,5 @@ def times_simplex(
     return torch.cat([first, total / math.sqrt(d - 1)], dim=1)
 
 
-def _signs(
-    coupling: Coupling, num_products: int, m: int, d: int, spectrum: Spectrum, generator: torch.Generator
-) -> Tensor:
-    if not isinstance(spectrum, Gaussian):
-        raise InvalidArgumentError(f"The spectrum of {coupling!r} must be Gaussian, got {spectrum!r}.")
-    size = next_power_of_two(d)
-    bits = torch.randint(0, 2, (-(-m // size), num_products, size), generator=generator, dtype=torch.int8)
-    return 2 * bits - 1
-
-
 def _chi_norms(m: int, signs: Tensor, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
     return spectrum.radial_quantile(uniform(m, generator), signs.shape[2])
-
-
-def _check_products(num_products: int) -> int:
-    if not isinstance(num_products, int) or isinstance(num_products, bool) or num_products not in (1, 2, 3):
-        raise InvalidArgumentError(f"num_products must be 1, 2 or 3, got {num_products!r}.")
-    return num_products
