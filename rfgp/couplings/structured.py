@@ -1,6 +1,7 @@
 """Structured frequencies: products of sign flips and Hadamard matrices, which are not formed."""
 
 import math
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -109,8 +110,8 @@ class StructuredFrequencies(Frequencies):
         return self.project(torch.eye(self.num_dims, dtype=torch.float64)).mT.contiguous()
 
 
-class _FastProducts(Coupling):
-    """Blocks of rows of products H D_k ... H D_1."""
+class _FastProducts:
+    """The part of a coupling that draws blocks of rows of products H D_k ... H D_1."""
 
     def __init__(self, num_products: int = 3) -> None:
         if not isinstance(num_products, int) or isinstance(num_products, bool) or num_products not in (1, 2, 3):
@@ -130,14 +131,15 @@ class _FastProducts(Coupling):
         bits = torch.randint(0, 2, (-(-m // size), self.num_products, size), generator=generator, dtype=torch.int8)
         return 2 * bits - 1
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
+    def _rows(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        frequencies: Tensor = self._draw(m, d, spectrum, generator).dense()
+        return frequencies
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_products={self.num_products})"
 
 
-class Structured(_FastProducts):
+class Structured(_FastProducts, Coupling):
     """Structured orthogonal random features (SORF): sqrt(D) H D_1 H D_2 H D_3.
 
     Source: Yu et al. (2016, Eq. 5).
@@ -160,7 +162,7 @@ class Structured(_FastProducts):
         return StructuredFrequencies(signs, torch.full((m,), math.sqrt(signs.shape[2]), dtype=torch.float64), d)
 
 
-class FastOrthogonal(_FastProducts):
+class FastOrthogonal(_FastProducts, Coupling):
     """Orthogonal features by fast products H D_3 H D_2 H D_1, with chi norms.
 
     Source: Reid et al. (2023, Table 3 and App. B.2.2).
@@ -189,7 +191,7 @@ class FastOrthogonal(_FastProducts):
         return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d)
 
 
-class FastSimplex(_FastProducts):
+class FastSimplex(_FastProducts, Coupling):
     """Simplex features by fast products: the simplex matrix after products H D.
 
     Source: Reid et al. (2023, Section 4.2).
