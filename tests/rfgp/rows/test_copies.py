@@ -36,7 +36,7 @@ def check_few_and_many(monkeypatch, approximation, outputs=1, weighted=False):
     assert one == pytest.approx(two, rel=1e-9)
     np.testing.assert_allclose(second.mean, first.mean, atol=1e-9)
     np.testing.assert_allclose(second.std, first.std, rtol=1e-9)
-    assert "whole" in vars(few.state.rows)
+    assert "plain_block" in vars(few.state.rows)
     return many
 
 
