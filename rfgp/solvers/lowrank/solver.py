@@ -147,12 +147,12 @@ class LowRankSolver(Inference):
 
 def _differentiable_statistics(model: LinearModel) -> Statistics:
     """Return the statistics of one block of all rows, for autograd."""
-    block = gathered(model.rows)
-    phi = model.phi(block).double()
-    noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
-    root = (model.noise / noise_diag).sqrt().expand(len(block))[:, None]
-    phi, y = phi * root, (block.targets - model.mean) * root
-    rows, count = (y.new_tensor(float(number)) for number in (len(block), block.count))
+    all_rows = gathered(model.rows)
+    phi = model.phi(all_rows).double()
+    noise_diag = model.with_fitc_noise(all_rows, phi).noise_diag(model.noise)
+    root = (model.noise / noise_diag).sqrt().expand(len(all_rows))[:, None]
+    phi, y = phi * root, (all_rows.targets - model.mean) * root
+    rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
     return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
 
 
