@@ -20,7 +20,7 @@ Needs = tuple[bool, ...]
 """Whether each of several tensors needs a derivative."""
 
 
-def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, column: int) -> Tensor:
+def input_derivatives(function: Callable[[Tensor], Tensor], inputs: Tensor, column: int) -> Tensor:
     """Return the derivatives of row features in one column, (n, F), float64.
 
     Forward differentiation is used, or central differences if the features do not support it.
@@ -31,7 +31,7 @@ def slopes(function: Callable[[Tensor], Tensor], inputs: Tensor, column: int) ->
         column: The index of the column.
 
     Examples:
-        >>> slopes(torch.sin, torch.zeros(1, 1, dtype=torch.float64), 0).tolist()
+        >>> input_derivatives(torch.sin, torch.zeros(1, 1, dtype=torch.float64), 0).tolist()
         [[1.0]]
     """
     rows = inputs.detach().double()

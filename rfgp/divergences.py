@@ -57,7 +57,7 @@ def kl_divergence(first: GaussianDistribution, second: GaussianDistribution, *, 
     The noise is included. Without it, an approximation with fewer features than points has a singular covariance, and
     the divergence would only measure the jitter.
 
-    Under a non-Gaussian likelihood both latent Laplace posteriors are compared through working observations: f plus
+    Under a non-Gaussian likelihood both latent posteriors are compared through Laplace pseudo-observations: f plus
     Gaussian noise of variance 1 / W at each point. W is the Fisher information at the mean of `first`. Points with
     little information about f therefore have little weight.
 
@@ -166,7 +166,7 @@ def estimate_kl(
 
 
 def _seen(first: Any, second: Any) -> tuple[Any, Any, Tensor]:
-    """Return two distributions to compare, and the additional noise (n, n) of working observations."""
+    """Return two distributions to compare, and the additional noise (n, n) of Laplace pseudo-observations."""
     p, q = gaussian_of(first), gaussian_of(second)  # logarithms of both have the same divergence
     likelihoods = [likelihood_of(one) for one in (p, q)]
     if type(likelihoods[0]) is not type(likelihoods[1]):

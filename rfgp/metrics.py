@@ -1,7 +1,8 @@
 """Scores of predictions against observations, and distances between an approximation and the exact process.
 
 All functions accept log-normal predictions (`Prediction.exp`), with targets in their own units. Predictions under
-non-Gaussian likelihoods are scored as distributions of observations. Divergences use working observations instead.
+non-Gaussian likelihoods are scored as distributions of observations. Divergences use Laplace
+pseudo-observations instead.
 """
 
 import math

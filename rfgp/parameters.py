@@ -125,7 +125,7 @@ class ParameterSpace:
         targets: The map from the user's units of the mean to standardized ones.
         hyperpriors: Log densities by name, in the user's units. Priors of `rfgp.priors` may be in standardized units,
             as are those of hyperparameters that standardized columns share.
-        others: Starting values of further tensors that fits optimize, without units or bounds.
+        extra_tensors: Starting values of further tensors that fits optimize, without units or bounds.
 
     Examples:
         >>> from rfgp.scaling import Affine
@@ -139,7 +139,7 @@ class ParameterSpace:
     mean: Affine
     targets: Affine
     hyperpriors: Mapping[str, Hyperprior]
-    others: Mapping[str, Tensor] = field(default_factory=dict)
+    extra_tensors: Mapping[str, Tensor] = field(default_factory=dict)
 
     @classmethod
     def of(
@@ -163,13 +163,13 @@ class ParameterSpace:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of all hyperparameters, "mean" last."""
-        return (*self.quantities, *self.others, "mean")
+        return (*self.quantities, *self.extra_tensors, "mean")
 
     @property
     def start(self) -> "ParameterValues":
         """The starting values."""
         raw = {name: quantity.to_raw(quantity.start) for name, quantity in self.quantities.items()}
-        return ParameterValues(self, {**raw, **self.others, "mean": torch.zeros_like(self.mean.location)})
+        return ParameterValues(self, {**raw, **self.extra_tensors, "mean": torch.zeros_like(self.mean.location)})
 
     def check(self, name: str) -> None:
         """Check that a hyperparameter exists.
@@ -177,7 +177,7 @@ class ParameterSpace:
         Raises:
             InvalidArgumentError: There is no such name. The message lists the names.
         """
-        if name not in self.quantities and name not in self.others and name != "mean":
+        if name not in self.quantities and name not in self.extra_tensors and name != "mean":
             raise InvalidArgumentError(f"A hyperparameter must be one of {', '.join(self.names)}, got {name!r}.")
 
     def free(self, fixed: Iterable[str]) -> list[str]:
@@ -194,9 +194,9 @@ class ParameterSpace:
         return [name for name in self.names if name not in held]
 
     def bounds(self, name: str) -> list[tuple[float | None, float | None]]:
-        """Return the bounds of the raw entries of a hyperparameter. The mean and `others` are unbounded."""
+        """Return the bounds of the raw entries of a hyperparameter. The mean and `extra_tensors` are unbounded."""
         if name not in self.quantities:
-            return [(None, None)] * self.others.get(name, self.mean.location).numel()
+            return [(None, None)] * self.extra_tensors.get(name, self.mean.location).numel()
         quantity = self.quantities[name]
         low, high = (
             quantity.to_raw(bound).expand(quantity.start.shape).reshape(-1).tolist() for bound in quantity.bounds
@@ -246,13 +246,15 @@ class ParameterValues:
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
-        return self.raw[name] if name in self.space.others else self.space.quantities[name].from_raw(self.raw[name])
+        return (
+            self.raw[name] if name in self.space.extra_tensors else self.space.quantities[name].from_raw(self.raw[name])
+        )
 
     def value(self, name: str) -> Tensor:
         """Return a hyperparameter in the user's units, 0-d or (d,)."""
         if name == "mean":
             return self.space.mean.inverse(self.raw[name])
-        if name in self.space.others:
+        if name in self.space.extra_tensors:
             return self.raw[name]
         quantity = self.space.quantities[name]
         return quantity.from_raw(self.raw[name]) * quantity.unit
@@ -278,10 +280,12 @@ class ParameterValues:
 
     # --- other values ----------------------------------------------------------------------------
 
-    def with_others(self, others: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]) -> "ParameterValues":
+    def with_extra_tensors(
+        self, extra_tensors: Mapping[str, Tensor], hyperpriors: Mapping[str, Hyperprior]
+    ) -> "ParameterValues":
         """Return the values with further tensors (...) and their hyperpriors."""
-        space = replace(self.space, others=others, hyperpriors={**self.space.hyperpriors, **hyperpriors})
-        return ParameterValues(space, {**self.raw, **others})
+        space = replace(self.space, extra_tensors=extra_tensors, hyperpriors={**self.space.hyperpriors, **hyperpriors})
+        return ParameterValues(space, {**self.raw, **extra_tensors})
 
     def with_values(self, **values: Any) -> "ParameterValues":
         """Return the values with some replaced by name, in the user's units.

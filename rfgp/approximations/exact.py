@@ -154,7 +154,7 @@ class KernelTerm(TermPrior):
         measure, scale = self.term.measure, self.term.outputscale
         if measure is None or not measure.has_slope or scale is None:
             return None
-        x, lengthscale = inputs[:, self.term.places[0]], f"{self.term.prefixes[0]}lengthscale"
+        x, lengthscale = inputs[:, self.term.column_indices[0]], f"{self.term.prefixes[0]}lengthscale"
         names = (lengthscale, scale)
         return TermGram(names, lambda values: stationary_gram(measure, x, values[lengthscale], values[scale]))
 
@@ -181,7 +181,7 @@ def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
 def splits_of(term: BoundTerm) -> Iterator[Split]:
     """Yield the splits of the factors of a term into two sides without common columns."""
     groups = list[tuple[set[int], list[int]]]()  # columns, and factors that read them
-    for number, indices in enumerate(term.places):
+    for number, indices in enumerate(term.column_indices):
         near = [group for group in groups if group[0] & set(indices)]
         joined = set(indices).union(*(group[0] for group in near)), sorted([number, *(i for g in near for i in g[1])])
         groups = [*(group for group in groups if group not in near), joined]
@@ -200,7 +200,7 @@ def _num_positions(data: TermData, side: tuple[int, ...]) -> int:
 
 def _column_indices(term: BoundTerm, side: tuple[int, ...]) -> list[int]:
     """Return the columns that some factors read."""
-    return sorted({index for number in side for index in term.places[number]})
+    return sorted({index for number in side for index in term.column_indices[number]})
 
 
 def _sides(term: BoundTerm, names: tuple[str, ...], constants: Values, split: Split) -> tuple[Side, Side]:
@@ -215,7 +215,7 @@ def _side(term: BoundTerm, names: tuple[str, ...], constants: Values, factors: t
     if not factors:
         return Side(_ones, ())
     product = Term(tuple(term.term.factors[i] for i in factors), name)
-    bound = BoundTerm(product, tuple(term.places[i] for i in factors), tuple(term.prefixes[i] for i in factors))
+    bound = BoundTerm(product, tuple(term.column_indices[i] for i in factors), tuple(term.prefixes[i] for i in factors))
     unit_variance = torch.ones((), dtype=torch.float64)
     function = TermCovariance(bound, names, {**constants, f"{name}.{OUTPUTSCALE}": unit_variance})
     return Side(function, tuple(_column_indices(term, factors)))

@@ -242,7 +242,7 @@ class DrawnFeatures(NodeFeatures):
         if isinstance(self.draw, graphs.SeriesFeatures):
             times = partial(_series_times, self.draw, self._kernel, theta.detach().numpy())
         size = self.draw.graph.num_nodes, self._seed
-        return Prior(walks=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
+        return Prior(graph_features=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
 
     @property
     def size(self) -> dict[str, int]:

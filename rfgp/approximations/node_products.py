@@ -99,7 +99,7 @@ class NodeProductTerm(TermPrior):
         nodes = self.features.prior(theta, torch.ones((), dtype=torch.float64))
         (dense,) = self.columns.at(values, columns).weights
         column = next(indices[0] for factor, indices, _ in self.term.parts() if factor.kind is ColumnKind.NODE)
-        block = nodes.walks[0] if nodes.walks else nodes.weights[0]
+        block = nodes.graph_features[0] if nodes.graph_features else nodes.weights[0]
         assert not isinstance(block, SparseProductBlock)
         new_levels = None if dense.new_levels is None else NodeLevels(block, column, dense.new_levels)
         if isinstance(block, WeightBlock):
@@ -111,7 +111,7 @@ class NodeProductTerm(TermPrior):
         block = replace(block, at=at, times=None, position=position, variance=dense.prior_variance)
         rest = dense.parameters, new_levels, self.term.name
         sparse = SparseProductBlock(block, dense.features, dense.num_features, *rest)
-        return Prior(walks=(sparse,))
+        return Prior(graph_features=(sparse,))
 
     def has_basis_of(self, other: TermPrior) -> bool:
         """Return whether another prior of the same term has the same features."""

@@ -66,7 +66,7 @@ class NodeTerm(TermPrior):
             tuple(_kernel_at(b, column, name) for b in prior.kernels),
             tuple(
                 replace(b, at=partial(at_nodes, b.at, column), name=name, position=partial(position_of, column))
-                for b in prior.walks
+                for b in prior.graph_features
                 if isinstance(b, SparseWeightBlock)
             ),
             tuple(replace(b, projector=partial(at_nodes, b.projector, column), name=name) for b in prior.precisions),

@@ -87,14 +87,14 @@ class NodeApproximation(Approximation):
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the features, or of their products."""
-        if self.columns is not None and len(data.term.places) > 1:
+        if self.columns is not None and len(data.term.column_indices) > 1:
             return cost_of_product(self.columns, data, self.kind, self.budget)
         return Cost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with features drawn for the graph and the present kernel."""
         features = self.make(data, self.kind, seed, self.options)
-        if self.columns is None or len(data.term.places) == 1:
+        if self.columns is None or len(data.term.column_indices) == 1:
             return node_term(data, features)
         return draw_product(data, features, self.columns, self.seed_of(seed))
 

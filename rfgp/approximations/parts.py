@@ -237,7 +237,7 @@ class FixedFeatures:
         """Return 0, 0-d: the features omit nothing of the term."""
         return torch.zeros((), dtype=torch.float64)
 
-    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
+    def residual_derivative_variance(self, column: int, *parameters: Tensor) -> Tensor:
         """Return 0, 0-d: the features omit nothing of the derivative of the term."""
         return torch.zeros((), dtype=torch.float64)
 

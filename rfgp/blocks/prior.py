@@ -28,7 +28,7 @@ class Prior:
     Attributes:
         weights: Blocks of dense weights.
         kernels: Blocks with a covariance function.
-        walks: Blocks of sparse features, of nodes or of nodes times columns.
+        graph_features: Blocks of sparse features, of nodes or of nodes times columns.
         precisions: Blocks with a sparse precision.
         neighbors: A block with nearest neighbors, or None.
         order: The names of the first terms in lists. Others follow.
@@ -44,7 +44,7 @@ class Prior:
 
     weights: tuple[WeightBlock, ...] = ()
     kernels: tuple[KernelBlock, ...] = ()
-    walks: tuple[SparseBlock, ...] = ()
+    graph_features: tuple[SparseBlock, ...] = ()
     precisions: tuple[PrecisionBlock, ...] = ()
     neighbors: NeighborBlock | None = None
     order: tuple[str, ...] = ()
@@ -59,7 +59,7 @@ class Prior:
         return cls(
             tuple(block for prior in priors for block in prior.weights),
             tuple(block for prior in priors for block in prior.kernels),
-            tuple(block for prior in priors for block in prior.walks),
+            tuple(block for prior in priors for block in prior.graph_features),
             tuple(block for prior in priors for block in prior.precisions),
             joined_neighbors([prior.neighbors for prior in priors if prior.neighbors is not None]),
             tuple(dict.fromkeys(name for prior in priors for block in prior.blocks for name in block.names)),
@@ -69,7 +69,7 @@ class Prior:
     def blocks(self) -> tuple[LatentBlock, ...]:
         """All blocks, by kind."""
         last = () if self.neighbors is None else (self.neighbors,)
-        return (*self.weights, *self.kernels, *self.walks, *self.precisions, *last)
+        return (*self.weights, *self.kernels, *self.graph_features, *self.precisions, *last)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -98,7 +98,7 @@ class Prior:
     @property
     def has_weights_only(self) -> bool:
         """Whether all blocks are dense weights."""
-        return not (self.kernels or self.walks or self.precisions or self.neighbors)
+        return not (self.kernels or self.graph_features or self.precisions or self.neighbors)
 
     @property
     def has_grids(self) -> bool:
@@ -106,7 +106,7 @@ class Prior:
         return bool(self.kernels) and all(block.sides is not None for block in self.kernels)
 
     @property
-    def moves(self) -> bool:
+    def adds_latent_points(self) -> bool:
         """Whether a block adds points to its latent values."""
         return any(block.refine is not None for block in self.precisions)
 
@@ -114,7 +114,7 @@ class Prior:
     def parameters(self) -> tuple[Tensor, ...]:
         """All tensors (...) that may have gradients."""
         scales = tuple(block.variance for block in self.weights if block.variance is not None)
-        scales += tuple(block.variance for block in self.walks)
+        scales += tuple(block.variance for block in self.graph_features)
         return (*(parameter for block in self.blocks for parameter in block.parameters), *scales)
 
     @property
@@ -128,7 +128,7 @@ class Prior:
 
         They exist if a single block defines them.
         """
-        drawn = [block.functions for block in self.kernels] + [block.functions for block in self.walks]
+        drawn = [block.functions for block in self.kernels] + [block.functions for block in self.graph_features]
         return drawn[0] if len(self.blocks) == len(drawn) == 1 else None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
@@ -153,7 +153,9 @@ class Prior:
             return tuple(block for block in blocks if block.name in names)
 
         near = None if self.neighbors is None else self.neighbors.of(names)
-        return Prior(kept(self.weights), kept(self.kernels), kept(self.walks), kept(self.precisions), near, self.order)
+        return Prior(
+            kept(self.weights), kept(self.kernels), kept(self.graph_features), kept(self.precisions), near, self.order
+        )
 
     def detached(self) -> "Prior":
         """Return the prior without gradients."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from rfgp.autograd import slopes
+from rfgp.autograd import input_derivatives
 from rfgp.blocks.role import LatentBlock, NewLevels, detached
 from rfgp.grams import Gram
 
@@ -71,7 +71,7 @@ class Design(Protocol):
         The variance of the term is 1.
         """
 
-    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
+    def residual_derivative_variance(self, column: int, *parameters: Tensor) -> Tensor:
         """Return the variance that the features miss of a derivative, 0-d.
 
         The variance of the term is 1.
@@ -142,14 +142,14 @@ class WeightBlock(LatentBlock):
         """
         return inputs if self.rounding is None else inputs.double()
 
-    def slopes(self, inputs: Tensor, column: int) -> Tensor:
+    def input_derivatives(self, inputs: Tensor, column: int) -> Tensor:
         """Return the derivatives of Phi = s phi in one column, (n, F), float64.
 
         Args:
             inputs: The inputs, (n, D).
             column: The index of the column.
         """
-        return slopes(self.scaled, inputs, column)
+        return input_derivatives(self.scaled, inputs, column)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (n_a, n_b).

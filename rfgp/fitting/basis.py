@@ -1,12 +1,14 @@
-"""Fits with a basis of features: frequencies learned by Adam, others by L-BFGS."""
+"""Fits with a basis of features: frequencies learned by Adam, others by L-BFGS.
+
+The basis is the drawn part of an approximation: its frequencies, inducing points or grid.
+"""
 
 import math
 from collections.abc import Container
 
 import torch
 
-from rfgp.fitting.context import Split, TermFit, searched
-from rfgp.fitting.finish import finish
+from rfgp.fitting.context import Split, TermFit, in_search_precision
 from rfgp.fitting.frequencies import (
     LEAST_LEARNED,
     best_start,
@@ -15,14 +17,15 @@ from rfgp.fitting.frequencies import (
     learned_frequencies,
     nothing_learned,
 )
+from rfgp.fitting.last_stage import solve_scales_and_condition
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.outcome import NO_SEARCH, Outcome, mean_and_standard_error
-from rfgp.fitting.starts import free_lengthscales, ranked_factors, scaled
+from rfgp.fitting.starts import free_lengthscales, ranked_multipliers, scaled
 from rfgp.fitting.subsets import grow, optimize, sizes
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import learnable_basis, with_learned
 
-TRIED_FACTORS = (0.125, 0.25, 0.5)
+TRIED_MULTIPLIERS = (0.125, 0.25, 0.5)
 """Multiples of the starting lengthscale that are also tried as starts of learning frequencies."""
 CLEAR_GAIN = 0.2
 """The gain of learning in nats a test row below which fixed frequencies are fitted to convergence and compared."""
@@ -49,7 +52,7 @@ def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
 def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, FitReport]:
     """Fit with fixed frequencies, after an outcome of learning or None."""
     if not fit.free:
-        return finish(fit, [], "every hyperparameter is fixed", True, outcome)
+        return solve_scales_and_condition(fit, [], "every hyperparameter is fixed", True, outcome)
     fit, reports, words = grow(fit)
     if outcome is not None:
         if outcome.frequencies is not None:
@@ -60,7 +63,7 @@ def _fit_fixed(fit: TermFit, outcome: Outcome | None = None) -> tuple[GPState, F
             outcome = outcome.rejected(f"fixed ones, fitted to the end, are {-ahead:.2g} ahead and were taken")
         words = f"{words}; {outcome.message}"
     fit, reports, words = learn_basis(fit, reports, words, learned_frequencies(fit))
-    return finish(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
+    return solve_scales_and_condition(fit, reports, words, reports[-1].stages[-1].rows == len(fit.rows), outcome)
 
 
 def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
@@ -71,7 +74,7 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
     """
     outcome = _learned(fit)
     if fit.plan.fixed_also_compared and outcome.frequencies is None:
-        return finish(fit, [outcome.initial_report], outcome.message, False, outcome)
+        return solve_scales_and_condition(fit, [outcome.initial_report], outcome.message, False, outcome)
     entries = sum(math.prod(frequencies.shape) for frequencies in (outcome.frequencies or {}).values())
     is_sure = fit.plan.fixed_also_compared or (outcome.gain >= CLEAR_GAIN and entries <= len(outcome.split.training))
     is_close = outcome.frequencies is None or (bool(fit.free) and not is_sure)
@@ -81,7 +84,7 @@ def _fit_learned(fit: TermFit) -> tuple[GPState, FitReport]:
 def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) -> tuple[GPState, FitReport]:
     assert outcome.frequencies is not None
     learned = fit.with_spec(with_learned(fit.spec, outcome.frequencies)).at(outcome.values)
-    return finish(learned, [*earlier, outcome.initial_report], outcome.message, False, outcome)
+    return solve_scales_and_condition(learned, [*earlier, outcome.initial_report], outcome.message, False, outcome)
 
 
 def _learned(fit: TermFit) -> Outcome:
@@ -91,7 +94,7 @@ def _learned(fit: TermFit) -> Outcome:
         return nothing_learned(fit, split)
     initialized, report = _initialized(fit, split)
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
-    others = [scaled(fit.values, names, factor) for factor in TRIED_FACTORS if names]
+    others = [scaled(fit.values, names, multiplier) for multiplier in TRIED_MULTIPLIERS if names]
     return learn(initialized, split, best_start(fit, split, [initialized.values, *others]), report)
 
 
@@ -100,14 +103,14 @@ def _initialized(fit: TermFit, split: Split) -> tuple[TermFit, FitReport]:
     pool = split.training
     if not fit.free:
         return fit, NO_SEARCH
-    rows = searched(pool.take(torch.arange(min(sizes(fit)[0], len(pool)))))
-    factor = ranked_factors(fit, rows)[0]
-    start = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
+    rows = in_search_precision(pool.take(torch.arange(min(sizes(fit)[0], len(pool)))))
+    multiplier = ranked_multipliers(fit, rows)[0]
+    start = scaled(fit.values, free_lengthscales(fit), multiplier) if multiplier != 1 else fit.values
     return optimize(fit.at(start), rows, FIRST_ITERATIONS)
 
 
 def learn_basis(
-    fit: TermFit, reports: list[FitReport], words: str, others: Container[str] = ()
+    fit: TermFit, reports: list[FitReport], words: str, fixed: Container[str] = ()
 ) -> tuple[TermFit, list[FitReport], str]:
     """Learn bases and hyperparameters together by L-BFGS, if the fit may change any.
 
@@ -115,13 +118,13 @@ def learn_basis(
         fit: The fit at the hyperparameters found.
         reports: The reports of the searches.
         words: The message of the report.
-        others: The paths of parts of the basis that stay fixed.
+        fixed: The dotted names of parts of the basis that stay fixed.
     """
-    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in others}
+    basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
     if not basis or not fit.plan.max_iterations:
         return fit, reports, words
-    rows = searched(fit.subset(MOST_ROWS))
-    initialized = fit.values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
+    rows = in_search_precision(fit.subset(MOST_ROWS))
+    initialized = fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})
     with torch.enable_grad():
         values_found, report = maximize(
             Objective.of(fit.state, rows), initialized, fit.plan, stage="basis too", tolerance=1e-6

@@ -46,10 +46,13 @@ class ClosedForm:
             rows: The rows.
         """
         spec, space = state.spec, state.hyperparameters.space
-        if not spec.is_gaussian or space.others or not rows.is_uniform or not isinstance(spec, ModelSpec):
+        if not spec.is_gaussian or space.extra_tensors or not rows.is_homoscedastic or not isinstance(spec, ModelSpec):
             return None
         prior = state.prior()
-        is_exact = not (prior.walks or prior.precisions or prior.neighbors or prior.has_grids) and not spec.others
+        is_exact = (
+            not (prior.graph_features or prior.precisions or prior.neighbors or prior.has_grids)
+            and not spec.other_members
+        )
         if not is_exact or is_low_rank(prior, rows) or onepass.supports(prior, rows):
             return None
         block, columns = gathered(rows), spec.columns

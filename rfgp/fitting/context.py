@@ -99,7 +99,7 @@ class TermFit:
 
     @cached_property
     def scales(self) -> tuple[str, ...]:
-        """The paths of all variances, if their common factor has a closed-form optimum.
+        """The dotted names of all variances, if their common factor has a closed-form optimum.
 
         It has one for weights without a residual, given the ratios of all variances. No variance may be fixed, have a
         prior, or be several numbers, such as those of slopes.
@@ -155,13 +155,13 @@ def with_new_basis(state: GPState) -> GPState:
     return state.replace(spec=spec.with_new_basis(values, state.num_observations))
 
 
-def searched(rows: Block) -> Block:
+def in_search_precision(rows: Block) -> Block:
     """Return rows for a search. Few rows are in double precision.
 
     Args:
         rows: The rows, in any precision.
     """
-    return replace(rows.whole, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
+    return replace(rows.plain_block, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
 def left_out_log_prob(
@@ -192,9 +192,9 @@ def observation_log_prob(
         variance: The predicted variance of an observation, (b, 1) or (k,).
     """
     log_prob = normal_log_prob(rows.targets, mean, variance)
-    if rows.scatter is None:
+    if rows.replicate_sum_of_squares is None:
         return log_prob
-    return log_prob - 0.5 * rows.scatter / (rows.counts()[:, None] * variance)
+    return log_prob - 0.5 * rows.replicate_sum_of_squares / (rows.counts()[:, None] * variance)
 
 
 def of_observations(

@@ -61,7 +61,7 @@ TRACE_DIVISOR = 8
 
 
 def learned_frequencies(fit: TermFit) -> dict[str, Tensor]:
-    """Return the frequencies (m, d) that a fit may change, by path.
+    """Return the frequencies (m, d) that a fit may change, by dotted name.
 
     Args:
         fit: The fit.
@@ -302,7 +302,7 @@ class Learning:
         """Return the standardized log density of a row, and the gradient of the objective.
 
         Args:
-            parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by path.
+            parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by dotted name.
             rows: The rows.
             step: The number of the step, whose gradient may be an estimate. If None, the gradient is exact.
         """
@@ -334,7 +334,7 @@ class Learning:
 
     def _with_frequencies(self, values: ParameterValues, parameters: dict[str, Tensor]) -> ParameterValues:
         """Return hyperparameters together with the frequencies (m, d) among parameters."""
-        return values.with_others({path: parameters[path] for path in self.start}, {})
+        return values.with_extra_tensors({path: parameters[path] for path in self.start}, {})
 
     def _clamped(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within bounds.

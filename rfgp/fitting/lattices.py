@@ -6,8 +6,8 @@
    range of their lattice, it is rebuilt, with one more pass.
 
 The Fisher information is exact and costs about as much as the likelihood. Heteroscedastic rows take two passes for each
-evaluation. Under a likelihood that is not Gaussian, the information is that of working observations, and searches use
-at most 65,536 rows. If parameters of the likelihood are free, the search is L-BFGS.
+evaluation. Under a likelihood that is not Gaussian, the information is that of Laplace pseudo-observations, and
+searches use at most 65,536 rows. If parameters of the likelihood are free, the search is L-BFGS.
 """
 
 import math
@@ -24,7 +24,7 @@ from rfgp.approximations import Approximation, EquispacedFourier, Vecchia
 from rfgp.approximations.planning import AUTO
 from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit, spec_of
-from rfgp.fitting.finish import validated
+from rfgp.fitting.last_stage import with_leave_one_out_scores
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import free_lengthscales, scaled
 from rfgp.fitting.subsets import MOST_ROWS, optimize
@@ -43,7 +43,7 @@ SUBSET_FEATURES = 2000
 """The most features of a term in the search on a subset."""
 SCREENED_ROWS, SCREENED_FEATURES, SCREENED_STEPS = 4000, 600, 8
 """The most rows, features and steps of the searches from several starts."""
-FACTORS = (1.0, 1 / 4, 1 / 16, 1 / 64)
+MULTIPLIERS = (1.0, 1 / 4, 1 / 16, 1 / 64)
 """The factors of the usual starting lengthscales at which these searches start."""
 FIRST_STEPS, ROUNDS = 8, 6
 """The most steps on one set of lattices while lengthscales change, and the most sets."""
@@ -82,7 +82,7 @@ def fit_lattices(
         reports.append(report)
         if distance(fit, last.values) < MOVED and not truncated_terms(fit.state):
             break
-    return validated(fit, reports[-1].with_all(reports))
+    return with_leave_one_out_scores(fit, reports[-1].merged_with(reports))
 
 
 def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
@@ -159,8 +159,8 @@ def with_best_start(fit: TermFit) -> TermFit:
         return fit
     rows = fit.subset(SCREENED_ROWS)
     ends = []
-    for number, factor in enumerate(FACTORS):
-        initial = with_lattices(fit.at(scaled(fit.values, names, factor)), len(rows), SCREENED_FEATURES)
+    for number, multiplier in enumerate(MULTIPLIERS):
+        initial = with_lattices(fit.at(scaled(fit.values, names, multiplier)), len(rows), SCREENED_FEATURES)
         end, report = search(initial, rows, f"subset of {len(rows)}, start {number + 1}", SCREENED_STEPS)
         value = report.log_marginal_likelihood + float(end.values.log_hyperprior().detach())
         ends.append((-math.inf if lacks_modes(end) else value, end))

@@ -27,11 +27,11 @@ from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
 from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
-from rfgp.fitting.finish import if_finite
 from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies
+from rfgp.fitting.last_stage import if_finite
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, LEAST_ROUND_GAIN, NeighborFit, neighbors_of
-from rfgp.fitting.neighbors import finalize, fit_neighbors, search_all
+from rfgp.fitting.neighbors import conditioned_on_all_rows, fit_neighbors, search_all
 from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
@@ -100,7 +100,7 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
     if best is not first:
         message = f"{best.name}, {gain:.2g} (standard error {error:.1g}) nats a held-out row ahead of {first.name}"
     changed = {"rows": state.rows, "num_observations": state.num_observations}
-    fitted, report = finalize(best.state.replace(**changed), plan, reports, message)
+    fitted, report = conditioned_on_all_rows(best.state.replace(**changed), plan, reports, message)
     errors = best.errors[best.half :]
     return fitted, replace(
         report,
@@ -145,7 +145,7 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
     """Return candidates from joint searches over frequencies and hyperparameters."""
     fit, omega = NeighborFit.of(start, plan), learned_frequencies(TermFit.of(start, plan))
     hyperpriors = {p: Normal(w, torch.full_like(w, PRIOR_SCALE), validate_args=False) for p, w in omega.items()}
-    values = start.hyperparameters.with_others(
+    values = start.hyperparameters.with_extra_tensors(
         {path: frequencies.clone() for path, frequencies in omega.items()}, hyperpriors
     )
     steps, reports, best = list[Candidate](), list[FitReport](), 0

@@ -33,7 +33,7 @@ class MeanVariances:
     Attributes:
         spec: The specification.
         rows: The rows over which variances are averaged.
-        parameters: The paths of the parameters of the graph kernel of each term, by the path of its output scale.
+        parameters: The dotted names of the parameters of the graph kernel of each term, by that of its output scale.
     """
 
     spec: ModelSpec
@@ -53,7 +53,7 @@ class MeanVariances:
         return cls(spec, pool_of(rows).take(slice(NORMALIZED_ROWS)), parameters) if parameters else None
 
     def logs(self, values: ParameterValues) -> dict[str, float]:
-        """Return the logarithms at hyperparameters, by the paths of the output scales."""
+        """Return the logarithms at hyperparameters, by the dotted names of the output scales."""
         with torch.no_grad():
             prior = self.spec.prior(values)
             terms = [term for term in self.spec.terms if term.outputscale in self.parameters]

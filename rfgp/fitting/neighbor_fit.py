@@ -82,7 +82,7 @@ class NeighborFit:
 
     @property
     def of_features(self) -> tuple[str, ...]:
-        """The paths of hyperparameters of features, which neighbors do not depend on."""
+        """The dotted names of hyperparameters of features, which neighbors do not depend on."""
         near = neighbors_of(self.state.prior()).names
         terms = [term for term in self.spec.terms if term.name in near]
         prefixes = tuple(prefix for term in terms for prefix in (f"{term.name}.", *term.prefixes))
@@ -91,7 +91,7 @@ class NeighborFit:
 
     @property
     def feature_scales(self) -> tuple[str, ...]:
-        """The paths of the output scales of the terms without neighbors."""
+        """The dotted names of the output scales of the terms without neighbors."""
         scales = {term.outputscale for term in self.spec.terms}
         return tuple(name for name in self.of_features if name in scales)
 

@@ -21,8 +21,8 @@ from dataclasses import replace
 import torch
 
 from rfgp.fitting.context import TermFit, spec_of, with_new_basis
-from rfgp.fitting.finish import if_finite, left_out
 from rfgp.fitting.frequencies import learned_frequencies
+from rfgp.fitting.last_stage import if_finite, left_out
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbor_fit import (
     LEAST_GAIN_OF_SUBSET_FIT,
@@ -64,11 +64,11 @@ def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     frequencies = learned_frequencies(TermFit.of(fit.state, plan))
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in frequencies}
     if basis and plan.max_iterations:
-        initial = values.with_others({path: tensor.clone() for path, tensor in basis.items()}, {})
+        initial = values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})
         values_found, report = fit.search(initial, ", basis too", last=True)
         fit = fit.with_spec(with_learned(fit.spec, {path: values_found.raw[path] for path in basis}))
         values, reports = values.replaced({name: values_found.raw[name] for name in values.raw}), [*reports, report]
-    return finalize(fit.state.replace(hyperparameters=values), plan, reports)
+    return conditioned_on_all_rows(fit.state.replace(hyperparameters=values), plan, reports)
 
 
 def _with_start(state: GPState, plan: Plan) -> GPState:
@@ -220,7 +220,9 @@ def is_better(
     return first[1].log_marginal_likelihood > second[1].log_marginal_likelihood
 
 
-def finalize(state: GPState, plan: Plan, reports: list[FitReport], words: str = "") -> tuple[GPState, FitReport]:
+def conditioned_on_all_rows(
+    state: GPState, plan: Plan, reports: list[FitReport], words: str = ""
+) -> tuple[GPState, FitReport]:
     """Return a state with its posterior, and the report of all searches.
 
     If the plan limits the rows of a search, no posterior is computed.
@@ -234,7 +236,7 @@ def finalize(state: GPState, plan: Plan, reports: list[FitReport], words: str = 
     """
     last = reports[-1]
     if plan.most_rows is not None:
-        return state, last.with_all(reports)
+        return state, last.merged_with(reports)
     least = LEAST_GAIN_OF_SUBSET_FIT if plan.is_continued else LEAST_ROUND_GAIN
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
@@ -246,7 +248,7 @@ def finalize(state: GPState, plan: Plan, reports: list[FitReport], words: str = 
         left = left_out(state, inference.leave_one_out(), rows) if is_checked else (math.nan,) * 3
         calibration, log_prob, neighbors = map(if_finite, left)
         report = replace(
-            last.with_all(reports),
+            last.merged_with(reports),
             converged=converged,
             message=words or message,
             log_marginal_likelihood=total,

@@ -1,9 +1,9 @@
 """Fitting under a non-Gaussian likelihood: on growing subsets, then on all rows.
 
 Up to 10,000 rows, hyperparameters are fitted with few random features, at a fraction of the cost. The posterior is then
-computed once, with all features. Variational inference maximizes the bound. Without random features, its search starts
-at the end of a cheaper fit, by Laplace's approximation or with a Gaussian likelihood. There is no cheaper fit for
-several classes.
+computed once, with all features. Variational inference maximizes the evidence lower bound (ELBO). Without random
+features, its search starts at the end of a cheaper fit, by Laplace's approximation or with a Gaussian likelihood. There
+is no cheaper fit for several classes.
 """
 
 from collections.abc import Callable
@@ -37,9 +37,9 @@ MOST_ROWS = 10_000
 CLASS_ROWS = 800
 """The most rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
 COMPARED_ROWS = 500
-"""The number of rows on which starts are compared before the bound is maximized."""
+"""The number of rows on which starts are compared before the ELBO is maximized."""
 CLASS_GAIN = 1e-4
-"""The least gain of an iteration on the bound for several classes, in nats a row.
+"""The least gain of an iteration on the ELBO for several classes, in nats a row.
 
 If inputs separate the classes, a search would continue for a hundred evaluations that gain 0.1 nats each."""
 
@@ -55,7 +55,7 @@ def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPStat
     Args:
         state: The state. Its likelihood is not Gaussian.
         plan: The options of the fit.
-        strategy: Fits a cheaper model, to start the search of a bound.
+        strategy: Fits a cheaper model, to start the search for the highest ELBO.
     """
     rows, few = state.needed_rows("a fit"), with_few(state)
     fit = TermFit.of(few, plan)
@@ -64,12 +64,12 @@ def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPStat
             fitted, reports, message = _by_laplace(fit)
             inference = None
         else:
-            fitted, reports, inference = _by_bound(fit, strategy)
+            fitted, reports, inference = _by_elbo(fit, strategy)
             message = reports[-1].message if reports else "every hyperparameter is fixed"
         fitted = state.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
         if few is not state:
             message, fitted = f"{message}, with fewer frequencies", fitted.replace(spec=state.spec)
-        return _finished(fit, fitted, reports, message, inference if few is state else None)
+        return _with_posterior_and_report(fit, fitted, reports, message, inference if few is state else None)
 
 
 def with_few(state: GPState) -> GPState:
@@ -106,8 +106,8 @@ def _by_laplace(fit: TermFit) -> tuple[GPState, list[FitReport], str]:
     return fit.state, reports, message
 
 
-def _by_bound(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
-    """Return the state with the highest bound, the reports, and the inference."""
+def _by_elbo(fit: TermFit, strategy: Strategy) -> tuple[GPState, list[FitReport], Inference]:
+    """Return the state with the highest ELBO, the reports, and the inference."""
     rows, likelihood, spec = fit.rows, fit.spec.options.likelihood, fit.spec
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in spec.approximations.values())
     if likelihood.num_latents > 1 or (has_features and not likelihood.has_noise_process):
@@ -146,7 +146,7 @@ def _with_values_found(values: ParameterValues, cheaper: GPState, free: list[str
     return values.with_values(**of_terms, **of_noise)
 
 
-def _finished(
+def _with_posterior_and_report(
     fit: TermFit, state: GPState, reports: list[FitReport], message: str, inference: Inference | None
 ) -> tuple[GPState, FitReport]:
     """Return the state with its posterior given all rows, and the report."""
@@ -162,4 +162,4 @@ def _finished(
     message = f"{'converged' if converged else 'stopped'}: {message}" if reports else message
     at_bounds = reports[-1].at_bounds if reports else ()
     report = FitReport(converged, 0, 0, total, message, at_bounds, leave_one_out=left_out, effective_dof_fraction=used)
-    return state, report.with_all(reports)
+    return state, report.merged_with(reports)

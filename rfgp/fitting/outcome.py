@@ -20,7 +20,7 @@ NO_SEARCH = FitReport(True, 0, 0, math.nan, "")
 class Outcome(NamedTuple):
     """The outcome of learning frequencies."""
 
-    frequencies: dict[str, Tensor] | None  # by path; None if fixed frequencies are as good
+    frequencies: dict[str, Tensor] | None  # by dotted name; None if fixed frequencies are as good
     values: ParameterValues  # the other hyperparameters of the selected step
     stage: Stage
     gain: float  # over fixed frequencies, in nats a test row; 0 if these are as good
@@ -41,7 +41,7 @@ class Outcome(NamedTuple):
         return self._replace(frequencies=None, message=f"{self.message}; {reason}")
 
     @property
-    def others(self) -> Block:
+    def rows_except_test(self) -> Block:
         """All rows except the test rows."""
         return gathered(JoinedRows([self.split.validation, self.split.training]))
 

@@ -67,7 +67,7 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
     """
     names = variance_paths(fit.spec)
     is_open = {*names, "noise"} <= set(fit.free) - set(fit.values.space.hyperpriors)
-    return bool(names) and is_open and fit.spec.is_gaussian and rows.is_uniform
+    return bool(names) and is_open and fit.spec.is_gaussian and rows.is_homoscedastic
 
 
 def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
@@ -127,7 +127,7 @@ def ratio_bounds(fit: TermFit) -> Bounds:
         fit: The fit.
 
     Returns:
-        The lower and upper bounds of raw values, by the path of a variance or "noise".
+        The lower and upper bounds of raw values, by the dotted name of a variance or "noise".
     """
     first, *others = fit.scales
     scale = float(fit.values.raw[first])

@@ -41,7 +41,7 @@ class Effects:
     """The effects of columns through one hyperparameter with a sparse prior.
 
     Attributes:
-        name: The path of the hyperparameter.
+        name: The dotted name of the hyperparameter.
         columns: The index of the column of each entry.
         prior: The prior.
     """

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError, NotPositiveDefiniteError, SolverError
-from rfgp.fitting.context import TermFit, searched, spec_of, with_new_basis
+from rfgp.fitting.context import TermFit, in_search_precision, spec_of, with_new_basis
 from rfgp.fitting.maximize import LogLikelihood, marginal_likelihood
 from rfgp.fitting.scales import (
     can_profile,
@@ -25,7 +25,7 @@ from rfgp.rows import Block
 from rfgp.solvers.choice import uses_cg
 
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
-"""The factors of all starting lengthscales that are compared."""
+"""The multipliers of all starting lengthscales that are compared."""
 SCREENED_ROWS = 500
 """The most rows on which the lengthscales of one term after the other are compared."""
 MATRIX_ROWS, ADVANTAGE_FACTOR, LEAST_ADVANTAGE = 100, 2.0, 3.0
@@ -33,17 +33,18 @@ MATRIX_ROWS, ADVANTAGE_FACTOR, LEAST_ADVANTAGE = 100, 2.0, 3.0
 start over noise alone must exceed that of the usual start.
 
 Without the factor the sum of two kernels on concrete ended lower by up to 118 nats."""
-FACTORS = (1.0, 0.3, 0.1)
-"""The factors of one term's lengthscales that are compared. A search from a long lengthscale can end with noise alone.
-"""
+MULTIPLIERS = (1.0, 0.3, 0.1)
+"""The multipliers of one term's lengthscales that are compared.
+
+A search from a long lengthscale can end with noise alone."""
 NEIGHBOR_ADVANTAGE = 10.0
 """The nats by which a shorter lengthscale of neighbors must be more likely than the present one."""
 COMPARED_ROWS = 1000
 """The number of rows on which the starts of a field are compared."""
-FIELD_FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-"""The factors of the parameters of a field on nodes, roads or a mesh that are compared."""
-OTHER_FACTORS = (*FIELD_FACTORS, 16.0, 32.0)
-"""The factors that are compared with the end of a search from parameters that the user gave."""
+FIELD_MULTIPLIERS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""The multipliers of the parameters of a field on nodes, roads or a mesh that are compared."""
+OTHER_MULTIPLIERS = (*FIELD_MULTIPLIERS, 16.0, 32.0)
+"""The multipliers that are compared with the end of a search from parameters that the user gave."""
 NOISES, NOISES_BY_CG = (0.1, 0.01, 1e-4), (0.1, 0.01)
 """The noise variances that are compared, in variances of the targets. Little noise slows conjugate gradients down."""
 _ROUNDED = 6
@@ -51,7 +52,7 @@ _ROUNDED = 6
 
 
 def free_lengthscales(fit: TermFit) -> list[str]:
-    """Return the paths of free lengthscales and graph parameters without a start.
+    """Return the dotted names of free lengthscales and graph parameters without a start.
 
     Args:
         fit: The fit.
@@ -61,7 +62,7 @@ def free_lengthscales(fit: TermFit) -> list[str]:
 
 
 def all_lengthscales(fit: TermFit) -> list[str]:
-    """Return the paths of all lengthscales and graph-kernel parameters.
+    """Return the dotted names of all lengthscales and graph-kernel parameters.
 
     Args:
         fit: The fit.
@@ -75,15 +76,15 @@ def all_lengthscales(fit: TermFit) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def scaled(values: ParameterValues, names: Sequence[str], factor: float) -> ParameterValues:
-    """Return values with those of some names multiplied by a factor.
+def scaled(values: ParameterValues, names: Sequence[str], multiplier: float) -> ParameterValues:
+    """Return values with those of some names multiplied by a number.
 
     Args:
         values: The hyperparameters.
-        names: The paths of those to multiply.
-        factor: The factor.
+        names: The dotted names of those to multiply.
+        multiplier: The number that they are multiplied by.
     """
-    return values.shifted(**dict.fromkeys(names, math.log(factor)))
+    return values.shifted(**dict.fromkeys(names, math.log(multiplier)))
 
 
 def has_prior(values: ParameterValues) -> bool:
@@ -102,11 +103,11 @@ LikelihoodOf = Callable[[TermFit, Block], LogLikelihood]
 """Returns the log likelihood of some rows with the basis of a fit."""
 
 
-def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
-    """Return factors of the free lengthscales, ranked by the likelihood of rows.
+def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
+    """Return multipliers of the free lengthscales, the likeliest on some rows first.
 
     Among equals, the longer lengthscale is first: those shorter than all distances are equal up to rounding. The only
-    factor is 1 if no lengthscale is free, or if the hyperparameters are those of an earlier search. The same holds if
+    multiplier is 1 if no lengthscale is free, or if the hyperparameters are those of an earlier search. It is also 1 if
     inducing points with a residual explain no more than noise does.
 
     Args:
@@ -119,14 +120,14 @@ def ranked_factors(fit: TermFit, rows: Block) -> list[float]:
     log_likelihood = scale_profile_likelihood(fit, rows)
 
     def compute() -> dict[str, Tensor]:
-        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, factor)) for factor in STARTS]
+        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, multiplier)) for multiplier in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     likelihoods = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
     if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + LEAST_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
-    return [factor for _, factor in reversed(ranked)]
+    return [multiplier for _, multiplier in reversed(ranked)]
 
 
 def _log_posterior(log_likelihood: LogLikelihood, values: ParameterValues) -> float:
@@ -153,34 +154,34 @@ def with_dense_start(fit: TermFit) -> TermFit:
     log_likelihood = noise_profile_likelihood(fit, some)
 
     def compute() -> dict[str, Tensor]:
-        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, factor)) for factor in STARTS]
+        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, multiplier)) for multiplier in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     totals, alone = (
         fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist(),
         noise_only_log_likelihood(fit, some),
     )
-    gains = {factor: total - alone for factor, total in zip(STARTS, totals, strict=True)}
-    best = max(STARTS, key=lambda factor: (round(gains[factor], _ROUNDED), factor))
+    gains = {multiplier: total - alone for multiplier, total in zip(STARTS, totals, strict=True)}
+    best = max(STARTS, key=lambda multiplier: (round(gains[multiplier], _ROUNDED), multiplier))
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
-    initial = fit.at(start_from_factor(fit, best if is_clear else 1.0, noise_profile_likelihood))
+    initial = fit.at(start_from_multiplier(fit, best if is_clear else 1.0, noise_profile_likelihood))
     value, reached, _ = log_likelihood(initial.values)
     usual = _log_posterior(marginal_likelihood(initial.state, some), initial.values)
     is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
     return initial.at(reached) if is_lost else initial
 
 
-def start_from_factor(
-    fit: TermFit, factor: float, likelihood_of: LikelihoodOf = scale_profile_likelihood
+def start_from_multiplier(
+    fit: TermFit, multiplier: float, likelihood_of: LikelihoodOf = scale_profile_likelihood
 ) -> ParameterValues:
     """Return values with scaled free lengthscales, screened for each term of a sum.
 
     Args:
         fit: The fit.
-        factor: The factor of all free lengthscales.
+        multiplier: The multiplier of all free lengthscales.
         likelihood_of: The likelihood.
     """
-    values = scaled(fit.values, free_lengthscales(fit), factor) if factor != 1 else fit.values
+    values = scaled(fit.values, free_lengthscales(fit), multiplier) if multiplier != 1 else fit.values
     return screened(fit.at(values), likelihood_of) if len(fit.spec.terms) > 1 else values
 
 
@@ -193,10 +194,10 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
         fit: The fit at its starting values.
         likelihood_of: Returns the likelihood of some rows that is compared.
     """
-    rows = searched(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
+    rows = in_search_precision(fit.subset(MATRIX_ROWS if likelihood_of is noise_profile_likelihood else SCREENED_ROWS))
     values = fit.values
     for name in [] if fit.plan.is_continued else _screened_names(fit):
-        ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
+        ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
         fits = [replace(fit, state=with_new_basis(fit.at(end).state)) for end in ends]
         log_posteriors = [
             _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)
@@ -216,14 +217,14 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
 
     Args:
         fit: The fit.
-        names: The paths of the lengthscales.
+        names: The dotted names of the lengthscales.
     """
-    rows, values = searched(fit.subset(SCREENED_ROWS)), fit.values
+    rows, values = in_search_precision(fit.subset(SCREENED_ROWS)), fit.values
     if not names or not can_profile(fit, rows):
         return values
     log_likelihood = noise_profile_likelihood(fit, rows)
     for name in names:
-        ends = [values.shifted(**{name: math.log(factor)}) for factor in FACTORS]
+        ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
         log_posteriors = [_log_posterior(log_likelihood, end) for end in ends]
         values = ends[
             log_posteriors.index(max(log_posteriors))
@@ -236,8 +237,8 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
 def _screened_names(fit: TermFit) -> list[str]:
     """Return the free lengthscales, except those of several terms on the same columns."""
     terms, earlier = fit.spec.terms, repetitions(fit.spec.terms)
-    repeated = [term.places for term in terms if earlier[term.name]]
-    kept = [f"{prefix}lengthscale" for term in terms if term.places in repeated for prefix in term.prefixes]
+    repeated = [term.column_indices for term in terms if earlier[term.name]]
+    kept = [f"{prefix}lengthscale" for term in terms if term.column_indices in repeated for prefix in term.prefixes]
     return [name for name in free_lengthscales(fit) if name not in kept]
 
 
@@ -266,7 +267,7 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
 
 
 def starts_of_field(fit: TermFit) -> list[ParameterValues]:
-    """Return the likeliest start of a field for each factor of its parameters.
+    """Return the likeliest start of a field for each multiplier of its parameters.
 
     Args:
         fit: The fit.
@@ -277,7 +278,7 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
     names = free_lengthscales(fit)
     if not names:
         return [fit.values]
-    return [values for _, values in _ranked_starts(fit, names, FIELD_FACTORS, "starts")] or [fit.values]
+    return [values for _, values in _ranked_starts(fit, names, FIELD_MULTIPLIERS, "starts")] or [fit.values]
 
 
 def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
@@ -294,7 +295,7 @@ def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[Para
     if fit.spec.is_gaussian or fit.plan.is_continued or names == free_lengthscales(fit):
         return []
     reached = float(_likelihood(fit.state, searched_values, _compared(fit)))
-    ranked = _ranked_starts(fit, names, OTHER_FACTORS, "other starts")
+    ranked = _ranked_starts(fit, names, OTHER_MULTIPLIERS, "other starts")
     return [values for likelihood, values in ranked if likelihood > reached]
 
 
@@ -304,37 +305,37 @@ def _compared(fit: TermFit) -> Block:
 
 
 def _ranked_starts(
-    fit: TermFit, names: list[str], factors: Sequence[float], stage: str
+    fit: TermFit, names: list[str], multipliers: Sequence[float], stage: str
 ) -> list[tuple[float, ParameterValues]]:
-    """Return the likeliest start for each factor, with its likelihood, the best first.
+    """Return the likeliest start for each multiplier, with its likelihood, the best first.
 
     Args:
         fit: The fit.
-        names: The paths of the parameters.
-        factors: The factors.
+        names: The dotted names of the parameters.
+        multipliers: The multipliers.
         stage: The name of the comparison in the checkpoint log.
     """
     state, rows, is_open = fit.state, _compared(fit), "noise" in fit.free
     noises: tuple[float | None, ...] = (None,)
     if is_open and "noise" not in fit.spec.options.starts:
         noises = NOISES_BY_CG if uses_cg(state.prior(), rows) else NOISES
-    starts = [list(_starts(state, names, factor, noises, rows)) for factor in factors]
+    starts = [list(_starts(state, names, multiplier, noises, rows)) for multiplier in multipliers]
 
     def compute() -> dict[str, Tensor]:
-        totals = [_likelihood(state, values, rows) for same_factor in starts for values in same_factor]
+        totals = [_likelihood(state, values, rows) for same_multiplier in starts for values in same_multiplier]
         return {"likelihoods": torch.stack(totals)}
 
-    likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(factors), -1)
+    likelihoods = fit.plan.checkpoint_log.memoize(stage, compute)["likelihoods"].reshape(len(multipliers), -1)
     best, which = torch.where(torch.isfinite(likelihoods), likelihoods, -torch.inf).max(1)
     usable = [i for i in best.argsort(descending=True, stable=True).tolist() if math.isfinite(best[i])]
     return [(float(best[i]), starts[i][int(which[i])]) for i in usable]
 
 
 def _starts(
-    state: GPState, names: list[str], factor: float, noises: tuple[float | None, ...], rows: Block
+    state: GPState, names: list[str], multiplier: float, noises: tuple[float | None, ...], rows: Block
 ) -> Iterator[ParameterValues]:
-    """Yield starts with some parameters multiplied by a factor, one for each noise."""
-    initial = scaled(state.hyperparameters, names, factor)
+    """Yield starts with some parameters multiplied by a number, one for each noise."""
+    initial = scaled(state.hyperparameters, names, multiplier)
     for noise in noises:
         changed = {} if noise is None else {"noise": torch.tensor(math.log(noise), dtype=torch.float64)}
         values = initial.replaced(changed)

@@ -9,7 +9,7 @@
 3. Subsets: L-BFGS on n_1, 4 n_1, ... rows, at most 65,536, until a larger subset gains less than 0.001 nats a row. The
    common factor of all variances is solved for at each evaluation.
 4. Frequencies: They may be learned (`rfgp.fitting.frequencies`) instead of larger subsets.
-5. All rows: Noise and variances are found again, and the posterior is computed (`rfgp.fitting.finish`).
+5. All rows: Noise and variances are found again, and the posterior is computed (`rfgp.fitting.last_stage`).
 """
 
 from dataclasses import replace
@@ -19,11 +19,11 @@ import torch
 
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
-from rfgp.fitting.context import TermFit, searched, with_new_basis
+from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
 from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
 from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
-from rfgp.fitting.starts import SCREENED_ROWS, ranked_factors, start_from_factor, with_dense_start
+from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
 from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
@@ -87,7 +87,7 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     Returns:
         The fit at the best end, and the reports.
     """
-    rows = searched(fit.subset(sizes(fit)[0]))
+    rows = in_search_precision(fit.subset(sizes(fit)[0]))
     if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
         return fit, [report]
@@ -97,11 +97,11 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     if exact is None:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
-        return fit, [report.with_all([report for _, report in ends])]
+        return fit, [report.merged_with([report for _, report in ends])]
     ends = _ends_of_starts(exact, rows, _COARSE_GAIN / rows.count, replaces_features=True)
     log_likelihood = scale_profile_likelihood(fit, rows)
     best, _ = max(ends, key=lambda end: round(float(log_likelihood(end[0].values)[0]), ROUNDED))
-    initial = ends[-1][1].with_all([report for _, report in ends])
+    initial = ends[-1][1].merged_with([report for _, report in ends])
     fit, report = optimize(fit.at(best.values), rows, tolerance=_LAST_GAIN / rows.count)
     return fit, [initial, report]
 
@@ -136,9 +136,9 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
         compared: The most rows on which starts are compared. If None, all rows of the search.
         tolerance: The least gain of an iteration in nats a row. If None, 0.001 nats in total.
     """
-    rows = searched(fit.subset(most))
-    some = rows if compared is None else searched(fit.subset(compared))
-    initial = fit.at(start_from_factor(fit, ranked_factors(fit, some)[0]))
+    rows = in_search_precision(fit.subset(most))
+    some = rows if compared is None else in_search_precision(fit.subset(compared))
+    initial = fit.at(start_from_multiplier(fit, ranked_multipliers(fit, some)[0]))
     return optimize(initial, rows, tolerance=tolerance or _COARSE_GAIN / rows.count)
 
 
@@ -150,7 +150,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
         reports: The reports so far.
     """
     for size in sizes(fit)[1:]:
-        fit, report = optimize(fit, searched(fit.subset(size)))
+        fit, report = optimize(fit, in_search_precision(fit.subset(size)))
         reports = [*reports, report]
         if report.stages[0].gain < LEAST_SUBSET_GAIN:
             break
@@ -191,14 +191,14 @@ def _ends_of_starts(
         return [search_sparsely(fit, rows, optimize, tolerance)]
     if not fit.prior.has_weights_only and not replaces_features:
         return [optimize(with_dense_start(fit), rows, tolerance=tolerance)]
-    order = ranked_factors(fit, rows)
+    order = ranked_multipliers(fit, rows)
     if order[0] <= SHORT:
         others = [1.0]
     elif len(rows) <= FEW_ROWS:
         others = []
     else:
         others = [factor for factor in order if not 1 / APART < factor / order[0] < APART][:1]
-    starts = enumerate(start_from_factor(fit, factor) for factor in (order[0], *others))
+    starts = enumerate(start_from_multiplier(fit, multiplier) for multiplier in (order[0], *others))
     return [optimize(fit.at(start), rows, restart=number, tolerance=tolerance) for number, start in starts]
 
 
@@ -243,7 +243,7 @@ def optimize(
         values, reports, stage = inside, [report], f"{stage} within bounds"
     objective = Objective.of(fit.state, rows)
     values, report = maximize(objective, values, plan, stage=stage + ending, tolerance=tolerance)
-    return fit.at(values), report.with_all([*reports, report])
+    return fit.at(values), report.merged_with([*reports, report])
 
 
 def _tolerance(fit: TermFit, rows: Block) -> float:
@@ -267,7 +267,7 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
     Returns:
         The most likely fit, and the reports of all searches, its own report last.
     """
-    rows = searched(fit.subset(reports[-1].stages[-1].rows)) if reports[-1].stages else None
+    rows = in_search_precision(fit.subset(reports[-1].stages[-1].rows)) if reports[-1].stages else None
     for number in range(ROUNDS if rows is not None else 0):
         assert rows is not None
         divided = _divided(fit, rows) if number == 0 else fit

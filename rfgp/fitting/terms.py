@@ -9,7 +9,6 @@ from rfgp import random
 from rfgp.errors import InvalidArgumentError
 from rfgp.fitting.average_information import AverageInformation
 from rfgp.fitting.basis import fit_basis_functions, learn_basis
-from rfgp.fitting.chains import fit_chain
 from rfgp.fitting.context import TermFit, spec_of, with_new_basis
 from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.lattices import fit_lattices
@@ -18,6 +17,7 @@ from rfgp.fitting.maximize import SMALL, Objective, Plan, maximize
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
+from rfgp.fitting.state_space import fit_state_space
 from rfgp.fitting.subsets import LEAST_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
@@ -64,7 +64,7 @@ def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     rows, prior = state.needed_rows("a fit"), state.prior()
     if is_one_field(spec_of(state)):
         return _fit_field(state, plan)
-    if prior.neighbors is not None and state.spec.is_gaussian and not (prior.precisions or prior.walks):
+    if prior.neighbors is not None and state.spec.is_gaussian and not (prior.precisions or prior.graph_features):
         is_learned = bool(learned_frequencies(TermFit.of(state, plan)))
         return (fit_learned_with_neighbors if is_learned else fit_neighbors)(state, plan)
     if state.spec.is_gaussian and onepass.supports(prior, rows):
@@ -72,8 +72,8 @@ def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
             return fit_lattices(TermFit.of(state, plan), fit_terms)
     with in_one_thread(len(rows) <= SMALL):
         if state.spec.is_gaussian and chain.supports(prior):
-            return fit_chain(TermFit.of(state, plan))
-        if prior.neighbors is not None or prior.precisions or prior.walks or uses_cg(prior, rows):
+            return fit_state_space(TermFit.of(state, plan))
+        if prior.neighbors is not None or prior.precisions or prior.graph_features or uses_cg(prior, rows):
             return _fit_sparse(TermFit.of(state, plan))
         if not state.spec.is_gaussian:
             return fit_observed(state, plan, fit_terms)
@@ -96,13 +96,13 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
     fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
     if is_small:
-        return fit.state, reports[-1].with_all(reports)
-    if fit.prior.moves and len(fit.rows) >= 4 * MIDDLE_ROWS:
+        return fit.state, reports[-1].merged_with(reports)
+    if fit.prior.adds_latent_points and len(fit.rows) >= 4 * MIDDLE_ROWS:
         fit, report = optimize(fit, fit.subset(MIDDLE_ROWS))
         reports = [*reports, report]
     last = replace(fit.plan, least_gain=max(fit.plan.least_gain, LAST_GAIN))
     values, report = maximize(Objective.of(fit.state, fit.rows), fit.values, last)
-    return fit.at(values).state, report.with_all([*reports, report])
+    return fit.at(values).state, report.merged_with([*reports, report])
 
 
 # --- one field -------------------------------------------------------------------------------------
@@ -115,14 +115,14 @@ def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         state, report = _searched(state, starts_of_field(fit), plan, is_continued=False)
         if others := likelier_starts(fit, state.hyperparameters):
             state, more = _searched(fit.state, others, plan, is_continued=False)
-            report = more.with_all([report, more])
+            report = more.merged_with([report, more])
         for _ in range(MOST_CHANGES):
             ((before,), again) = spec_of(state).priors, with_new_basis(state)
             state = again
             if spec_of(again).priors[0].has_basis_of(before):
                 break
             state, more = _searched(again, [again.hyperparameters], plan, is_continued=True)
-            report = more.with_all([report, more])
+            report = more.merged_with([report, more])
         return state, report
 
 
@@ -142,7 +142,7 @@ def _searched(
         score = report.log_marginal_likelihood + float(values.log_hyperprior().detach())
         best = (score, values, report) if best is None or score > best[0] else best
     assert best is not None
-    return state.replace(hyperparameters=best[1]), best[2].with_all(reports)
+    return state.replace(hyperparameters=best[1]), best[2].merged_with(reports)
 
 
 # --- conjugate gradients ---------------------------------------------------------------------------
@@ -174,7 +174,7 @@ def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tu
 
         values, report = AverageInformation(infer, some, jacobian, values, plan, stage).run()
         reports.append(report)
-    return state.replace(hyperparameters=values), report.with_all(reports)
+    return state.replace(hyperparameters=values), report.merged_with(reports)
 
 
 def _subset(rows: Block) -> Block:

@@ -77,7 +77,7 @@ class BatchOfPriors:
     @property
     def has_weights_only(self) -> bool:
         """Whether all terms have weights, so that the covariance has a low rank."""
-        return not self.priors[0].kernels and (not self.priors[0].walks or self.is_single)
+        return not self.priors[0].kernels and (not self.priors[0].graph_features or self.is_single)
 
     @property
     def is_single(self) -> bool:
@@ -130,7 +130,7 @@ class BatchOfPriors:
 
         def of_one(prior: Prior, x: Tensor, z: Tensor) -> Tensor:
             z = x if a is b else z
-            blocks = (*prior.kernels, *prior.walks)
+            blocks = (*prior.kernels, *prior.graph_features)
             total = torch.zeros(len(x), len(z), dtype=torch.float64, device=x.device)
             total = sum((block.kernel(x, z) for block in blocks), start=total)
             if has_new_levels:
@@ -148,7 +148,7 @@ class BatchOfPriors:
 
         def of_one(prior: Prior, rows: Tensor) -> Tensor:
             total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
-            total = sum((block.diagonal(rows) for block in (*prior.kernels, *prior.walks)), start=total)
+            total = sum((block.diagonal(rows) for block in (*prior.kernels, *prior.graph_features)), start=total)
             if has_new_levels:
                 total = sum((block.new_variance(rows) for block in _with_levels(prior)), start=total)
             return total
@@ -189,7 +189,7 @@ class InputPair:
         left, right = self._roots(priors)
         noise = priors.residuals(self.a, left) if self.is_same else None
         if priors.has_weights_only and not self.has_new_levels:
-            parts = self._sparse(priors) if priors.priors[0].walks else []
+            parts = self._sparse(priors) if priors.priors[0].graph_features else []
             if left.shape[-1]:
                 parts.append(_product(self._shaped(left, batch), self._shaped(right, batch), self.a is self.b))
             if noise is not None:
@@ -211,7 +211,7 @@ class InputPair:
         """Return the covariances (n, m) of blocks of sparse features."""
         (place,) = priors.places.tolist()
         found: list[LinearOperator] = []
-        for block in priors.priors[place].walks:
+        for block in priors.priors[place].graph_features:
             left = _sparse_root(block, self.a[0], self.dtype)
             if self.a is self.b:
                 found.append(SparseRootLinearOperator(left))
@@ -225,7 +225,7 @@ class InputPair:
 
 def _with_levels(prior: Prior) -> list[WeightBlock | SparseProductBlock]:
     """Return the blocks to which new levels can add."""
-    return [*prior.weights, *(block for block in prior.walks if isinstance(block, SparseProductBlock))]
+    return [*prior.weights, *(block for block in prior.graph_features if isinstance(block, SparseProductBlock))]
 
 
 def _sparse_root(block: SparseBlock, x: Tensor, dtype: torch.dtype) -> SparseLinearOperator:

@@ -45,7 +45,7 @@ def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[L
         prior: The prior.
         names: The names of the blocks. If None, all of them.
     """
-    products = [block for block in prior.walks if isinstance(block, SparseProductBlock)]
+    products = [block for block in prior.graph_features if isinstance(block, SparseProductBlock)]
     blocks: list[LevelBlock] = [*prior.weights, *prior.precisions, *products]
     return tuple(b for b in blocks if b.new_levels is not None and (names is None or b.name in names))
 

@@ -141,13 +141,13 @@ class BoundTerm:
 
     Attributes:
         term: The term, with a name.
-        places: The indices of the columns of each factor.
+        column_indices: The indices of the columns of each factor.
         prefixes: The path prefixes of the hyperparameters of each factor. A shared factor has the prefix of its first
             use.
     """
 
     term: Term
-    places: tuple[list[int], ...]
+    column_indices: tuple[list[int], ...]
     prefixes: tuple[str, ...]
 
     @property
@@ -163,18 +163,18 @@ class BoundTerm:
     @property
     def measure(self) -> Spectrum | None:
         """The spectral measure of a single stationary factor. Otherwise None."""
-        return self.term.factors[0].measure if len(self.places) == 1 else None
+        return self.term.factors[0].measure if len(self.column_indices) == 1 else None
 
     def parts(self) -> Iterator[tuple[Factor, list[int], str]]:
         """Yield each factor with its column indices and its path prefix."""
-        return iter(zip(self.term.factors, self.places, self.prefixes, strict=True))
+        return iter(zip(self.term.factors, self.column_indices, self.prefixes, strict=True))
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return the covariance (n, m) of rows a (n, D) and b (m, D), at values by path."""
         scale = self.outputscale
         product = a.new_ones((), dtype=torch.float64) if scale is None else values[scale].double()
         if self.measure is not None and b is a and not a.requires_grad:
-            x, lengthscale = a[:, self.places[0]], values[f"{self.prefixes[0]}lengthscale"]
+            x, lengthscale = a[:, self.column_indices[0]], values[f"{self.prefixes[0]}lengthscale"]
             return scaled_gram(self.measure, x, lengthscale.to(x), product.to(x))
         for factor, indices, prefix in self.parts():
             right = a[:, indices]
@@ -188,7 +188,7 @@ class BoundTerm:
         if self.measure is not None and not a.requires_grad:
             lengthscale = values[f"{self.prefixes[0]}lengthscale"].to(a)
             variance = a.new_ones(()) if self.outputscale is None else values[self.outputscale].to(a)
-            gram = stationary_gram(self.measure, a[:, self.places[0]], lengthscale, variance)
+            gram = stationary_gram(self.measure, a[:, self.column_indices[0]], lengthscale, variance)
         return (Gram.of(self.covariance(a, a, values)) if gram is None else gram).double()
 
     def variances(self, a: Tensor, values: Values) -> Tensor:

@@ -88,7 +88,7 @@ class LatticeDesign:
         periods = torch.as_tensor(1 / self.lattice.spacing)
         return self.product.periodic_variance(periods, self._values(parameters))
 
-    def residual_slope_variance(self, column: int, *parameters: Tensor) -> Tensor:
+    def residual_derivative_variance(self, column: int, *parameters: Tensor) -> Tensor:
         """Return the variance that the modes miss of the derivative in a column, 0-d.
 
         The variance of the term is 1.

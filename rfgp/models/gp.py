@@ -178,7 +178,7 @@ class GP(Process[ModelSpec]):
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
         """The averaged models with decreasing shares. Empty if there is one."""
-        if not self.spec.others:
+        if not self.spec.other_members:
             return ()
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
         return tuple((share, self._with(member)) for share, member in parts)
@@ -353,7 +353,7 @@ class GP(Process[ModelSpec]):
         return super().argument(name, default)
 
     def __repr__(self) -> str:
-        text, others = super().__repr__(), len(self.spec.others)
+        text, others = super().__repr__(), len(self.spec.other_members)
         return f"{text[:-1]}, averaged with {counted(others, 'other')})" if others else text
 
     def _with(self, state: GPState) -> Self:

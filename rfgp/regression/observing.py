@@ -151,7 +151,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
         summary: The summary of the data.
 
     Returns:
-        Hyperparameters with units and bounds by path. Empty under a Gaussian likelihood.
+        Hyperparameters with units and bounds by dotted name. Empty under a Gaussian likelihood.
     """
     if spec.is_gaussian:
         return {}

@@ -97,7 +97,7 @@ class FitReport:
         """Whether learned frequencies predicted held-out rows no better than fixed ones."""
         return self.frequencies == "rejected"
 
-    def with_all(self, reports: "Sequence[FitReport]") -> "FitReport":
+    def merged_with(self, reports: "Sequence[FitReport]") -> "FitReport":
         """Return the report with the stages, iterations and traces of all reports of a fit."""
         return replace(
             self,

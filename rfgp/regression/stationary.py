@@ -74,7 +74,7 @@ def stationary_model(
         local_outputscale: Starting value of the second term.
         likelihood: The likelihood, or its name.
         inference: "laplace" or "variational". If None, the default of the likelihood.
-        priors: Log densities by path or unique suffix. Names without a path are those of the first term.
+        priors: Log densities by dotted name or unique suffix. Names without a term are those of the first.
         seed: The random seed.
         dtype: The dtype of the rows.
 

@@ -39,8 +39,8 @@ def num_nonzeros(model: Process[Any]) -> int:
     prior, rows = model.state.prior(), gathered(model.state.needed_rows("features"))
     if prior.precisions:
         return sum(int(block.refined(rows.inputs).field.analysis.num_nonzeros) for block in prior.precisions)
-    if prior.walks:
-        return sum(len(block.features(rows.inputs, keep=True).values) for block in prior.walks)
+    if prior.graph_features:
+        return sum(len(block.features(rows.inputs, keep=True).values) for block in prior.graph_features)
     if prior.num_features:
         return len(rows) * prior.num_features
     assert isinstance(model, GraphGP)

@@ -20,7 +20,7 @@ class Rows(Protocol):
         """The number k of targets of a row."""
 
     @property
-    def is_uniform(self) -> bool:
+    def is_homoscedastic(self) -> bool:
         """Whether no row has a weight or known noise."""
 
     @property
@@ -49,8 +49,8 @@ class Block:
             of counts or positive values, the exposures. If None, ones.
         weight: The numbers of observations (b,), float64. If None, ones.
         signs: The weights of the outputs in a sum of log densities, (k,). If None, ones.
-        scatter: The sums of squares of a row's observations about their mean, the target, (b, k). If None, the
-            observations of a row are equal.
+        replicate_sum_of_squares: The sums of squares of a row's observations about their mean, the target, (b, k). If
+            None, the observations of a row are equal.
 
     Examples:
         >>> rows = Block(torch.zeros(3, 1), torch.zeros(3, 1).double(), weight=torch.tensor([1.0, 2.0, 1.0]).double())
@@ -63,10 +63,10 @@ class Block:
     fixed_noise: Tensor | None = None
     weight: Tensor | None = None
     signs: Tensor | None = None
-    scatter: Tensor | None = None
+    replicate_sum_of_squares: Tensor | None = None
 
     @property
-    def whole(self) -> "Block":
+    def plain_block(self) -> "Block":
         """The block itself."""
         return self
 
@@ -81,7 +81,7 @@ class Block:
         return self.targets.new_ones(self.num_outputs) if self.signs is None else self.signs
 
     @property
-    def is_uniform(self) -> bool:
+    def is_homoscedastic(self) -> bool:
         """Whether no row has a weight or known noise."""
         return self.fixed_noise is None and self.weight is None
 
@@ -126,16 +126,16 @@ class Block:
             return torch.zeros_like(noise)
         variance = self.observation_noise(noise)
         logs = (self.weight - 1) * (2 * torch.pi * variance).log() + self.weight.log()
-        return -0.5 * (self.output_weights.sum() * logs.sum() + self.scattered(noise).sum())
+        return -0.5 * (self.output_weights.sum() * logs.sum() + self.weighted_replicate_squares(noise).sum())
 
-    def scattered(
+    def weighted_replicate_squares(
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # (b,)
         """Return squares about each row's mean, over the noise."""
-        if self.scatter is None:
+        if self.replicate_sum_of_squares is None:
             return torch.zeros_like(self.targets[:, 0])
-        return (self.scatter @ self.output_weights) / self.observation_noise(noise)
+        return (self.replicate_sum_of_squares @ self.output_weights) / self.observation_noise(noise)
 
     def offset(self) -> Tensor:
         """Return the logarithms of exposures (b,), which are added to the latent function."""
@@ -157,9 +157,9 @@ class Block:
         rows: slice | Tensor,  # (b,)
     ) -> "Block":
         """Return some rows."""
-        arrays = self.fixed_noise, self.weight, self.scatter
-        noise, weight, scatter = (None if value is None else value[rows] for value in arrays)
-        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, scatter)
+        arrays = self.fixed_noise, self.weight, self.replicate_sum_of_squares
+        noise, weight, squares = (None if value is None else value[rows] for value in arrays)
+        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, squares)
 
 
 Sums = tuple[Tensor, ...]
@@ -189,9 +189,9 @@ class JoinedRows:
         return self.parts[0].num_outputs
 
     @property
-    def is_uniform(self) -> bool:
+    def is_homoscedastic(self) -> bool:
         """Whether no row of any part has a weight or known noise."""
-        return all(part.is_uniform for part in self.parts)
+        return all(part.is_homoscedastic for part in self.parts)
 
     @property
     def has_fixed_noise(self) -> bool:

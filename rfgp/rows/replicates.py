@@ -31,7 +31,7 @@ def input_groups(
 
 
 def merge_replicates(rows: Block) -> Block:
-    """Return one row for each distinct input, with mean, count and scatter.
+    """Return one row for each distinct input, with mean, count and sum of squares.
 
     The Gaussian likelihood and its gradient are those of all rows, from the factor of a smaller matrix.
 
@@ -43,8 +43,9 @@ def merge_replicates(rows: Block) -> Block:
         >>> from rfgp.rows.replicates import merge_replicates
         >>> x, y = torch.tensor([[1.0], [2.0], [1.0]]), torch.tensor([[3.0], [0.0], [5.0]])
         >>> merged = merge_replicates(Block(x, y))
-        >>> sorted(zip(merged.targets[:, 0].tolist(), merged.counts().tolist(), merged.scatter[:, 0].tolist()))
-        [(0.0, 1.0, 0.0), (4.0, 2.0, 2.0)]
+        >>> columns = merged.targets, merged.counts()[:, None], merged.replicate_sum_of_squares
+        >>> sorted(torch.cat(columns, dim=1).tolist())
+        [[0.0, 1.0, 0.0], [4.0, 2.0, 2.0]]
     """
     groups = torch.from_numpy(input_groups(rows.inputs))
     first = torch.from_numpy(np.unique(groups.numpy(), return_index=True)[1])
@@ -55,7 +56,7 @@ def merge_replicates(rows: Block) -> Block:
     weighted = rows.targets.new_zeros(len(first), rows.num_outputs).index_add(0, groups, counts[:, None] * rows.targets)
     means = weighted / weight[:, None]
     squares = counts[:, None] * (rows.targets - means[groups]).square()
-    if rows.scatter is not None:
-        squares = squares + rows.scatter
-    scatter = torch.zeros_like(means).index_add(0, groups, squares)
-    return Block(rows.inputs[first], means, None, weight, rows.signs, scatter)
+    if rows.replicate_sum_of_squares is not None:
+        squares = squares + rows.replicate_sum_of_squares
+    merged_squares = torch.zeros_like(means).index_add(0, groups, squares)
+    return Block(rows.inputs[first], means, None, weight, rows.signs, merged_squares)

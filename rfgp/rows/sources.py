@@ -271,7 +271,7 @@ class SourceRows:
         scaling: The map to standardized units.
         dtype: The dtype of the inputs. If None, that of the source.
         num_outputs: The number k of outputs.
-        is_uniform: Whether no row has a weight or known noise.
+        is_homoscedastic: Whether no row has a weight or known noise.
         has_fixed_noise: Whether rows have known noise.
         num_rows: The number n of rows. None before the first pass.
         count: The number of observations, including repetitions.
@@ -285,7 +285,7 @@ class SourceRows:
     scaling: Scaling
     dtype: torch.dtype | None
     num_outputs: int
-    is_uniform: bool
+    is_homoscedastic: bool
     has_fixed_noise: bool
     num_rows: int | None = None
     count: float = 0.0
@@ -394,5 +394,5 @@ def check_kind(chunk: Chunk, rows: SourceRows) -> None:
     """
     rows.scaling.check_columns(chunk.X)
     now = (chunk.y.shape[1], chunk.noise is None and chunk.sample_weight is None, chunk.noise is not None)
-    if now != (rows.num_outputs, rows.is_uniform, rows.has_fixed_noise):
+    if now != (rows.num_outputs, rows.is_homoscedastic, rows.has_fixed_noise):
         raise DataError("A source must not change, got other targets, weights or noise than at first. Read a copy.")

@@ -86,7 +86,7 @@ class Survey(NamedTuple):
     targets: Moments
     num_rows: int
     observations: float  # the sum of the weights
-    is_uniform: bool
+    is_homoscedastic: bool
     is_vector: bool  # targets (n,) rather than (n, k)
     is_numpy: bool
     sample: Chunk  # checked, in random order
@@ -137,7 +137,7 @@ class Tally:
     def __init__(self, seed: int, first: int = 0) -> None:
         self._first = first
         self._inputs, self._targets, self._sample = Moments(), Moments(), _Sample(seed, first)
-        self._observations, self._is_uniform = 0.0, True
+        self._observations, self._is_homoscedastic = 0.0, True
         self._digests: tuple[str, ...] = ("",) * 4
         self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
 
@@ -164,7 +164,7 @@ class Tally:
                 if tensor is not None:
                     digest.update(in_bytes(tensor))
             self._observations += len(chunk.X) if weight is None else float(weight.sum())
-            self._is_uniform = self._is_uniform and chunk.noise is None and weight is None
+            self._is_homoscedastic = self._is_homoscedastic and chunk.noise is None and weight is None
         self._digests = tuple(digest.hexdigest() for digest in digests)
 
     def merged(self, other: "Tally") -> "Tally":
@@ -175,7 +175,7 @@ class Tally:
         """
         if other._targets.count == 0 or self._targets.count == 0:
             return self if other._targets.count == 0 else other
-        shapes = [(len(t._inputs.mean), len(t._targets.mean), t._kind, t._is_uniform) for t in (self, other)]
+        shapes = [(len(t._inputs.mean), len(t._targets.mean), t._kind, t._is_homoscedastic) for t in (self, other)]
         if shapes[0] != shapes[1]:
             raise DataError(
                 "The parts of a source must have the same columns, targets, weights and noise, got different ones."
@@ -211,7 +211,7 @@ class Tally:
             check_not_constant(low.to(sample.X.dtype), high.to(sample.X.dtype), count)
         _check_range(self._inputs, "a column of X")
         _check_range(self._targets, "y")
-        kind = (self._observations, self._is_uniform, is_vector, is_numpy)
+        kind = (self._observations, self._is_homoscedastic, is_vector, is_numpy)
         return Survey(self._inputs, self._targets, count, *kind, sample, names, " ".join(self._digests))
 
 

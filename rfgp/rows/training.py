@@ -81,19 +81,19 @@ class ArrayRows(Block):
         vars(self)["fixed_noise"] = standardized_noise(chunk, scaling)
 
     @Cached
-    def whole(self) -> Block:
+    def plain_block(self) -> Block:
         """All rows in standardized units."""
         return standardized(self.chunk, self.scaling)
 
     @property
     def inputs(self) -> Tensor:
         """The inputs (n, d), or positions (n,)."""
-        return self.whole.inputs
+        return self.plain_block.inputs
 
     @property
     def targets(self) -> Tensor:
         """The targets (n, k), float64."""
-        return self.whole.targets
+        return self.plain_block.targets
 
     @Cached
     def ends(self) -> tuple[Tensor, Tensor]:
@@ -114,8 +114,8 @@ class ArrayRows(Block):
         rows: slice | Tensor,  # (b,)
     ) -> Block:
         """Return some rows."""
-        if len(self) <= MOST_COPIED or "whole" in vars(self):
-            return self.whole.take(rows)
+        if len(self) <= MOST_COPIED or "plain_block" in vars(self):
+            return self.plain_block.take(rows)
         return standardized(self.chunk.take(rows), self.scaling)
 
     def __repr__(self) -> str:
@@ -202,7 +202,7 @@ class TrainingArrays:
         scaling.check_columns(self.chunk.X)
         rows = ArrayRows(self.chunk, self.as_numpy, scaling)
         if len(rows) <= MOST_COPIED or not _is_in_range(rows):
-            len(rows.whole)  # raises an error for values out of range
+            len(rows.plain_block)  # raises an error for values out of range
         return rows
 
 

@@ -56,7 +56,7 @@ def row_terms(spec: ModelSpec) -> list[str]:
     """Return the names of all terms that predict from the training rows."""
     names = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
-    more += [cast(ModelSpec, member.spec) for member in spec.others]
+    more += [cast(ModelSpec, member.spec) for member in spec.other_members]
     return list(dict.fromkeys([*names, *(name for other in more for name in row_terms(other))]))
 
 
@@ -73,7 +73,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     assert spec.columns is not None
     encoder = Encoder()
     described, tensors = _encode_model(spec, encoder)
-    if spec.others:
+    if spec.other_members:
         described["average"], member_tensors = _encode_others(spec, encoder)
         tensors |= member_tensors
     described["schema"] = spec.schema.to_dict()
@@ -87,7 +87,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
 def _encode_others(spec: ModelSpec, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return the weights and other models of an average as JSON, and their tensors (...)."""
     members, tensors = [], dict[str, Tensor]()
-    for number, member in enumerate(spec.others):
+    for number, member in enumerate(spec.other_members):
         described, drawn = _encode_model(cast(ModelSpec, member.spec), encoder)
         hyperparameters = {f"hyperparameters.{name}": tensor for name, tensor in tensors_of(member.values).items()}
         names = list(member.values.space.quantities)
@@ -163,7 +163,7 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
         _check(member_spec, values)
         others.append(Member(entry["weight"], member_spec, values))
     check_shares([average["weight"], *(member.weight for member in others)])
-    return replace(spec, weight=average["weight"], others=tuple(others))
+    return replace(spec, weight=average["weight"], other_members=tuple(others))
 
 
 def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) -> ModelSpec:

@@ -10,7 +10,7 @@ import torch
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
 from rfgp.fitting.neighbor_fit import MOST_SHARED
-from rfgp.fitting.neighbors import finalize
+from rfgp.fitting.neighbors import conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, LINEAR, RATE
 from rfgp.regression.spec import ModelSpec, averaged
@@ -94,7 +94,7 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState)
     plan = validation.plan_of(candidate, last)
     if last is not None:
         if last.used_all_rows:
-            is_merged = validation.rows.scatter is not None
+            is_merged = validation.rows.replicate_sum_of_squares is not None
             fitted = last.state
             return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
         has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
@@ -116,7 +116,7 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
     initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
     words = f"{report.message}; fitted to {counted(last.searched, 'row')} and conditioned on {len(rows):,}"
     if last.candidate.neighbors is not None:
-        initial, report = finalize(initial, validation.plan, [report])
+        initial, report = conditioned_on_all_rows(initial, validation.plan, [report])
         return initial, replace(report, message=words)
     with torch.no_grad():
         inference = initial.infer(rows)

@@ -317,7 +317,7 @@ class SuccessiveHalving:
     def _cost(self, candidate: Candidate, most_rows: int | None = None) -> Cost:
         """Return the predicted cost of a fit whose search uses `most_rows` rows."""
         rows = self.validation.rows
-        distinct = len(rows) if rows.scatter is not None else self.num_rows
+        distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.num_rows
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, most_rows)
 
     def _affords(self, state: CandidateState, rows: int) -> bool:

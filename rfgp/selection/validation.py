@@ -174,7 +174,9 @@ class Validation:
         """The log densities (b,) of validation rows under a constant prediction."""
         rows, weight = self.rows, self.rows.counts()[:, None]
         mean = (weight * rows.targets).sum(0) / weight.sum()
-        squares = weight * (rows.targets - mean).square() + (0.0 if rows.scatter is None else rows.scatter)
+        squares = weight * (rows.targets - mean).square() + (
+            0.0 if rows.replicate_sum_of_squares is None else rows.replicate_sum_of_squares
+        )
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
         return observation_log_prob(self.validated, mean, variance).mean(1) + self.jacobian
 
@@ -210,7 +212,7 @@ class Validation:
         uses_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
         is_final = uses_all and self.fits_all_rows
         rows: Rows = self.rows if has_neighbors or uses_all else some(self.rows, torch.arange(size))
-        if is_final and self.rows.scatter is None:
+        if is_final and self.rows.replicate_sum_of_squares is None:
             rows = self.state.needed_rows("a fit")  # the last fit, as it would be without other candidates
         plan = replace(plan, most_rows=size if has_neighbors and not is_final else None)
         if self.held_out is not None and not has_neighbors:

@@ -38,8 +38,8 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
         False
     """
     if len(rows) <= MOST_DENSE:
-        return bool(prior.walks) and needs_border(prior)
-    return prior.has_grids or bool(prior.walks)
+        return bool(prior.graph_features) and needs_border(prior)
+    return prior.has_grids or bool(prior.graph_features)
 
 
 def is_low_rank(prior: Prior, rows: Sized) -> bool:
@@ -105,7 +105,7 @@ def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> I
     iterations, suffice to solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
-    is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.moves)
+    is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.adds_latent_points)
     if condition_on == "latent" or (is_auto and has_parts and not large and prefers_latent(prior, rows, noise)):
         bordered = bordered_latent(prior, rows, mean, noise)
         if bordered is not None:

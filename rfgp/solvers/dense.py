@@ -205,7 +205,7 @@ class DensePosterior(Posterior):
     factor: Tensor
     terms: tuple[str, ...] | None = None
 
-    stored = ("inputs", "coefficients", "factor")
+    serialized_fields = ("inputs", "coefficients", "factor")
 
     @property
     def width(self) -> int:

@@ -37,7 +37,9 @@ def check_sum(prior: Prior) -> None:
             "Neighbors cannot be added to exact products on a grid. Use SparsePrecision(), InducingPoints() or "
             "RandomFeatures() for the product."
         )
-    if prior.walks or any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
+    if prior.graph_features or any(
+        block.residual is not None and not block.residual.is_noise for block in prior.weights
+    ):
         raise InvalidArgumentError(
             "Neighbors cannot be added to sparse features, nor to inducing points whose residual bounds the "
             'likelihood. Leave out one of the two, or use method="fitc".'

@@ -33,7 +33,7 @@ class Posterior(ABC):
     """
 
     prior: Prior
-    stored: ClassVar[tuple[str, ...]] = ()
+    serialized_fields: ClassVar[tuple[str, ...]] = ()
     """The names of the attributes that are saved. They are tensors, made contiguous like loaded ones."""
     noise_process: "Posterior | None" = None
     """The posterior of the logarithm of the noise, if the noise is a function of the inputs."""
@@ -109,11 +109,11 @@ class Posterior(ABC):
         """
 
     def __post_init__(self) -> None:
-        make_contiguous(self, *self.stored)
+        make_contiguous(self, *self.serialized_fields)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors (...) that are saved, by name."""
-        return {name: getattr(self, name) for name in self.stored}
+        return {name: getattr(self, name) for name in self.serialized_fields}
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:

@@ -37,8 +37,8 @@ def rows(kind="plain", n=24, seed=0):
 KINDS = {
     WeightBlock: "weights",
     KernelBlock: "kernels",
-    SparseWeightBlock: "walks",
-    SparseProductBlock: "walks",
+    SparseWeightBlock: "graph_features",
+    SparseProductBlock: "graph_features",
     PrecisionBlock: "precisions",
 }
 """Where a prior has a block."""
@@ -79,7 +79,7 @@ class Problem:
 
     @property
     def prior(self):
-        parts = {"weights": (), "kernels": (), "walks": (), "precisions": ()}
+        parts = {"weights": (), "kernels": (), "graph_features": (), "precisions": ()}
         near = []
         for name in self.names:
             block = replace(TERMS[name].block(**self.of(name)), name=name)

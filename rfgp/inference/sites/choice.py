@@ -174,7 +174,7 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
         raise InvalidArgumentError(
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
         )
-    if prior.neighbors is None or prior.walks:
+    if prior.neighbors is None or prior.graph_features:
         return solver_in_memory(prior, block, given.mean[:1], given.one)
     solver = bordered_latent(prior, block, given.mean[:1], given.one)
     if solver is None:

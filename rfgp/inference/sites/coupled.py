@@ -41,7 +41,7 @@ class CoupledDensePosterior(Posterior):
     shared: Tensor
     terms: tuple[str, ...] | None = None
 
-    stored = ("inputs", "coefficients", "blocks", "shared")
+    serialized_fields = ("inputs", "coefficients", "blocks", "shared")
 
     @property
     def width(self) -> int:
@@ -147,7 +147,7 @@ class CoupledLowRankPosterior(Posterior):
     terms: tuple[str, ...] | None = None
     full: "CoupledLowRankPosterior | None" = None
 
-    stored = ("weights", "factor")
+    serialized_fields = ("weights", "factor")
 
     @property
     def width(self) -> int:

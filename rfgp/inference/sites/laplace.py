@@ -1,7 +1,7 @@
 """Laplace's approximation over any solver, for rows in memory.
 
-At the mode f the posterior is that of a Gaussian regression of working observations z = f + g / W with noise 1 / W
-(`rfgp.inference.sites.rows`). Let C = K + 1 / W be their covariance and a = C^-1 (z - mean) = g. The log evidence
+At the mode f the posterior is that of a Gaussian regression of Laplace pseudo-observations z = f + g / W with noise
+1 / W (`rfgp.inference.sites.rows`). Let C = K + 1 / W be their covariance and a = C^-1 (z - mean) = g. The log evidence
 (Rasmussen and Williams 2006, Eq. 3.32) is
 
     log q = sum_i log p(y_i | f_i) - (f - mean)^T a / 2 - log|I + K W| / 2.
@@ -103,7 +103,7 @@ class Laplace(Inference):
             return self._regression.latent_variances.clamp_min(0)
 
     def posterior(self) -> Posterior:
-        """Return the posterior given the working observations."""
+        """Return the posterior given the Laplace pseudo-observations."""
         with torch.no_grad():
             return self._regression.posterior()
 
@@ -114,7 +114,7 @@ class Laplace(Inference):
 
     @property
     def _working(self) -> Tensor:
-        """The working observations z, (n,)."""
+        """The Laplace pseudo-observations z, (n,)."""
         return self.mode.f + self.mode.terms.gradient / self.mode.terms.weight
 
     @cached_property

@@ -178,7 +178,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         return self
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
-        """Return the Fisher information (p, p) of the regression of working observations.
+        """Return the Fisher information (p, p) of the regression of Laplace pseudo-observations.
 
         It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
 

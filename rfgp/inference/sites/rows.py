@@ -33,7 +33,7 @@ def regression(
     mean: Tensor,  # (k,)
     signs: Tensor | None = None,  # (k,)
 ) -> Solver:
-    """Return the Gaussian regression of working observations with noise 1 / weight."""
+    """Return the Gaussian regression of Laplace pseudo-observations with noise 1 / weight."""
     block = Block(rows.inputs, working, fixed_noise=1 / weight, signs=signs)
     return solver.at(block, mean, working.new_zeros(()))
 
@@ -118,7 +118,7 @@ class RowProblem(ModeProblem[RowState]):
         return None if bool(solved.is_indefinite) or float(change[0] @ ascent) <= 0 else change
 
     def _regression(self, solver: Solver, working: Tensor, terms: LikelihoodTerms) -> Solver:
-        """Return the regression of working observations z - mean (n,) by the majorizer."""
+        """Return the regression of Laplace pseudo-observations z - mean (n,) by the majorizer."""
         return regression(solver, self._rows.rows, working[:, None], terms.majorizer, torch.zeros_like(working[:1]))
 
 

@@ -170,8 +170,8 @@ def _between(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], noise_
 def _walk_variance(first: Prior, second: Prior, rows: Block) -> float:
     """Return the mean over rows of E|phi|^2 - |E phi|^2, unbiased from two draws: |phi - phi'|^2 / 2."""
     with torch.no_grad():
-        a, b = (prior.walks[0].features(rows.inputs, keep=False).matrix() for prior in (first, second))
-    return 0.5 * float(first.walks[0].variance) * float((a - b).power(2).sum()) / len(rows)
+        a, b = (prior.graph_features[0].features(rows.inputs, keep=False).matrix() for prior in (first, second))
+    return 0.5 * float(first.graph_features[0].variance) * float((a - b).power(2).sum()) / len(rows)
 
 
 def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatures) -> float | None:

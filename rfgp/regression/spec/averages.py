@@ -45,7 +45,7 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
         )
     check_average(spec, state.scaling)
     members = tuple(_member(share, member, state) for share, member in others)
-    return state.replace(spec=replace(spec, weight=weight, others=members))
+    return state.replace(spec=replace(spec, weight=weight, other_members=members))
 
 
 def check_shares(shares: Sequence[Any]) -> None:
@@ -172,7 +172,7 @@ def _member(share: float, member: GPState, state: GPState) -> Member:
         raise InvalidArgumentError(
             "All models of an average must have the same scaling, got several. Start them from one model."
         )
-    alone = replace(member_spec, schema=spec.schema, columns=spec.columns, weight=1.0, others=())
+    alone = replace(member_spec, schema=spec.schema, columns=spec.columns, weight=1.0, other_members=())
     return Member(share, alone, member.hyperparameters.detached())
 
 

@@ -38,20 +38,20 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
 
 
 def learnable_basis(spec: ModelSpec) -> dict[str, Tensor]:
-    """Return the parts of bases that a fit may learn, by path.
+    """Return the parts of bases that a fit may learn, by dotted name.
 
     Args:
         spec: The specification.
 
     Returns:
-        Frequencies (m, d) and inducing points (m, d) by path.
+        Frequencies (m, d) and inducing points (m, d) by dotted name.
     """
     learnable = {path: tensor for term in spec.priors for path, tensor in term.learnable.items()}
     return learnable if spec.noise_process is None else learnable | learnable_basis(spec.noise_process)
 
 
 def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
-    """Return the specification with other parts (...) of bases, by path.
+    """Return the specification with other parts (...) of bases, by dotted name.
 
     Args:
         spec: The specification.
@@ -62,7 +62,7 @@ def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the paths of the variances that together scale the whole prior.
+    """Return the dotted names of the variances that together scale the whole prior.
 
     Empty if there are none.
 
@@ -80,7 +80,7 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the path of the variance of each weight block of a prior, in order.
+    """Return the dotted name of the variance of each weight block of a prior, in order.
 
     Empty if blocks share one.
 

@@ -53,7 +53,7 @@ def term_warnings(
     Args:
         terms: The terms.
         columns: The summary of the rows.
-        values: The hyperparameters (...) in standardized units, by path.
+        values: The hyperparameters (...) in standardized units, by dotted name.
     """
     if not len(columns.sample):
         return

@@ -95,7 +95,7 @@ class ModelInputs:
         return given
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters of the kernel by path.
+        """Return the hyperparameters of the kernel by dotted name.
 
         The standard deviations (D,) are not used.
 

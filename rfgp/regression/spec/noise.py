@@ -19,7 +19,7 @@ from rfgp.regression.base_spec import NOISE_BOUNDS
 from rfgp.rows import Block
 
 PREFIX = "noise."
-"""The prefix of the terms of the noise, and of the paths of their hyperparameters."""
+"""The prefix of the terms of the noise, and of the dotted names of their hyperparameters."""
 
 
 def check_kernel(likelihood: Likelihood) -> None:

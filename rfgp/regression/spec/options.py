@@ -33,8 +33,8 @@ class ModelOptions:
         inference: "laplace" or "variational". If None, the default of the likelihood.
         mean: "constant", or "zero".
         standardize: Whether numbers and targets are standardized.
-        start: Starting values by path or unique suffix, in the user's units.
-        priors: Log densities by path or unique suffix.
+        start: Starting values by dotted name or unique suffix, in the user's units.
+        priors: Log densities by dotted name or unique suffix.
         seed: The random seed.
         dtype: The dtype of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. If None, they share none.
@@ -43,8 +43,8 @@ class ModelOptions:
         search_space: The candidates among which a fit selects, for `rfgp.selection`. If None, it keeps `kernel`.
         indicators: The levels of columns that are read as indicators, by key. Known with data if the kernel is
             selected.
-        starts: Starting values by path. Known with data.
-        hyperpriors: Log densities by path. Known with data.
+        starts: Starting values by dotted name. Known with data.
+        hyperpriors: Log densities by dotted name. Known with data.
 
     Raises:
         InvalidArgumentError: An option has a wrong type or value.
@@ -85,7 +85,9 @@ class ModelOptions:
         for name in ("start", "priors"):
             value = getattr(self, name)
             if not isinstance(value, Mapping):
-                raise InvalidArgumentError(f"{name} must be a dict by the paths of hyperparameters, got {value!r}.")
+                raise InvalidArgumentError(
+                    f"{name} must be a dict by the dotted names of hyperparameters, got {value!r}."
+                )
         if self.budget is not None:
             object.__setattr__(self, "budget", check_count("budget", self.budget))
         if self.memory is not None:

@@ -64,7 +64,7 @@ class ModelSpec(BaseSpec):
         priors: The terms with their bases.
         noise_process: The specification of the logarithm of the noise on the same columns, if it has a kernel.
         weight: The weight of the model in an average of posteriors.
-        others: The other models of the average on the same columns, at their hyperparameters.
+        other_members: The other models of the average on the same columns, at their hyperparameters.
     """
 
     options: ModelOptions
@@ -76,7 +76,7 @@ class ModelSpec(BaseSpec):
     priors: tuple[TermPrior, ...] = ()
     noise_process: "ModelSpec | None" = None
     weight: float = 1.0
-    others: tuple[Member, ...] = ()
+    other_members: tuple[Member, ...] = ()
 
     noise_prefix = "noise."
 
@@ -84,7 +84,7 @@ class ModelSpec(BaseSpec):
     def inputs(self) -> ModelInputs:
         """The columns of the kernel."""
         options, of_noise = self.options, () if self.noise_process is None else self.noise_process.terms
-        others = [term for member in self.others for term in cast(ModelSpec, member.spec).terms]
+        others = [term for member in self.other_members for term in cast(ModelSpec, member.spec).terms]
         arguments = self.schema, self.terms, self.columns, options.dtype, options.standardize
         first = self.options.kernel.terms()[0].factors[0]
         reads_all = first.columns is None and first.kind is ColumnKind.NUMBER
@@ -106,8 +106,8 @@ class ModelSpec(BaseSpec):
 
     def members(self, values: ParameterValues) -> tuple[Member, ...]:
         """Return the models whose posteriors are averaged, starting with the one at these hyperparameters."""
-        alone = replace(self, weight=1.0, others=()) if self.others else self
-        return Member(self.weight, alone, values), *self.others
+        alone = replace(self, weight=1.0, other_members=()) if self.other_members else self
+        return Member(self.weight, alone, values), *self.other_members
 
     def with_options(self, options: ModelOptions) -> Self:
         """Return the specification with other options on the same schema, without rows."""
@@ -159,10 +159,10 @@ class ModelSpec(BaseSpec):
         assert rows is not None
         summary = summary_of(self.schema, rows, self.options.seed, scaling.inputs)
         noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
-        return replace(self._resolved(summary, {}), noise_process=noise, weight=1.0, others=())._with_paths()
+        return replace(self._resolved(summary, {}), noise_process=noise, weight=1.0, other_members=())._with_paths()
 
     def _resolved(self, columns: ColumnSummary, starts: Mapping[str, Any]) -> Self:
-        """Return the specification with the kernel resolved on rows, and with starting values by path."""
+        """Return the specification with the kernel resolved on rows, and with starting values by dotted name."""
         assert self.schema is not None
         assert self.kernel is not None
         parts = {id(factor): (indices, prefix) for term in self.terms for factor, indices, prefix in term.parts()}
@@ -176,7 +176,7 @@ class ModelSpec(BaseSpec):
         return replace(self, kernel=kernel, terms=bind(kernel.terms(), self.schema.column_of), columns=columns)
 
     def _with_paths(self) -> Self:
-        """Return the specification with full paths of starting values and priors."""
+        """Return the specification with full dotted names of starting values and priors."""
         assert self.columns is not None
         noise, paths = self.noise_process, _paths_of(self)
         if noise is not None:
@@ -189,8 +189,8 @@ class ModelSpec(BaseSpec):
         if self.options.mean == "zero":
             starts["mean"] = 0.0
         kinds = {factor.kind for term in self.terms for factor in term.term.factors}
-        has_places = self.is_gaussian and kinds & {ColumnKind.NODE, ColumnKind.COORDINATE}
-        hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_places else {}
+        has_locations = self.is_gaussian and kinds & {ColumnKind.NODE, ColumnKind.COORDINATE}
+        hyperpriors: dict[str, Hyperprior | None] = {"noise": BoundaryAvoiding()} if has_locations else {}
         hyperpriors |= latent_priors(self.terms, self.options.likelihood)
         hyperpriors |= {path: prior_of_factor() for path in paths if path.rpartition(".")[2].startswith("factor_")}
         hyperpriors |= {find_path(name, paths): prior for name, prior in self.options.priors.items()}
@@ -307,7 +307,7 @@ class ModelSpec(BaseSpec):
         yield repr(self.options.kernel)
         yield from (f"{name}={value!r}" for name, value in sorted(vars(self.options).items()) if name != "priors")
         yield from identity_of(self.options.kernel.terms())
-        for member in self.others:
+        for member in self.other_members:
             yield repr(member.weight)
             yield from member.spec.identity()
             yield member.values.flat()
@@ -370,8 +370,8 @@ def _with_levels(spec: S, schema: Schema) -> S:
     if grown is not None:
         raise InvalidArgumentError(f"Levels must be known if {grown} has a value for each, got new ones. Fit again.")
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
-    others = tuple(member.changed(lambda member_spec: _with_levels(member_spec, schema)) for member in spec.others)
-    return replace(spec, schema=schema, columns=columns, noise_process=noise, others=others)
+    others = tuple(member.changed(lambda other: _with_levels(other, schema)) for member in spec.other_members)
+    return replace(spec, schema=schema, columns=columns, noise_process=noise, other_members=others)
 
 
 def restored(
@@ -392,7 +392,7 @@ def restored(
 
 
 def _paths_of(spec: ModelSpec) -> list[str]:
-    """Return the paths of the hyperparameters of the terms, and of the noise if it is one number."""
+    """Return the dotted names of the hyperparameters of the terms, and of the noise if it is one number."""
     assert spec.columns is not None
     quantities = spec.inputs.quantities(spec.columns.scale, Scaling(Affine.identity(torch.zeros(1))))
     return [*quantities, *(variance.name for variance in spec.variances)]

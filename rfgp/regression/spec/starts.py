@@ -27,7 +27,7 @@ FREEDOM = 0.5
 
 
 def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
-    """Yield the starting values of kernels by path, in the user's units.
+    """Yield the starting values of kernels by dotted name, in the user's units.
 
     Args:
         terms: The terms.
@@ -60,8 +60,8 @@ def repetitions(terms: Sequence[BoundTerm]) -> dict[str, int]:
     """
     counts, seen = dict[str, int](), list[tuple[int, ...]]()
     for term in terms:
-        is_stationary = len(term.places) == 1 and term.term.factors[0].measure is not None
-        indices = tuple(sorted(term.places[0])) if is_stationary else ()
+        is_stationary = len(term.column_indices) == 1 and term.term.factors[0].measure is not None
+        indices = tuple(sorted(term.column_indices[0])) if is_stationary else ()
         counts[term.name] = seen.count(indices) if indices else 0
         seen += [indices] if indices else []
     return counts
@@ -121,7 +121,7 @@ def with_mean_variances(
     Args:
         prior: The prior at the values.
         terms: The terms.
-        given: The paths of the user's values.
+        given: The dotted names of the user's values.
         values: The hyperparameters.
         rows: The rows over which variances are averaged.
         is_gaussian: Whether the likelihood is Gaussian. If not, the bounds of terms on nodes are of mean variances.
@@ -155,7 +155,7 @@ def mean_variance(prior: Prior, term: BoundTerm, values: ParameterValues, rows: 
 
 
 def parameters_of_nodes(terms: Sequence[BoundTerm]) -> dict[str, tuple[str, ...]]:
-    """Return the paths of graph-kernel parameters, by the path of an output scale.
+    """Return the dotted names of graph-kernel parameters, by the dotted name of an output scale.
 
     Args:
         terms: The terms.
@@ -180,7 +180,7 @@ def prior_of_factor() -> Hyperprior:
 
 
 def latent_priors(terms: Sequence[BoundTerm], likelihood: Likelihood) -> dict[str, Hyperprior]:
-    """Return the default priors of output scales under a likelihood, by path.
+    """Return the default priors of output scales under a likelihood, by dotted name.
 
     Args:
         terms: The terms.
@@ -207,7 +207,7 @@ def variance_of(values: ParameterValues, path: str) -> float:
 
     Args:
         values: The hyperparameters.
-        path: The path of the output scale.
+        path: The dotted name of the output scale.
     """
     value = values.value(path)
     return float(values.standardized(path) if value.ndim else value)

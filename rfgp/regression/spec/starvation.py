@@ -74,7 +74,9 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
     assert isinstance(spec, ModelSpec)
     used = spec.approximations.values()
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in used)
-    is_known = all(isinstance(approximation, RandomFeatures | Exact) for approximation in used) and not spec.others
+    is_known = (
+        all(isinstance(approximation, RandomFeatures | Exact) for approximation in used) and not spec.other_members
+    )
     is_searched = (
         report.converged and report.iterations > 0 and report.frequencies != "learned" and not values.space.hyperpriors
     )
@@ -84,7 +86,7 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
         return
     order = torch.randperm(len(rows), generator=random.generator(spec.options.seed, random.Role.SAMPLE))
     some = gathered(rows).take(order[:MOST_ROWS])
-    if not some.is_uniform:
+    if not some.is_homoscedastic:
         return
     with torch.no_grad():
         best = max((_left_out(spec, moved, some) for moved in _nearby(spec, values)), key=lambda result: result[0])

@@ -37,7 +37,7 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
     """
-    if prior.walks or _surely_exceeds(prior.detached(), rows.inputs):
+    if prior.graph_features or _surely_exceeds(prior.detached(), rows.inputs):
         return None
     solver = BorderedSolver(prior, rows, mean, noise)
     with suppress(MemoryBudgetError):

@@ -102,7 +102,7 @@ class BorderedPosterior(Posterior):
         Raises:
             InvalidArgumentError: If a block is defined at some places only, or has a residual.
         """
-        if self.prior.moves or self.weights.has_residual or mixes(self._reader.blocks):
+        if self.prior.adds_latent_points or self.weights.has_residual or mixes(self._reader.blocks):
             raise InvalidArgumentError(
                 "This process has no functions to draw, because it is defined at given positions only. Use "
                 "predict(X).sample() instead."
@@ -163,7 +163,7 @@ class BorderedPosterior(Posterior):
 
     def _reader_at(self, inputs: Tensor) -> PointReader:
         """Return the predicted terms, with n inputs, (n,) or (n, d), among the values of refined fields too."""
-        return self._given(self.inputs, inputs) if self.prior.moves else self._reader
+        return self._given(self.inputs, inputs) if self.prior.adds_latent_points else self._reader
 
     def _given(self, *inputs: Tensor) -> PointReader:
         """Return the predicted terms given the rows, with some inputs among the values of refined fields."""

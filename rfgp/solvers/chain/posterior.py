@@ -77,7 +77,7 @@ class ChainPosterior(Posterior):
     targets: Tensor
     given: ChainRows | None = None
 
-    stored = ("inputs", "noise_diag", "targets")
+    serialized_fields = ("inputs", "noise_diag", "targets")
 
     @cached_property
     def _states(self) -> ChainRows:

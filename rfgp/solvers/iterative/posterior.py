@@ -55,7 +55,7 @@ class IterativePosterior(Posterior):
     known: GivenTerms | None = None
     terms: tuple[str, ...] | None = None
 
-    stored = ("inputs", "noise_diag", "coefficients", "draws")
+    serialized_fields = ("inputs", "noise_diag", "coefficients", "draws")
 
     @property
     def width(self) -> int:

@@ -253,7 +253,7 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
     Raises:
         InvalidArgumentError: If a block has no term of this kind.
     """
-    if (prior.kernels and not prior.has_grids) or prior.moves:
+    if (prior.kernels and not prior.has_grids) or prior.adds_latent_points:
         raise InvalidArgumentError(
             "Exact kernels and fields with values at the points cannot be added to many walks, to exact products on a "
             "grid, nor to latent neighbors. Use an approximation of the kernel, or a field with fixed values."
@@ -261,7 +261,7 @@ def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
     terms: list[Term] = [WeightTerm(prior, block, inputs) for block in prior.weights]
     terms += [KroneckerTerm(block, inputs) for block in prior.kernels]
     terms += [PrecisionTerm(block, inputs) for block in prior.precisions]
-    terms += [_sparse_term(block, inputs) for block in prior.walks]
+    terms += [_sparse_term(block, inputs) for block in prior.graph_features]
     return terms if prior.neighbors is None else [*terms, NeighborsTerm(prior, inputs)]
 
 

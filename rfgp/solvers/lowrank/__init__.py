@@ -1,4 +1,20 @@
-"""Bayesian linear regression on features, in passes over blocks of rows."""
+"""Bayesian linear regression on features, in passes over blocks of rows.
+
+Notation of this folder:
+
+    n, k          the numbers of rows and of outputs
+    T, F          the numbers of terms and of features of all terms
+    y             the targets, (n, k)
+    phi           the features without prior scales, (n, F), `phi` in code
+    s             the prior standard deviations of the weights, (F,), s_t for those of term t
+    Phi = phi s   the features times their prior scales, (n, F), `scaled_phi` in code
+    w             the weights, (F, k), with the prior N(0, I)
+    D             the noise variances of the rows, (n,)
+    A             the posterior precision of w, I + Phi^T D^-1 Phi, (F, F)
+
+In `rfgp.solvers.lowrank.bounds`, K is the exact prior covariance of the rows, (n, n), and t a trace. `w_i` is the
+weight of row i, and k_t is the kernel of term t.
+"""
 
 from rfgp.solvers.lowrank.bounds import EvidenceBounds as EvidenceBounds
 from rfgp.solvers.lowrank.bounds import evidence_bounds as evidence_bounds

@@ -30,7 +30,7 @@ def has_fourier_features(model: LinearModel) -> bool:
     The result is False unless rows are uniform and in memory.
     """
     blocks = model.weights.blocks
-    return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_uniform
+    return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_homoscedastic
 
 
 def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
@@ -66,8 +66,8 @@ def _value(
     target = (phi.mT @ centered.to(x)).double()
     count = centered.new_tensor(float(len(x)))
     solution = solve(Statistics(symmetrized(gram), target, centered.square().sum(), count, count), model.scale, noise)
-    unscaled = model.scale[:, None] * solution.weights
-    residual = centered - (phi @ unscaled.to(x)).double()
+    scaled_weights = model.scale[:, None] * solution.weights
+    residual = centered - (phi @ scaled_weights.to(x)).double()
     zero, terms, output_weights = noise.new_zeros(()), torch.zeros_like(model.variances), model.output_weights
     square = (residual.square() @ output_weights).sum() / noise
     logs = count * torch.log(2 * torch.pi * noise)
@@ -78,10 +78,10 @@ def _value(
     def gradients() -> list[Tensor | None]:
         grad_frequencies = None
         if needs[3]:
-            scaled = (model.scale[:, None] * inverse * model.scale).to(x)
+            scaled_inverse = (model.scale[:, None] * inverse * model.scale).to(x)
             grad_frequencies = (
                 frequency_gradient(
-                    phi, x, residual * output_weights, unscaled, scaled, output_weights.sum(), trace_rows
+                    phi, x, residual * output_weights, scaled_weights, scaled_inverse, output_weights.sum(), trace_rows
                 )
                 / noise
             )

@@ -1,17 +1,19 @@
 """A linear model of rows on features, in blocks of rows.
 
 Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
-features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. Let e = sqrt(n b) 6e-8 s^2 /
-noise, with the prior variance s^2 of all terms together. The log marginal likelihood of a row had an error of less than
-3e-4 for e below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond (`benchmarks/papers/own/rounding.py`).
-From `max_float32_error` of e on, blocks of features are cast to float64 first.
+features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. The rounding ratio is
+sqrt(n b) 6e-8 s^2 / noise, with the prior variance s^2 of all terms together. The log marginal likelihood of a row had
+an error of less than 3e-4 for a ratio below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond
+(`benchmarks/papers/own/rounding.py`). From a ratio of `max_float32_error` on, blocks of features are cast to float64
+first.
 
 The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
 |phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
 noise times that to the sum of the rows' posterior variances, noise times degrees of freedom. Means have larger errors,
-because weights multiply them. So e = 4 (n s^2 d^2 / noise)^1/2 has the same limit, from which on these features are
-computed in float64. With either e just below it, standard deviations were within 0.9 % and means within 0.0033 s of
-those from float64. At a 16th of the noise these were 1.4 % and 0.007 s, and at a 160th 9 % and 0.02 s.
+because weights multiply them. So the rounding ratio of features, 4 (n s^2 d^2 / noise)^1/2, has the same limit, from
+which on these features are computed in float64. With either ratio just below it, standard deviations were within 0.9 %
+and means within 0.0033 s of those from float64. At a 16th of the noise these were 1.4 % and 0.007 s, and at a 160th 9 %
+and 0.02 s.
 """
 
 import math
@@ -34,7 +36,7 @@ MIN_ROWS, MAX_ROWS = 256, 8192
 _FLOAT32_ERROR = 6e-8
 """The relative rounding error of float32."""
 _AMPLIFICATION = 4.0
-"""The factor of the error of features in their e."""
+"""The factor of the error of features in their rounding ratio."""
 
 
 def block_rows(num_features: int) -> int:
@@ -54,15 +56,16 @@ class LinearModel:
     y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e with w ~ N(0, I). e has the variance `noise` plus that of the
     row.
 
-    Features exclude the prior scales s_t. Statistics of one pass over the rows therefore hold for any scales.
+    Features phi exclude the prior scales s_t. Statistics of one pass over the rows therefore hold for any scales.
 
     Attributes:
         weights: The features of all terms, their parameters and prior variances.
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        max_float32_error: The largest e of each formula above at which features and their products may be float32.
-        part_of_uniform: Whether no row of all has a weight or a noise, if these rows are a part of others.
+        max_float32_error: The largest of each rounding ratio above at which features and their products may be
+            float32.
+        all_rows_homoscedastic: Whether no row of all has a weight or a noise, if these rows are a part of others.
     """
 
     weights: Weights
@@ -70,7 +73,7 @@ class LinearModel:
     mean: Tensor
     noise: Tensor
     max_float32_error: float = 0.3
-    part_of_uniform: bool | None = None
+    all_rows_homoscedastic: bool | None = None
 
     @property
     def num_features(self) -> int:
@@ -106,11 +109,11 @@ class LinearModel:
         return self.rows.output_weights if isinstance(self.rows, Block) else torch.ones_like(self.mean)
 
     @property
-    def is_uniform(self) -> bool:
+    def is_homoscedastic(self) -> bool:
         """Whether no row, including those of the whole, has a weight or its own noise."""
         if self.weights.adds_noise:
             return False
-        return self.rows.is_uniform if self.part_of_uniform is None else self.part_of_uniform
+        return self.rows.is_homoscedastic if self.all_rows_homoscedastic is None else self.all_rows_homoscedastic
 
     def with_fitc_noise(self, block: Block, phi: Tensor) -> Block:
         """Return a block whose rows have the residual variance of FITC terms as noise.
@@ -122,7 +125,7 @@ class LinearModel:
         if not self.weights.adds_noise:
             return block
         noise = self.fitc_variances @ self.weights.unscaled_residual_variances(phi, block.inputs)
-        return replace(block.whole, fixed_noise=noise if block.fixed_noise is None else block.fixed_noise + noise)
+        return replace(block.plain_block, fixed_noise=noise if block.fixed_noise is None else block.fixed_noise + noise)
 
     @cached_property
     def fitc_variances(self) -> Tensor:
@@ -194,9 +197,11 @@ def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     """
     if is_local(model.rows):
         return function(model)
-    no_rows, is_uniform = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_uniform
+    no_rows, is_homoscedastic = Block(model.mean[:0].clone(), model.mean[:0].clone()), model.is_homoscedastic
     max_error = -1.0 if model.needs_float64 else math.inf  # a part has fewer rows, but rounds like the whole
-    common = replace(model.detached(), rows=no_rows, max_float32_error=max_error, part_of_uniform=is_uniform)
+    common = replace(
+        model.detached(), rows=no_rows, max_float32_error=max_error, all_rows_homoscedastic=is_homoscedastic
+    )
     sums = [
         part.total(partial(_of_part, common, function))
         if isinstance(part, DistributedRows)

@@ -34,18 +34,18 @@ class FactorCovariance:
     def __post_init__(self) -> None:
         make_contiguous(self, "factor")
 
-    def variance(self, phi: Tensor) -> Tensor:
-        """Return the variances (n,) at features (n, F)."""
-        return self.root(phi).square().sum(1)
+    def variance(self, scaled_phi: Tensor) -> Tensor:
+        """Return the variances (n,) at scaled features (n, F)."""
+        return self.root(scaled_phi).square().sum(1)
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the covariance (a, b) between features (a, F) and (b, F)."""
+        """Return the covariance (a, b) between scaled features (a, F) and (b, F)."""
         root = self.root(left)
         return root @ (root if left is right else self.root(right)).mT
 
-    def root(self, phi: Tensor) -> Tensor:
-        """Return a matrix R (n, F) with R R^T the covariance at features (n, F)."""
-        return half_solve(self.factor, phi.mT).mT
+    def root(self, scaled_phi: Tensor) -> Tensor:
+        """Return a matrix R (n, F) with R R^T the covariance at scaled features (n, F)."""
+        return half_solve(self.factor, scaled_phi.mT).mT
 
     def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
         """Draw weights of mean 0, (count, F, k)."""
@@ -80,18 +80,18 @@ class RowCovariance:
     def __post_init__(self) -> None:
         make_contiguous(self, "rows")
 
-    def variance(self, phi: Tensor) -> Tensor:
-        """Return the variances (n,) at features (n, F)."""
-        explained = (phi @ self.rows.mT).square().sum(1)
-        return (phi.square().sum(1) - explained).clamp_min(0)
+    def variance(self, scaled_phi: Tensor) -> Tensor:
+        """Return the variances (n,) at scaled features (n, F)."""
+        explained = (scaled_phi @ self.rows.mT).square().sum(1)
+        return (scaled_phi.square().sum(1) - explained).clamp_min(0)
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the covariance (a, b) between features (a, F) and (b, F)."""
+        """Return the covariance (a, b) between scaled features (a, F) and (b, F)."""
         return left @ right.mT - (left @ self.rows.mT) @ (right @ self.rows.mT).mT
 
-    def root(self, phi: Tensor) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance at features (n, F)."""
-        return covariance_root(self.between(phi, phi))
+    def root(self, scaled_phi: Tensor) -> Tensor:
+        """Return a matrix R (n, r) with R R^T the covariance at scaled features (n, F)."""
+        return covariance_root(self.between(scaled_phi, scaled_phi))
 
     def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
         """Draw weights of mean 0, (count, F, k).
@@ -124,7 +124,7 @@ class LowRankPosterior(Posterior):
     """The process f = Phi w with the posterior of w, without the rows.
 
     Attributes:
-        prior: The prior with the features Phi (n, F).
+        prior: The prior with the scaled features Phi (n, F).
         weights: The posterior mean of the weights, (F, k).
         uncertainty: The posterior covariance of the weights.
         terms: The names of the terms whose sum is predicted. If None, all.
@@ -135,8 +135,8 @@ class LowRankPosterior(Posterior):
         >>> prior = Prior(weights=(WeightBlock(lambda x: x, num_features=1),))
         >>> two = torch.full((1, 1), 2.0).double()
         >>> posterior = LowRankPosterior(prior, weights=3 * two, uncertainty=FactorCovariance(two))
-        >>> phi = posterior.project(two)
-        >>> posterior.mean(phi).tolist(), posterior.variance(two, phi).tolist()  # 2 * 6 and 2^2 / 2^2
+        >>> scaled_phi = posterior.project(two)
+        >>> posterior.mean(scaled_phi).tolist(), posterior.variance(two, scaled_phi).tolist()  # 2 * 6 and 2^2 / 2^2
         ([[12.0]], [1.0])
     """
 
@@ -146,7 +146,7 @@ class LowRankPosterior(Posterior):
     terms: tuple[str, ...] | None = None
     derivative_column: int | None = None
 
-    stored = ("weights",)
+    serialized_fields = ("weights",)
 
     @property
     def width(self) -> int:
@@ -162,30 +162,30 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the features of n inputs, (n, F), 0 for other terms."""
+        """Return the scaled features of n inputs, (n, F), 0 for other terms."""
         blocks, column = self.prior.weights, self.derivative_column
         if column is None:
-            phi = self.prior.dense.scaled(inputs).double()
+            scaled_phi = self.prior.dense.scaled(inputs).double()
         else:
-            phi = torch.cat([block.slopes(inputs, column) for block in blocks], dim=1)
-        return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
+            scaled_phi = torch.cat([block.input_derivatives(inputs, column) for block in blocks], dim=1)
+        return scaled_phi if self.terms is None else scaled_phi * self.prior.dense.of(self.terms).to(scaled_phi)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the mean (n, k) for features (n, F)."""
+        """Return the mean (n, k) for scaled features (n, F)."""
         return projected @ self.weights
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal variances (n,)."""
         total = self.uncertainty.variance(projected)
         if self.derivative_column is not None:
-            return total + self.residual_slope_variance
+            return total + self.residual_derivative_variance
         return total + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariance (n, n)."""
         total = self.uncertainty.between(projected, projected)
         if self.derivative_column is not None:
-            return total + self.residual_slope_variance * torch.eye(len(total), dtype=total.dtype)
+            return total + self.residual_derivative_variance * torch.eye(len(total), dtype=total.dtype)
         return total + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
@@ -196,8 +196,6 @@ class LowRankPosterior(Posterior):
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
         """Return a root of the covariance of weighted sums over points.
-
-        The result is None if features miss a part of the function that points share.
 
         Args:
             inputs: The q points of each of m sums, (m, q, D).
@@ -261,7 +259,7 @@ class LowRankPosterior(Posterior):
         """
         for block in self.prior.weights:
             if block.design is not None:
-                block.design.residual_slope_variance(column, *block.parameters)
+                block.design.residual_derivative_variance(column, *block.parameters)
             elif block.residual is not None:
                 raise InvalidArgumentError(
                     f"The features of the term {block.name!r} must not miss a part of its derivative, got some that "
@@ -270,14 +268,14 @@ class LowRankPosterior(Posterior):
         return replace(self, derivative_column=column)
 
     @property
-    def residual_slope_variance(self) -> Tensor:
+    def residual_derivative_variance(self) -> Tensor:
         """The variance that features miss of the derivative of the predicted terms, 0-d."""
         assert self.derivative_column is not None
         total = torch.zeros((), dtype=torch.float64)
         for block in self.prior.weights:
             is_own = self.terms is None or block.name in self.terms
             if is_own and block.design is not None and block.residual is not None:
-                total = total + block.prior_variance * block.design.residual_slope_variance(
+                total = total + block.prior_variance * block.design.residual_derivative_variance(
                     self.derivative_column, *block.parameters
                 )
         return total

@@ -11,13 +11,13 @@ minimizes the quadratic form, and d log|A| = tr(A^-1 dA). Hence
 
 The first is propagated to the parameters of the features block by block. Features are computed twice and never stored.
 k outputs share A. The quadratic form of output j has the weight c_j, and the determinants the weight sum_j c_j. A row
-of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the scatter of its observations around
-their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the sum of squares of its observations
+about their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
 The residual of a kernel is s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`). It may be noise of each
-observation, added to fixed_i (FITC, Snelson and Ghahramani 2006). Then a slope g_i in it adds g_i q_i to the gradient
-in s_t^2 and -2 s_t^2 g_i phi_ti to that in phi_ti. Otherwise the likelihood is a lower bound of the exact one (VFE,
-Titsias 2009, Eq. 9), with the term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
+observation, added to fixed_i (FITC, Snelson and Ghahramani 2006). Then a derivative g_i in it adds g_i q_i to the
+gradient in s_t^2 and -2 s_t^2 g_i phi_ti to that in phi_ti. Otherwise the likelihood is a lower bound of the exact one
+(VFE, Titsias 2009, Eq. 9), with the term -k/2 sum_i w_i s_t^2 q_i / (noise + fixed_i).
 """
 
 import math
@@ -120,15 +120,15 @@ class LowRankSolver(Inference):
         means, variances, model = [], [], self._detached
         with torch.no_grad():
             for block in (model.rows if rows is None else rows).blocks(block_rows(model.num_features)):
-                unscaled_features = model.phi(block).double()
-                phi = model.scale * unscaled_features
-                noise_diag = model.with_fitc_noise(block, unscaled_features).noise_diag(model.noise)
-                root = half_solve(self.solution.factor, phi.mT)
+                phi = model.phi(block).double()
+                scaled_phi = model.scale * phi
+                noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
+                root = half_solve(self.solution.factor, scaled_phi.mT)
                 complement = 1 - root.square().sum(0) / noise_diag  # 1 - h_i
-                residual = block.targets - model.mean - phi @ self.solution.weights
+                residual = block.targets - model.mean - scaled_phi @ self.solution.weights
                 means.append(block.targets - residual / complement[:, None])
                 once = 1 - 1 / block.counts()  # residual noise is in D once for each repetition
-                residual_variances = model.weights.unscaled_residual_variances(unscaled_features, block.inputs)
+                residual_variances = model.weights.unscaled_residual_variances(phi, block.inputs)
                 fitc, vfe = model.fitc_variances @ residual_variances, model.vfe_variances @ residual_variances
                 variances.append(noise_diag / complement + once * fitc + vfe)
         return torch.cat(means), torch.cat(variances)
@@ -147,12 +147,12 @@ class LowRankSolver(Inference):
 
 def _differentiable_statistics(model: LinearModel) -> Statistics:
     """Return the statistics of one block of all rows, for autograd."""
-    block = gathered(model.rows)
-    phi = model.phi(block).double()
-    noise_diag = model.with_fitc_noise(block, phi).noise_diag(model.noise)
-    root = (model.noise / noise_diag).sqrt().expand(len(block))[:, None]
-    phi, y = phi * root, (block.targets - model.mean) * root
-    rows, count = (y.new_tensor(float(number)) for number in (len(block), block.count))
+    all_rows = gathered(model.rows)
+    phi = model.phi(all_rows).double()
+    noise_diag = model.with_fitc_noise(all_rows, phi).noise_diag(model.noise)
+    root = (model.noise / noise_diag).sqrt().expand(len(all_rows))[:, None]
+    phi, y = phi * root, (all_rows.targets - model.mean) * root
+    rows, count = (y.new_tensor(float(number)) for number in (len(all_rows), all_rows.count))
     return Statistics(phi.mT @ phi, phi.mT @ y, y.square().sum(), rows, count)
 
 
@@ -171,7 +171,7 @@ class Wanted(NamedTuple):
     def by_row(self, model: LinearModel) -> bool:
         """Whether a gradient is a sum over rows of terms in A^-1."""
         through_noise = self.noise or (self.variances and model.weights.adds_noise)
-        return self.through_features or (through_noise and not model.is_uniform)
+        return self.through_features or (through_noise and not model.is_homoscedastic)
 
     @property
     def inverse(self) -> bool:
@@ -209,7 +209,7 @@ class _SecondPass:
     """
 
     def __init__(self, weights: Tensor, wanted: Wanted, inverse: Tensor | None, model: LinearModel) -> None:
-        self._model, self._wanted, self._unscaled = model, wanted, model.scale[:, None] * weights
+        self._model, self._wanted, self._scaled_weights = model, wanted, model.scale[:, None] * weights
         self._inverse = None if inverse is None else model.scale[:, None] * inverse * model.scale
         zero, terms = model.noise.new_zeros(()), torch.zeros_like(model.variances)
         self._square, self._logs, self._grad_noise, self._bound_grad_noise = (zero.clone() for _ in range(4))
@@ -221,18 +221,17 @@ class _SecondPass:
         """Add a block of rows."""
         model, phi = self._model, self._grad_parameters.features(block)
         block = model.with_fitc_noise(block, phi)
-        residual = block.targets - model.mean - (phi @ self._unscaled.to(phi)).double()
+        residual = block.targets - model.mean - (phi @ self._scaled_weights.to(phi)).double()
         noise, precision = block.observation_noise(model.noise), 1 / block.noise_diag(model.noise)
-        self._square += ((residual.square() @ self._output_weights) * precision).sum() + block.scattered(
-            model.noise
-        ).sum()
+        self._square += ((residual.square() @ self._output_weights) * precision).sum()
+        self._square += block.weighted_replicate_squares(model.noise).sum()
         self._logs += (block.counts() * (_LOG_2PI + noise.log())).sum()
         self._grad_mean += (residual * precision.reshape(-1, 1)).sum(0) * self._output_weights
-        bound_slope = self._add_bound(block, phi) if model.weights.has_residual else None
+        bound_noise_gradient = self._add_bound(block, phi) if model.weights.has_residual else None
         if self._wanted.by_row(model):
-            slope = self._add_noise(block, phi, residual, bound_slope)
+            noise_gradient = self._add_noise(block, phi, residual, bound_noise_gradient)
             if self._grad_parameters.is_needed:
-                grad_residual = self._grad_residual(block, slope) if model.weights.has_residual else None
+                grad_residual = self._grad_residual(block, noise_gradient) if model.weights.has_residual else None
                 self._grad_parameters.add(self._grad_features(block, phi, residual, grad_residual), grad_residual)
 
     def _add_bound(self, block: Block, phi: Tensor) -> Tensor:
@@ -243,11 +242,13 @@ class _SecondPass:
         noise = block.observation_noise(self._model.noise)
         ratios = self._model.weights.unscaled_residual_variances(phi, block.inputs) * (block.counts() / noise)
         self._bound += torch.where(self._model.vfe_variances > 0, ratios.sum(1), 0.0)
-        slope = 0.5 * self._output_weights.sum() * (self._model.vfe_variances @ (ratios / noise))
-        self._bound_grad_noise += slope.sum()
-        return slope
+        noise_gradient = 0.5 * self._output_weights.sum() * (self._model.vfe_variances @ (ratios / noise))
+        self._bound_grad_noise += noise_gradient.sum()
+        return noise_gradient
 
-    def _add_noise(self, block: Block, phi: Tensor, residual: Tensor, bound_slope: Tensor | None) -> Tensor | None:
+    def _add_noise(
+        self, block: Block, phi: Tensor, residual: Tensor, bound_noise_gradient: Tensor | None
+    ) -> Tensor | None:
         """Add to the gradients in the noise and in residuals.
 
         Return the gradient in each row's noise, (b,), or None if all rows have the same noise.
@@ -256,46 +257,48 @@ class _SecondPass:
         assert self._inverse is not None
         self._inverse = self._inverse.to(phi)
         self._phi_inverse = phi @ self._inverse
-        if model.is_uniform:
+        if model.is_homoscedastic:
             return None
         leverage, k = (self._phi_inverse * phi).sum(1).double(), self._output_weights.sum()
-        slope = (residual.square() @ self._output_weights + k * leverage) / block.noise_diag(
+        noise_gradient = (residual.square() @ self._output_weights + k * leverage) / block.noise_diag(
             model.noise
         ) - k * block.counts()
-        slope = slope + block.scattered(model.noise)
-        slope = slope * (0.5 / block.observation_noise(model.noise))
-        self._grad_noise += slope.sum()
-        if bound_slope is not None:
-            slope = slope + bound_slope
+        noise_gradient = noise_gradient + block.weighted_replicate_squares(model.noise)
+        noise_gradient = noise_gradient * (0.5 / block.observation_noise(model.noise))
+        self._grad_noise += noise_gradient.sum()
+        if bound_noise_gradient is not None:
+            noise_gradient = noise_gradient + bound_noise_gradient
         if model.weights.adds_noise:
-            grad_fitc = model.weights.unscaled_residual_variances(phi, block.inputs) @ slope
+            grad_fitc = model.weights.unscaled_residual_variances(phi, block.inputs) @ noise_gradient
             self._grad_fitc += torch.where(model.fitc_variances > 0, grad_fitc, 0.0)
-        return slope
+        return noise_gradient
 
-    def _grad_residual(self, block: Block, slope: Tensor | None) -> Tensor:
+    def _grad_residual(self, block: Block, noise_gradient: Tensor | None) -> Tensor:
         """Return the derivatives in the variances of residuals, (T, b).
 
         Args:
             block: The rows.
-            slope: The derivative in each row's noise, (b,). If None, no residual is noise.
+            noise_gradient: The derivative in each row's noise, (b,). If None, no residual is noise.
         """
         model = self._model
         bound = (-0.5 * self._output_weights.sum() / block.noise_diag(model.noise)).expand(len(block))
         grad_residual = model.vfe_variances[:, None] * bound
-        return grad_residual if slope is None else grad_residual + model.fitc_variances[:, None] * slope
+        return (
+            grad_residual if noise_gradient is None else grad_residual + model.fitc_variances[:, None] * noise_gradient
+        )
 
     def _grad_features(self, block: Block, phi: Tensor, residual: Tensor, grad_residual: Tensor | None) -> Tensor:
         """Return the derivatives in the features of a block, (b, F).
 
         Args:
             block: The rows.
-            phi: The features without scales, (b, F).
+            phi: The features without the prior scales, (b, F).
             residual: The targets minus the predicted means, (b, k).
             grad_residual: The derivatives in the variances of residuals, (T, b). If None, there are no residuals.
         """
         model, k, noise_diag = self._model, self._output_weights.sum(), block.noise_diag(self._model.noise)
         weighted = (residual * self._output_weights).to(phi)
-        out = torch.addmm(self._phi_inverse, weighted, self._unscaled.to(phi).mT, beta=-float(k))
+        out = torch.addmm(self._phi_inverse, weighted, self._scaled_weights.to(phi).mT, beta=-float(k))
         out *= (1 / noise_diag).to(phi).reshape(-1, 1)
         if grad_residual is not None:
             out -= 2 * grad_residual.repeat_interleave(torch.tensor(model.weights.sizes), dim=0).mT.to(phi) * phi
@@ -351,7 +354,7 @@ def closed_gradients(
         bound = -0.5 * k * totals.bound
         grad_variances = 0.5 * moments / model.variances + totals.grad_fitc + bound
         grad_noise = totals.grad_noise + totals.bound_grad_noise
-        if model.is_uniform:  # sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
+        if model.is_homoscedastic:  # sum_i Phi_i A^-1 Phi_i^T / D = F - tr A^-1
             dof = len(inverse) - inverse.diagonal().sum()
             grad_noise = 0.5 / model.noise * (totals.square + k * (dof - len(model.rows))) + totals.bound_grad_noise
     return totals.grad_mean, grad_noise, grad_variances

@@ -109,7 +109,7 @@ def _sums(model: LinearModel, report: Callable[[int], None] | None = None) -> Su
             phi, y = phi * root.to(phi), y * root
         add_symmetric_product(gram, phi)
         target += (phi.mT @ y.to(phi)).double()
-        square += y.square().sum() + model.noise * block.scattered(model.noise).sum()
+        square += y.square().sum() + model.noise * block.weighted_replicate_squares(model.noise).sum()
         rows += len(block)
         observations += block.count
         if report is not None:
@@ -252,9 +252,9 @@ def best_ratios(
         solution = solve(statistics, scale, unit)
         q = quadratic_form(statistics, solution, scale, unit)
         used = sizes - weights.by_block(torch.cholesky_inverse(solution.factor).diagonal())
-        slope = used - count * weights.by_block(solution.weights.square().sum(1)) / q
+        gradient = used - count * weights.by_block(solution.weights.square().sum(1)) / q
         value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
-        return float(value) / count, (slope / count).cpu().numpy()
+        return float(value) / count, (gradient / count).cpu().numpy()
 
     limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
     result = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.autograd import slopes
+from rfgp.autograd import input_derivatives
 from rfgp.blocks import WeightBlock
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import Complex, Floats, series_at_points
@@ -85,7 +85,9 @@ class SeriesMoments:
         pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
         missing = sum(float(scale * variance) for scale, variance in pairs)
         known = self.known_variance(inputs)
-        return known + (missing if self.posterior.derivative_column is None else self.posterior.residual_slope_variance)
+        return known + (
+            missing if self.posterior.derivative_column is None else self.posterior.residual_derivative_variance
+        )
 
     def known_variance(self, inputs: Tensor) -> Tensor:
         """Return the variances (n,) of the sums of features at points (n, D)."""
@@ -104,7 +106,7 @@ class SeriesMoments:
         assert block.design is not None
         if self.posterior.derivative_column is None:
             return block.design.fixed_features(inputs).double()
-        return slopes(block.design.fixed_features, inputs, self.posterior.derivative_column)
+        return input_derivatives(block.design.fixed_features, inputs, self.posterior.derivative_column)
 
     def _as_slopes(self, block: WeightBlock, weights: Tensor) -> Tensor:
         """Return the weights (F, m) of the derivative of features on a lattice.

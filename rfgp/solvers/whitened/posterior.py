@@ -65,7 +65,7 @@ class WhitenedPosterior(Posterior):
     known: WhiteRows | None = None
     terms: tuple[str, ...] | None = None
 
-    stored = ("inputs", "targets", "noise", "weights", "factor")
+    serialized_fields = ("inputs", "targets", "noise", "weights", "factor")
 
     @property
     def width(self) -> int:

@@ -115,7 +115,7 @@ class WhiteRows:
         """Return precisions with these inputs (n, d) among their values, and the regression, if there are any."""
         if not self._prior.precisions:
             return (), None
-        if not self._prior.moves:
+        if not self._prior.adds_latent_points:
             return self._prior.precisions, self._system
         blocks = [block.refined(self.inputs, inputs) for block in self._prior.precisions]
         return blocks, self._regression(blocks)

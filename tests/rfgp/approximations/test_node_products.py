@@ -71,8 +71,8 @@ def features_of(state, inputs):
     (columns,) = product.columns.at(known, spec.columns).weights
     place = next(places[0] for factor, places, _ in product.term.parts() if factor.nodes is not None)
     positions = inputs[:, place].long()
-    if alone.walks:
-        block = alone.walks[0]
+    if alone.graph_features:
+        block = alone.graph_features[0]
         values, pattern = block.at(positions, False, *block.parameters)
         rows = np.repeat(np.arange(len(inputs)), np.diff(pattern.indptr))
         places = torch.from_numpy(rows), torch.from_numpy(np.asarray(pattern.indices).astype(np.int64))
@@ -152,7 +152,7 @@ def check_score(gp):
     state, raw = leaves_of(gp)
     phi = features_of(state, rows.inputs)[0]
     expected = 0.5 * ((phi.mT @ left).square() * signs).sum()
-    found = products.ProductTerm(state.prior().walks[0], rows.inputs).score(left, signs)
+    found = products.ProductTerm(state.prior().graph_features[0], rows.inputs).score(left, signs)
     options = {"materialize_grads": True, "allow_unused": True}
     pairs = [torch.autograd.grad(value, list(raw.values()), **options) for value in (found, expected)]
     for one, other in zip(*pairs, strict=True):
@@ -166,7 +166,7 @@ def test_score_of_draws_matches_dense_gradient(other):
 
 def test_products_of_matrices_agree_in_all_forms(monkeypatch):
     rng = np.random.default_rng(4)
-    block, x = model().state.prior().walks[0], inputs_of(model(), ROWS)
+    block, x = model().state.prior().graph_features[0], inputs_of(model(), ROWS)
     dense = block.features(x, keep=False).matrix().toarray()
     v, u = rng.normal(size=(N, 3)), rng.normal(size=(dense.shape[1], 3))
     for entries, most, speed in ((2**22, 2**13, 4), (60, 0, 1e9), (60, 0, 0)):
@@ -236,7 +236,7 @@ def test_product_kernel_is_unbiased():
         slope = gp.state.prior().of(["slope"]).kernel(x, x)
         draws = [approximation.draw(data, seed).at(data.values, spec.columns).kernel(x, x) for seed in range(300)]
         scale = float(gp.state.scaling.targets.scale) ** 2
-    nodes = x[:, gp.spec.terms[0].places[0][0]]
+    nodes = x[:, gp.spec.terms[0].column_indices[0][0]]
     one, other = ((nodes[:, None] != nodes) & torch.ones(8, 8).triu(1).bool()).nonzero().T
     samples = torch.stack(draws)[:, one, other].numpy()
     expected = (exact / scale - slope)[one, other].numpy()
@@ -251,7 +251,11 @@ def test_seeds_of_nodes_and_columns_are_independent():
     def drawn(approximation):
         product = model(way=approximation).spec.priors[0]
         positions = torch.arange(40)
-        walks = product.features.prior(torch.ones(1).double(), torch.ones(())).walks[0].features(positions, keep=False)
+        walks = (
+            product.features.prior(torch.ones(1).double(), torch.ones(()))
+            .graph_features[0]
+            .features(positions, keep=False)
+        )
         return walks.matrix().toarray(), product.columns.parts[0].feature_map.frequencies.dense().numpy()
 
     options = {"exact_hops": 0, "columns": rfgp.RandomFeatures(8, coupling="iid")}
@@ -282,7 +286,7 @@ def test_new_levels_have_the_prior_of_their_features(way):
     gp, new = model("matern of each group", way), {**NEW, "sensor": np.array(["z"] * 4 + ["y"] * 2 + ["a", "b"])}
     found = gp.predict(new).terms["product"]
     x = inputs_of(gp, new)
-    place = gp.spec.terms[0].places[0][0]
+    place = gp.spec.terms[0].column_indices[0][0]
     with torch.no_grad():
         block = gp.spec.priors[0].features.prior(torch.tensor([2.0]).double(), torch.ones(()).double())
         nodes = block.kernel(x[:, place].long(), x[:, place].long()).numpy()
@@ -353,7 +357,7 @@ def test_new_nodes_and_copies_predict():
     for other in (copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
         np.testing.assert_array_equal(other.predict(unseen).mean, expected.mean)
         np.testing.assert_array_equal(other.predict(unseen).std, expected.std)
-    assert isinstance(gp.state.prior().walks[0], SparseProductBlock)
+    assert isinstance(gp.state.prior().graph_features[0], SparseProductBlock)
 
 
 @pytest.mark.parametrize(

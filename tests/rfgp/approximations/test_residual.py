@@ -293,7 +293,7 @@ def test_gradient_in_points_is_that_of_differences(condition_on):
     (draw,) = state.spec.priors[0].learnable.values()
 
     def density(points):
-        values = state.hyperparameters.with_others({"space.points": points}, {})
+        values = state.hyperparameters.with_extra_tensors({"space.points": points}, {})
         return state.replace(hyperparameters=values).log_marginal_likelihood()
 
     points = draw.clone().requires_grad_()

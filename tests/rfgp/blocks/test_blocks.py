@@ -51,7 +51,7 @@ def check_gradients(problem, name):
 
 def test_sums_are_divided_by_term_names():
     prior = Problem(ADDABLE).prior
-    kinds = (prior.weights, prior.kernels, prior.walks, prior.precisions, (prior.neighbors,))
+    kinds = (prior.weights, prior.kernels, prior.graph_features, prior.precisions, (prior.neighbors,))
     assert prior.blocks == sum(kinds, start=())
     assert {block.name for block in prior.blocks} == set(ADDABLE)
     part = prior.of(["neighbors", "linear", "groups", "walks", "exact"])
@@ -72,7 +72,7 @@ def test_kernel_of_residual_neighbors_includes_weights():
 
 def test_only_single_blocks_have_functions():
     walks = Problem(["walks"]).prior
-    assert walks.functions is walks.walks[0]
+    assert walks.functions is walks.graph_features[0]
     for terms in (["walks", "linear"], ["linear"], ["exact"], ["field"]):
         assert Problem(terms).prior.functions is None
 
@@ -82,7 +82,7 @@ class TestWalks:
 
     def block(self, *, at_once):
         problem = Problem(["walks"])
-        (block,) = problem.prior.detached().walks
+        (block,) = problem.prior.detached().graph_features
         every = torch.zeros(NODES, 5, dtype=torch.float64)
         every[:, 2] = torch.arange(NODES)
         matrix = block.features(every, keep=False).matrix()

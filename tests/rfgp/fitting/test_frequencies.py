@@ -124,7 +124,7 @@ def test_gradient_matches_autograd_of_the_objective():
     values = run.values(parameters)
 
     def objective(omega):
-        phi = fit.spec.prior(values.with_others({path: omega}, {})).dense.scaled(rows.inputs)
+        phi = fit.spec.prior(values.with_extra_tensors({path: omega}, {})).dense.scaled(rows.inputs)
         covariance = phi @ phi.T + values.standardized("noise") * torch.eye(80, dtype=torch.float64)
         exact = torch.distributions.MultivariateNormal(values.standardized("mean").expand(80), covariance)
         moved = (omega - initial).square().sum()
@@ -219,7 +219,7 @@ def test_test_rows_are_disjoint_from_validation_rows():
     chosen, judged = rows_of(split.validation), rows_of(split.test)
     assert len(chosen) == len(judged) == 15
     assert not chosen & judged
-    others = rows_of(nothing_learned(fit, split).others)
+    others = rows_of(nothing_learned(fit, split).rows_except_test)
     assert len(others) == 285
     assert not others & judged
 

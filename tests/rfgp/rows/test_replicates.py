@@ -50,7 +50,7 @@ def test_weights_and_scatter_are_merged_again():
     rows = Block(x, y, None, torch.tensor([2.0, 1.0]).double(), None, torch.tensor([[0.5], [0.0]]).double())
     merged = merge_replicates(rows)
     assert merged.targets.item() == 3.0
-    assert merged.scatter.item() == pytest.approx(0.5 + 2 * 1.0 + 4.0)
+    assert merged.replicate_sum_of_squares.item() == pytest.approx(0.5 + 2 * 1.0 + 4.0)
 
 
 def test_distinct_rows_are_not_changed():

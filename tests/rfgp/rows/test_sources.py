@@ -337,7 +337,7 @@ class TestSurvey:
         np.testing.assert_allclose(found.inputs.mean, whole.mean(0), rtol=1e-14)
         affine = found.inputs.standardizing(torch.empty(0, dtype=torch.float64))
         np.testing.assert_allclose(affine.scale, whole.std(0, ddof=1), rtol=1e-9)
-        assert (found.num_rows, found.observations, found.is_uniform, found.is_vector) == (400, 400, True, True)
+        assert (found.num_rows, found.observations, found.is_homoscedastic, found.is_vector) == (400, 400, True, True)
 
     @pytest.mark.slow
     def test_the_sample_is_uniform(self, monkeypatch):

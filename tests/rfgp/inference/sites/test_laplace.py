@@ -98,7 +98,11 @@ class SentRows:
 
     def __init__(self, block):
         self.block, self.num_outputs = block, block.num_outputs
-        self.is_uniform, self.has_fixed_noise, self.count = block.is_uniform, block.has_fixed_noise, block.count
+        self.is_homoscedastic, self.has_fixed_noise, self.count = (
+            block.is_homoscedastic,
+            block.has_fixed_noise,
+            block.count,
+        )
 
     def __len__(self):
         return len(self.block)

@@ -188,7 +188,7 @@ def test_newton_steps_by_transforms_and_by_features_agree(name):
 
 
 def check_information():
-    """The information of log s^2 and the mean is that of the regression of working observations by dense algebra."""
+    """The information of log s^2 and the mean is that of Laplace pseudo-observations by dense algebra."""
     gp = model("poisson", "two lattices")
     found, rows = gp.state.infer(gp.state.rows), gp.state.rows
     phi = found.model.detached().weights.scaled(rows.inputs).double().numpy()
@@ -328,7 +328,7 @@ class Elsewhere:
     """Rows on other machines: functions of them are pickled."""
 
     def __init__(self, parts):
-        self.parts, self.num_outputs, self.is_uniform = parts, 1, False
+        self.parts, self.num_outputs, self.is_homoscedastic = parts, 1, False
         self.has_fixed_noise, self.count = parts[0].has_fixed_noise, sum(part.count for part in parts)
 
     def __len__(self):

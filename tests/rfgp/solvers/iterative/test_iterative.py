@@ -28,7 +28,7 @@ def problem_of(name, kind="uneven", count=48):
 
 def solved(problem, seed=0):
     prior = problem.prior
-    prior = replace(prior, walks=tuple(replace(block, seed=seed) for block in prior.walks))
+    prior = replace(prior, graph_features=tuple(replace(block, seed=seed) for block in prior.graph_features))
     return IterativeSolver(prior, problem.rows, problem.mean, problem.noise)
 
 

@@ -38,7 +38,7 @@ def model_of(kernel, rows, dtype=F64) -> tuple[LinearModel, dict[str, Tensor]]:
     values = gp.state.hyperparameters.detached()
     names = [name for name in values.raw if name not in ("noise", "mean")]
     values = values.leaves(names)
-    weights = spec.prior(values.with_others(leaves, {})).dense
+    weights = spec.prior(values.with_extra_tensors(leaves, {})).dense
     noise, mean = torch.tensor(0.3, dtype=F64), torch.full((rows.num_outputs,), 0.2, dtype=F64)
     leaves |= {"noise": noise.requires_grad_(), "mean": mean.requires_grad_(), **{n: values.raw[n] for n in names}}
     return LinearModel(weights, Block(rows.inputs.to(dtype), rows.targets), mean, noise), leaves

@@ -41,7 +41,7 @@ def parts_of(rows, first=Block):
     one, two = rows.take(slice(0, 10)), rows.take(slice(10, 24))
     plain = first(one.inputs, one.targets)
     ones, zeros = torch.ones(10, dtype=F64), torch.zeros(10, dtype=F64)
-    every = (None, None) if rows.is_uniform else (zeros, ones)
+    every = (None, None) if rows.is_homoscedastic else (zeros, ones)
     noise, weight = (
         own if own is None else torch.cat([start, own[10:]])
         for own, start in zip((rows.fixed_noise, rows.weight), every, strict=True)

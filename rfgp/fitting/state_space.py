@@ -1,4 +1,4 @@
-"""The fit of a half-integer Matern process of one column, by scoring steps.
+"""The fit of a half-integer Matern process of one column as a state-space model, by scoring steps.
 
 The first searches are on subsets, as for other terms. On all rows only a few steps remain. Each step takes one pass,
 which yields both the score and the information.
@@ -23,7 +23,7 @@ MIDDLE_ROWS = 50_000
 """The number of rows of an intermediate search. It is skipped for fewer than four times as many rows."""
 
 
-def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
+def fit_state_space(fit: TermFit) -> tuple[GPState, FitReport]:
     """Fit a Matern process of one column; return the state and the report.
 
     Args:
@@ -39,7 +39,7 @@ def fit_chain(fit: TermFit) -> tuple[GPState, FitReport]:
     if not is_small:
         fit, report = _search(fit, gathered(fit.rows))
         reports.append(report)
-    return fit.state, reports[-1].with_all(reports)
+    return fit.state, reports[-1].merged_with(reports)
 
 
 def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
@@ -51,11 +51,11 @@ def _search(fit: TermFit, rows: Block) -> tuple[TermFit, FitReport]:
         return cast(ChainSolver, fit.state.replace(hyperparameters=values).infer(some))
 
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
-    values, report = ChainScoring(infer, some, jacobian, fit.values, fit.plan, stage).run()
+    values, report = StateSpaceScoring(infer, some, jacobian, fit.values, fit.plan, stage).run()
     return fit.at(values), report
 
 
-class ChainScoring(Scoring[ChainSolver]):
+class StateSpaceScoring(Scoring[ChainSolver]):
     """A search whose score and information come from one pass over the rows."""
 
     done: ClassVar[float] = 0.01

@@ -7,7 +7,7 @@ from checks import fails
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.fitting.chains import ChainScoring
+from rfgp.fitting.state_space import StateSpaceScoring
 from rfgp.solvers import chain
 
 N = 6000
@@ -78,5 +78,5 @@ def test_few_rows_are_all_searched_at_once():
 
 
 def test_planted_early_end_is_seen(monkeypatch):
-    monkeypatch.setattr(ChainScoring, "done", 1e6)
+    monkeypatch.setattr(StateSpaceScoring, "done", 1e6)
     assert fails(check_fit, "plain", 1.5)

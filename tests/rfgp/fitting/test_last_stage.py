@@ -9,7 +9,7 @@ import torch
 import rfgp
 from rfgp.fitting import Plan, open_checkpoint_log
 from rfgp.fitting.context import TermFit
-from rfgp.fitting.finish import finish, neighbor_correlation
+from rfgp.fitting.last_stage import neighbor_correlation, solve_scales_and_condition
 
 
 def begun(**plan):
@@ -22,7 +22,7 @@ def begun(**plan):
 def test_small_noise_repeats_sums_in_double_precision():
     fit = begun()
     assert not fit.linear(fit.values, fit.rows).needs_float64
-    state, report = finish(fit, [], "", False)
+    state, report = solve_scales_and_condition(fit, [], "", False)
     assert fit.linear(state.hyperparameters, fit.rows).needs_float64
     jacobian = state.scaling.targets.log_jacobian(1000)
     anew = float(state.infer(fit.rows).log_marginal_likelihood()) + jacobian
@@ -35,7 +35,7 @@ def test_checkpoint_without_a_sum_raises(tmp_path):
     with open_checkpoint_log(tmp_path / "c", lambda: "x") as checkpoint_log:
         fit = begun(checkpoint_log=checkpoint_log)
         with pytest.raises(rfgp.CheckpointError, match="c has a record without 'target'"):
-            finish(fit, [], "", False)
+            solve_scales_and_condition(fit, [], "", False)
 
 
 def test_neighbor_correlation():

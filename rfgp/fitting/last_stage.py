@@ -28,7 +28,7 @@ CHECKED_ROWS = 2000
 """The most rows whose leave-one-out predictions are reported."""
 
 
-def finish(
+def solve_scales_and_condition(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
     """Solve for noise and variances on all rows; return the state and the report.
@@ -67,7 +67,7 @@ def finish(
     )
 
 
-def validated(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
+def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
     """Return a state with its posterior, and the report with leave-one-out scores.
 
     Args:
@@ -127,8 +127,8 @@ def _check(fit: TermFit, inference: Inference, learned: Outcome | None) -> tuple
     if isinstance(inference, LowRankSolver | OnePassSolver):
         moments = inference.leave_one_out(rows)
     elif learned is not None:
-        others = fit.state.infer(gathered(JoinedRows([rows, learned.others])))
-        mean, variance = others.leave_one_out()
+        all_rows = fit.state.infer(gathered(JoinedRows([rows, learned.rows_except_test])))
+        mean, variance = all_rows.leave_one_out()
         moments = mean[: len(rows)], variance[: len(rows)]
     else:
         rows, moments = gathered(fit.rows), inference.leave_one_out()
@@ -148,9 +148,9 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tup
     log_prob = normal_log_prob(rows.targets, mean, variance).mean()
     jacobian = state.scaling.targets.log_jacobian(1) / rows.num_outputs
     schema = spec_of(state).schema
-    has_places = schema is not None and all(column.kind is ColumnKind.NUMBER for column in schema.columns)
+    has_numeric_columns = schema is not None and all(column.kind is ColumnKind.NUMBER for column in schema.columns)
     some = slice(CHECKED_ROWS)
-    neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_places else math.nan
+    neighbors = neighbor_correlation(rows.inputs[some], errors[some]) if has_numeric_columns else math.nan
     return float(errors.square().mean()), float(log_prob) + jacobian, neighbors
 
 
