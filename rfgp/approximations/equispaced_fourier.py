@@ -19,7 +19,7 @@ from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lat
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.lattice import Floats
 from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, supports
-from rfgp.messages import shown
+from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
 MOST_COLUMNS = 3
@@ -74,7 +74,7 @@ class EquispacedFourier(Approximation):
         super().__post_init__()
         number = self.tolerance
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 0.01:
-            raise InvalidArgumentError(f"tolerance must be a number in (0, 0.01], got {shown(number)}.")
+            raise InvalidArgumentError(f"tolerance must be a number in (0, 0.01], got {short_repr(number)}.")
         object.__setattr__(self, "max_features", check_count("max_features", self.max_features))
 
     def refusal(self, data: TermData) -> str | None:

@@ -271,7 +271,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         kept[:] = [*solved, (key, inference)]
         return inference
 
-    plan = fit.plan if steps is None else replace(fit.plan, given_iterations=min(steps, fit.plan.max_iterations))
+    plan = fit.plan if steps is None else replace(fit.plan, iteration_limit=min(steps, fit.plan.max_iterations))
     values, report = FisherScoring(infer, rows, jacobian, fit.values, plan, stage).run()
     return fit.at(values), report
 

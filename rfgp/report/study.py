@@ -61,7 +61,7 @@ class Study:
         split_by: The name of the given groups, such as that of a column. If "", none were given.
         is_log: Whether the targets are logarithms.
 
-    Example:
+    Examples:
         >>> import rfgp
         >>> from rfgp import kernels as k
         >>> from rfgp.report import study_table
@@ -269,7 +269,7 @@ def study_field(
     the exact process of the same kernel, if that can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with
     a fit of random walks.
 
-    Example:
+    Examples:
         >>> import graphs
         >>> from rfgp import datasets
         >>> from rfgp.report import study_field

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rfgp.tables.messages import show
+from rfgp.tables.messages import quoted
 from rfgp.tables.options import TextFormat
 
 
@@ -16,7 +16,7 @@ def pointed(
 
     A separator that is not between groups of three digits stays, and the cell is not a number.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> pointed(pa.array(["1.200,5"]), TextFormat(decimal=",", thousands=".")).to_pylist()
         ['1200.5']
@@ -34,7 +34,7 @@ def pointed(
 def pointed_text(cell: str, form: TextFormat) -> str:
     """Return one cell likewise, or a text that is no number.
 
-    Example:
+    Examples:
         >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
         '1200.5'
     """
@@ -62,7 +62,7 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
         name: The column that cannot be read.
         form: The spelling of cells in the current options.
 
-    Example:
+    Examples:
         >>> advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
         'Give decimal="," if a comma is the decimal mark. '
     """
@@ -84,7 +84,7 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
             for kinds in (("decimal", "both"), ("thousands",))
         ]
         return (
-            f"In {show(pair[0])} the {word} is a decimal mark, in {show(pair[1])} it may separate thousands. Give "
+            f"In {quoted(pair[0])} the {word} is a decimal mark, in {quoted(pair[1])} it may separate thousands. Give "
             f'decimal="{mark}" only if it is a decimal mark in all columns. Otherwise spell the numbers alike. '
         )
     return "Some numbers have a decimal comma and some a decimal point. Spell them alike. "
@@ -93,7 +93,7 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
 def has_marks(cell: str) -> bool:
     """Return whether a text could be a number with a comma or a point.
 
-    Example:
+    Examples:
         >>> has_marks("1,200"), has_marks("1200")
         (True, False)
     """

@@ -16,7 +16,7 @@ from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_ext
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_booleans
 from rfgp.tables.marks import pointed, pointed_text
-from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
+from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
 from rfgp.tables.roles import Columns, Roles, Target, selected
@@ -43,7 +43,7 @@ class Parquet:
         DataError: A file is missing or not Parquet. While it is read: cells that are not finite numbers.
         InvalidArgumentError: There is no such column.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import pandas as pd
         >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
@@ -85,7 +85,7 @@ class Parquet:
         """Yield inputs and other columns of a file in Arrow's batches."""
         columns = [*inputs, *self._roles.others]
         if missing := set(columns) - set(_names(file)):
-            raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
+            raise DataError(f"{title(file)} has no column {quoted(min(missing))} any more.")
         with opened(file) as parquet:
             yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
 
@@ -117,7 +117,7 @@ class CSV:
         DataError: The file is missing or not a table. While it is read: cells that are not finite numbers.
         InvalidArgumentError: There is no such column, or no such mark.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size,price\n1,2\n2,4\n")
@@ -198,10 +198,10 @@ class CSV:
             for batch in batches:
                 yield _pointed(self.path, batch, columns, self._form) if has_marks else batch
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, f"{brief(error).rstrip('.')}.") from error
+            raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
 
     def __repr__(self) -> str:
-        return f"CSV({plain(self.path.name)})"
+        return f"CSV({unquoted(self.path.name)})"
 
 
 class Batches:
@@ -220,7 +220,7 @@ class Batches:
     Raises:
         InvalidArgumentError: `read` is an iterator, which can be read only once. Later: there is no such column.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 100)[:, None]
@@ -284,8 +284,8 @@ class Batches:
         except (TypeError, ValueError, LookupError) as error:
             if isinstance(error, RfgpError):
                 raise
-            fault = f"A batch must be rows of numbers, got {type(block).__name__}: {brief(error).rstrip('.')}."
-            raise DataError(fault) from error
+            problem = f"A batch must be rows of numbers, got {type(block).__name__}: {one_line(error).rstrip('.')}."
+            raise DataError(problem) from error
 
     def _chunk(self, block: Any) -> Chunk:
         if isinstance(block, Chunk):
@@ -331,9 +331,9 @@ class Batches:
             self._inputs = self._roles.inputs(list(table), "A batch")
             self._inputs = self._roles.without_index(self._inputs, "A batch", lambda name: np.asarray(table[name]))
         if missing := {*self._inputs, *self._roles.others} - set(table):
-            raise DataError(f"All batches must have the columns of the first, got one without {show(min(missing))}.")
+            raise DataError(f"All batches must have the columns of the first, got one without {quoted(min(missing))}.")
         if self._roles.targets and not self._warned:
-            self._warned = any(warn_of_booleans(table[name], show(name)) for name in self._roles.targets)
+            self._warned = any(warn_of_booleans(table[name], quoted(name)) for name in self._roles.targets)
         return self._inputs
 
     def __repr__(self) -> str:
@@ -359,7 +359,7 @@ def _pointed(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -
             cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
             marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
             raise DataError(
-                f"{title(file)}: column {show(name)} must hold numbers with {marks}, got {show(cell)}."
+                f"{title(file)}: column {quoted(name)} must hold numbers with {marks}, got {quoted(cell)}."
             ) from error
     return pa.RecordBatch.from_pydict(out)
 
@@ -377,7 +377,7 @@ def _is_number(cell: str, form: TextFormat) -> bool:
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
         if not isinstance(path, Sequence) or not all(isinstance(file, str | Path) for file in path):
-            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {show(str(path))}.")
+            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {quoted(str(path))}.")
         files = [Path(file) for file in path]
     else:
         files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
@@ -395,4 +395,4 @@ def _warn_of_booleans(file: Path, targets: Iterable[str]) -> None:
     with opened(file) as parquet:
         for name in targets:
             kind = str(parquet.schema_arrow.field(name).type)
-            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")
+            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {quoted(name)}")
