@@ -139,9 +139,7 @@ class Reader:
     def _check(self, text: str) -> None:
         """Check that an expression is a text, and neither too long nor too deeply nested."""
         if not isinstance(text, str) or not text.strip():
-            raise InvalidArgumentError(
-                f"The {self.role} must be a text such as {self.example}, got {short_repr(text)}."
-            )
+            raise InvalidArgumentError(f"The {self.role} must be text such as {self.example}, got {short_repr(text)}.")
         if len(text) > MOST_CHARACTERS:
             raise InvalidArgumentError(
                 f"The {self.role} must have at most {MOST_CHARACTERS:,} characters, got {len(text):,}."

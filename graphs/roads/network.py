@@ -167,9 +167,7 @@ class RoadNetwork:
             [[1.0, 0.0]]
         """
         if not isinstance(roads, Roads):
-            raise InvalidArgumentError(
-                f"roads must be graphs.Roads, got {short_repr(roads)}. Pass lines to from_lines."
-            )
+            raise InvalidArgumentError(f"roads must be graphs.Roads, got {short_repr(roads)}. Use from_lines instead.")
         return cls.from_lines(roads.lines, metric=roads.metric, snap=roads.snap, duplicates=roads.duplicates)
 
     @classmethod
@@ -271,9 +269,7 @@ class RoadNetwork:
         given = as_numbers(positions)
         given = given.reshape(0, 2) if given.size == 0 and np.size(np.asarray(positions, dtype=object)) == 0 else given
         if given.ndim != 2 or given.shape[1] != 2:
-            raise InvalidArgumentError(
-                f"Positions must be pairs (road, fraction), (n, 2), got {short_repr(positions)}."
-            )
+            raise InvalidArgumentError(f"Positions must be (n, 2) pairs (road, fraction), got {short_repr(positions)}.")
         road, fraction = given.T
         wrong = ~((road >= 0) & (road < self.num_roads) & (road == np.floor(road)))
         if wrong.any():
@@ -329,8 +325,7 @@ class RoadNetwork:
             NearestPositions(positions=array([[0.  , 0.25]]), distances=array([0.2]))
         """
         points = as_numbers(coordinates)
-        is_globe = self.lines.metric == "haversine"
-        limit = distance_limit(self.lines, within)
+        is_globe, limit = self.lines.metric == "haversine", distance_limit(self.lines, within)
         if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
             raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {short_repr(coordinates)}.")
         if (np.abs(points) > MAX_COORDINATE).any():

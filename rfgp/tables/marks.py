@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from rfgp.tables.messages import quoted
+from rfgp.errors import DataError
+from rfgp.tables.messages import quoted, title
 from rfgp.tables.options import TextFormat
 
 
@@ -142,3 +144,42 @@ def _use(cells: Sequence[str], decimal: str) -> str:
         return "decimal"
     groups = _grouped(decimal, mark)
     return "both" if all(re.match(single, cell) or re.match(groups, cell) for cell in cells) else "odd"
+
+
+def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -> Any:
+    """Return an Arrow batch of texts with numbers in some columns.
+
+    Raises:
+        DataError: A cell of these columns is not a number with these marks.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> batch = pa.RecordBatch.from_pydict({"price": ["1,5"]})
+        >>> pointed_batch(Path("table.csv"), batch, ["price"], TextFormat(decimal=","))["price"].to_pylist()
+        [1.5]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    out = {name: batch.column(name) for name in batch.schema.names}
+    for name in columns:
+        cells = pc.utf8_trim_whitespace(batch.column(name))
+        try:
+            out[name] = pointed(cells, form).cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
+            marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
+            raise DataError(
+                f"{title(file)}: column {quoted(name)} must hold numbers with {marks}, got {quoted(cell)}."
+            ) from error
+    return pa.RecordBatch.from_pydict(out)
+
+
+def _is_number(cell: str, form: TextFormat) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.scalar(pointed_text(cell, form)).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True
