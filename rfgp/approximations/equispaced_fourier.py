@@ -23,7 +23,7 @@ from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
 MOST_COLUMNS = 3
-"""The most columns of a lattice."""
+"""The most columns of an equispaced Fourier grid."""
 MAX_RESIDUAL_VARIANCE = 0.3
 """The largest variance, in units of the noise, of the modes that exceed the most features."""
 SHARPER = 0.1
@@ -32,7 +32,9 @@ SHARPER = 0.1
 
 @dataclass(frozen=True, repr=False)
 class EquispacedFourier(Approximation):
-    """Fourier features on a lattice of frequencies, for one to three columns.
+    """Fourier features on an equispaced grid of frequencies, for one to three columns.
+
+    The equispaced Fourier grid is a `rfgp.lattices.Lattice`.
 
     A fit needs only sums over the rows that do not depend on hyperparameters. One pass of non-uniform fast Fourier
     transforms computes them, so that a fit costs hardly more for more rows. The number of features is larger for rough

@@ -182,7 +182,7 @@ def study_table(
         title: The name of the table.
         test_share: The share of rows to hold out.
         fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
-            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbors, all
+            on all of them. If the kernel is selected, approximations are automatic, or terms have nearest neighbors, all
             rows are given to the fit.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: The seed of the split and the draws.
@@ -340,8 +340,8 @@ def _takes_all_rows(model: GP) -> bool:
     """Return whether a fit is given all rows, as selections and neighbors need."""
     given = model.spec.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
-    is_planned = not known or model.spec.options.search_space is not None
-    return is_planned or any(isinstance(entry, Vecchia) for entry in known)
+    is_automatic = not known or model.spec.options.search_space is not None
+    return is_automatic or any(isinstance(entry, Vecchia) for entry in known)
 
 
 def _fit_and_predict(
