@@ -182,8 +182,8 @@ def study_table(
         title: The name of the table.
         test_share: The share of rows to hold out.
         fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
-            on all of them. If the kernel is selected, approximations are automatic, or terms have nearest neighbors, all
-            rows are given to the fit.
+            on all of them. If the kernel is selected, approximations are automatic, or terms have nearest neighbors,
+            all rows are given to the fit.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: The seed of the split and the draws.
         holdout: "random", or "last" for the last rows in the table's order, as of time series.
