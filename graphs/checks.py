@@ -37,7 +37,7 @@ def check_count(name: str, value: Any, least: int = 1, most: int | None = None) 
     if is_count(value) and least <= value and (most is None or value <= most):
         return int(value)
     what = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} {_end(most)}"
-    raise InvalidArgumentError(f"{name} must be {what}, got {shown(value)}.")
+    raise InvalidArgumentError(f"{name} must be {what}, got {short_repr(value)}.")
 
 
 def check_counts(**values: Any) -> None:
@@ -107,7 +107,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
     """
     choices = tuple(allowed)
     if not isinstance(value, str) or value not in choices:
-        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {shown(value)}.")
+        raise InvalidArgumentError(f"{name} must be one of {', '.join(map(repr, choices))}, got {short_repr(value)}.")
 
 
 def as_numbers(values: Any) -> NDArray[np.float64]:
@@ -205,13 +205,13 @@ def counted(number: int, thing: str, things: str | None = None) -> str:
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return a short description of a value for a message.
 
     Examples:
         >>> import numpy as np
-        >>> from graphs.checks import shown
-        >>> shown(np.zeros((3, 9))), shown("abc")
+        >>> from graphs.checks import short_repr
+        >>> short_repr(np.zeros((3, 9))), short_repr("abc")
         ('float64 of shape (3, 9)', "'abc'")
     """
     if isinstance(value, np.ndarray) and not 1 <= value.size <= 8:

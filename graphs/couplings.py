@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs import random
-from graphs.checks import shown
+from graphs.checks import short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.kernels import GraphKernel
 
@@ -48,7 +48,7 @@ class HaltingDistribution:
         if not fits or (np.diff(values) > 0).any():
             raise InvalidArgumentError(
                 "p_halt must be a probability or a survival array P(length >= l), positive and non-increasing from 1, "
-                f"got {shown(self.p_halt)}."
+                f"got {short_repr(self.p_halt)}."
             )
         object.__setattr__(self, "p_halt", values)
 
@@ -188,7 +188,8 @@ class Sigma:
         table = _array(permutation)
         if table.ndim != 1 or not np.array_equal(np.sort(table), np.arange(len(table))) or len(table) < 2:
             raise InvalidArgumentError(
-                f"permutation must hold each of 0..num_quantiles-1 once, got {shown(permutation)}. Use match_quantiles."
+                f"permutation must hold each of 0..num_quantiles-1 once, got {short_repr(permutation)}. Use "
+                "match_quantiles."
             )
         return cls(table.astype(np.int64))
 

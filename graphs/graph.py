@@ -12,7 +12,7 @@ from scipy.linalg import eigh
 from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.lattices import GridLabels
-from graphs.checks import check_choice, check_fits, is_hashable, shown
+from graphs.checks import check_choice, check_fits, is_hashable, short_repr
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
 from graphs.sources import Sources, freeze
@@ -168,8 +168,10 @@ class Graph(Sources):
         for label in plain:
             known = is_hashable(label) and label in table
             if not known or (_is_truth(label) and not _is_truth(self.labels[table[label]])):
-                example = shown(self.labels[0])
-                raise UnknownNodeError(f"Nodes must be labels of the graph, such as {example}, got {shown(label)}.")
+                example = short_repr(self.labels[0])
+                raise UnknownNodeError(
+                    f"Nodes must be labels of the graph, such as {example}, got {short_repr(label)}."
+                )
         return np.array([table[label] for label in plain], dtype=np.int64)
 
     def labels_at(
@@ -307,7 +309,7 @@ def check_graph(value: Any) -> None:
 
 def _listed(labels: Any) -> list[Any]:
     if isinstance(labels, str | bytes) or not isinstance(labels, Iterable):
-        raise UnknownNodeError(f"Nodes must be a sequence of labels, got {shown(labels)}. Pass a list.")
+        raise UnknownNodeError(f"Nodes must be a sequence of labels, got {short_repr(labels)}. Pass a list.")
     return list(labels)
 
 
@@ -329,12 +331,12 @@ def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
     except ValueError as error:  # tuples of several lengths, or tuples and integers
         raise UnknownNodeError(
             f"Nodes of a grid must be tuples of {len(labels.shape)} integers, or all of them positions, got "
-            f"{shown(given)}."
+            f"{short_repr(given)}."
         ) from error
     if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
         return _check_positions(given, len(labels))
     if listed is not given and any(_is_truth(part) for label in listed for part in label):
-        raise UnknownNodeError(f"Labels of a grid must be tuples of integers, not booleans, got {shown(given)}.")
+        raise UnknownNodeError(f"Labels of a grid must be tuples of integers, not booleans, got {short_repr(given)}.")
     return labels.positions(rows.astype(np.int64))
 
 
@@ -343,7 +345,7 @@ def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
     try:
         positions = np.asarray(listed)
     except ValueError as error:
-        raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, got {shown(given)}.") from error
+        raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, got {short_repr(given)}.") from error
     if positions.size == 0:
         return np.zeros(0, dtype=np.int64)
     if positions.ndim != 1 or not np.issubdtype(positions.dtype, np.integer):
@@ -352,7 +354,7 @@ def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
             f"{positions.shape}."
         )
     if listed is not given and any(map(_is_truth, listed)):
-        raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, not booleans, got {shown(given)}.")
+        raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, not booleans, got {short_repr(given)}.")
     outside = (positions < 0) | (positions >= num_nodes)
     if outside.any():
         raise UnknownNodeError(f"Nodes must be 0..{num_nodes - 1}, got {positions[outside][0]}.")

@@ -6,7 +6,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh_tridiagonal, eigvalsh
 from scipy.sparse.linalg import eigsh
 
-from graphs.checks import check_count, check_fits, shown
+from graphs.checks import check_count, check_fits, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph, check_graph
 
@@ -138,7 +138,7 @@ def spectral_density(
     where = np.asarray(eigenvalues, dtype=np.float64)
     if where.ndim != 1 or not ((where >= 0) & (where <= 2)).all():
         raise InvalidArgumentError(
-            f"eigenvalues must be numbers (n,) in [0, 2], got {shown(eigenvalues)}. The Laplacian has no others."
+            f"eigenvalues must be numbers (n,) in [0, 2], got {short_repr(eigenvalues)}. The Laplacian has no others."
         )
     check_count("num_moments", num_moments, 2, _MAX_MOMENTS)
     check_count("num_probes", num_probes)

@@ -14,7 +14,7 @@ with requires_extra("plot"):
 def new_axes(**options: Any) -> Any:
     """Return axes in a new figure, without changing the global state of pyplot.
 
-    Example:
+    Examples:
         >>> from rfgp.plotting import new_axes
         >>> new_axes().name
         'rectilinear'
@@ -25,7 +25,7 @@ def new_axes(**options: Any) -> Any:
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG. A failure leaves the old file.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from rfgp.plotting import new_axes, save
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -37,7 +37,7 @@ def save(figure: Figure, path: Path) -> None:
 def to_png(figure: Any) -> bytes:
     """Return a figure as PNG.
 
-    Example:
+    Examples:
         >>> from rfgp.plotting import new_axes, to_png
         >>> to_png(new_axes().figure)[1:4]
         b'PNG'

@@ -70,7 +70,7 @@ def kl_divergence(first: GaussianDistribution, second: GaussianDistribution, *, 
         InvalidArgumentError: The two have different numbers of points, no points, or different likelihoods.
         NotPositiveDefiniteError: A covariance cannot be factorised.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> from rfgp import kernels as k
@@ -219,7 +219,7 @@ def expected_posterior_kl(
         InvalidArgumentError: num_train or noise is out of range, or the matrices have other shapes.
         NotPositiveDefiniteError: A matrix cannot be factorised.
 
-    Example:
+    Examples:
         >>> import torch
         >>> x = torch.linspace(0, 1, 6, dtype=torch.float64)
         >>> kernel = torch.exp(-(x[:, None] - x).square())

@@ -12,7 +12,7 @@ from inspect import signature
 from typing import Any
 
 from rfgp.errors import InvalidArgumentError, RfgpError
-from rfgp.messages import brief, like, listed, plain, show, shown
+from rfgp.messages import did_you_mean, listed, one_line, quoted, short_repr, unquoted
 
 MOST_CHARACTERS = 10_000
 """The largest number of characters of an expression."""
@@ -139,7 +139,7 @@ class Reader:
     def _check(self, text: str) -> None:
         """Check that an expression is a text, and neither too long nor too deeply nested."""
         if not isinstance(text, str) or not text.strip():
-            raise InvalidArgumentError(f"The {self.role} must be a text such as {self.example}, got {shown(text)}.")
+            raise InvalidArgumentError(f"The {self.role} must be text such as {self.example}, got {short_repr(text)}.")
         if len(text) > MOST_CHARACTERS:
             raise InvalidArgumentError(
                 f"The {self.role} must have at most {MOST_CHARACTERS:,} characters, got {len(text):,}."
@@ -160,10 +160,10 @@ class Reader:
         except (RecursionError, MemoryError):
             raise self._too_deep() from None
         except SyntaxError as error:
-            reason = f"Python's grammar says: {plain(error.msg)}."
+            reason = f"Python's grammar says: {unquoted(error.msg)}."
             raise self._error(text, f"{reason} Put quotes around odd names.") from None
         except ValueError as error:
-            raise self._error(text, f"It cannot be read: {brief(error)}.") from None
+            raise self._error(text, f"It cannot be read: {one_line(error)}.") from None
 
     def _node(self, tree: ast.AST, depth: int) -> Any:
         """Return the node of a syntax tree."""
@@ -179,7 +179,7 @@ class Reader:
         if value is not None and not isinstance(value, bool | int | float | str):
             raise self._refused(tree)
         if isinstance(value, int) and value >= _LARGEST:
-            raise InvalidArgumentError(f"An integer must be below 2**63, got {shown(value)}.")
+            raise InvalidArgumentError(f"An integer must be below 2**63, got {short_repr(value)}.")
         return value
 
     def _name(self, tree: ast.Name, depth: int) -> Name:
@@ -237,7 +237,7 @@ class Reader:
 
     def _error(self, text: str, remedy: str) -> InvalidArgumentError:
         return InvalidArgumentError(
-            f"The {self.role} must be an expression such as {self.example}, got {show(text.strip())}. {remedy}"
+            f"The {self.role} must be an expression such as {self.example}, got {quoted(text.strip())}. {remedy}"
         )
 
 
@@ -305,7 +305,7 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
     names = list(known)
     if name not in names:
         raise InvalidArgumentError(
-            f"The {role} must be one of {listed(names, 40)}, got {show(name)}.{like(name, names)}"
+            f"The {role} must be one of {listed(names, 40)}, got {quoted(name)}.{did_you_mean(name, names)}"
         )
 
 
@@ -330,15 +330,15 @@ def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str
     for name in call.options:
         if name not in parameters:
             raise InvalidArgumentError(
-                f"An argument of {call.function} must be one of {listed([*parameters], 20)}, got {show(name)}."
-                f"{like(name, [*parameters])}"
+                f"An argument of {call.function} must be one of {listed([*parameters], 20)}, got {quoted(name)}."
+                f"{did_you_mean(name, [*parameters])}"
             )
     try:
         found = dict(signature(kind).bind(*call.arguments, **call.options).arguments)
     except TypeError as error:
         raise InvalidArgumentError(
             f"The arguments of the {role} {call.function} must be {listed([*parameters], 20)}, got others: "
-            f"{brief(error)}."
+            f"{one_line(error)}."
         ) from None
     for name, value in found.items():
         _check_type(name, value, parameters[name].default, most)
@@ -349,7 +349,7 @@ def _check_type(name: str, value: Any, default: Any, most: int) -> None:
     """Check that a value for a boolean default is a bool, and for an integer default not too large."""
     if isinstance(default, bool) and not isinstance(value, bool):
         word = value.text if isinstance(value, Name) else value
-        raise InvalidArgumentError(f"{name} must be True or False, got {shown(word)}.")
+        raise InvalidArgumentError(f"{name} must be True or False, got {short_repr(word)}.")
     if isinstance(default, int) and isinstance(value, int) and value > most:
         raise InvalidArgumentError(f"{name} must be at most {most:,}, got {value:,}.")
 
@@ -368,7 +368,7 @@ def constant(name: str, value: Any) -> Any:
     for one in nodes_of(value):
         if isinstance(one, Name):
             raise InvalidArgumentError(
-                f"{name} must be a number or a text, got the name {show(one.text)}. Put quotes around a text."
+                f"{name} must be a number or a text, got the name {quoted(one.text)}. Put quotes around a text."
             )
         if isinstance(one, Call | Chain | Named | Entries):
             raise InvalidArgumentError(f"{name} must be a number or a text, got an expression.")
@@ -392,7 +392,7 @@ def made(role: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> A
         raise
     except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError) as error:
         name = getattr(kind, "__name__", role)
-        given = ", ".join(f"{key}={shown(value)}" for key, value in arguments.items())
+        given = ", ".join(f"{key}={short_repr(value)}" for key, value in arguments.items())
         raise InvalidArgumentError(
-            f"The arguments of the {role} {name} must be of the documented types, got {given}: {brief(error)}."
+            f"The arguments of the {role} {name} must be of the documented types, got {given}: {one_line(error)}."
         ) from error

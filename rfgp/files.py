@@ -18,7 +18,7 @@ _DAY = 86400  # seconds
 def cache_folder() -> Path:
     """Return the folder of downloads and solutions: RFGP_CACHE_DIR, or the system's cache folder for rfgp.
 
-    Example:
+    Examples:
         >>> cache_folder().is_absolute()
         True
     """
@@ -37,7 +37,7 @@ def _system_cache() -> Path:
 def sweep(folder: Path, pattern: str) -> None:
     """Remove temporary files of a cache folder that are a day old. They are of killed processes.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     sweep(Path(folder), ".rfgp-*")
@@ -57,7 +57,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     Raises:
         FileWriteError: The disk is full, the folder is missing or cannot be written, or the path is a folder.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     write_atomically(Path(folder) / "a.txt", b"text")
@@ -79,7 +79,7 @@ def check_target(path: Path) -> None:
     Raises:
         FileWriteError: The path is a folder or a disk, or its folder is missing or cannot be written.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     check_target(Path(folder) / "a.txt")
@@ -106,7 +106,7 @@ def check_folder(folder: Path) -> None:
     Raises:
         FileWriteError: A part of the path is not a folder, or cannot be written.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     check_folder(Path(folder) / "a" / "b")
@@ -124,7 +124,7 @@ def made_folder(folder: Path) -> Iterator[Path]:
     Raises:
         FileWriteError: The folder cannot be made.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as parent, made_folder(Path(parent) / "a") as folder:
         ...     folder.is_dir()

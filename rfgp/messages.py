@@ -4,7 +4,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-MISSING_LEVEL = "(missing)"
+MISSING_LABEL = "(missing)"
 """The level of missing cells in a column of levels that accepts them."""
 _SHOWN = 60
 
@@ -19,37 +19,37 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
-def brief(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     """Return the message of an error on one line of at most 200 characters.
 
     Examples:
-        >>> brief(ValueError("too large"))
+        >>> one_line(ValueError("too large"))
         'too large'
     """
     words = printable(" ".join(str(error).split())) or type(error).__name__
     return words if len(words) <= 200 else words[:199] + "…"
 
 
-def show(text: str) -> str:
+def quoted(text: str) -> str:
     """Return text in quotes, cut to about 60 characters, with control characters escaped.
 
     Examples:
-        >>> show("north")
+        >>> quoted("north")
         "'north'"
     """
-    quoted = repr(text[:_SHOWN])
-    return quoted if len(text) <= _SHOWN and len(quoted) <= _SHOWN + 2 else f"{quoted[: _SHOWN - 3]}...{quoted[-1]}"
+    literal = repr(text[:_SHOWN])
+    return literal if len(text) <= _SHOWN and len(literal) <= _SHOWN + 2 else f"{literal[: _SHOWN - 3]}...{literal[-1]}"
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """Return any value on one line of at most about 60 characters. Without a repr, it is the type.
 
     Examples:
-        >>> shown("north"), shown(7), shown((0, 1))
+        >>> short_repr("north"), short_repr(7), short_repr((0, 1))
         ("'north'", '7', '(0, 1)')
     """
     if isinstance(value, str):
-        return show(str.__str__(value))
+        return quoted(str.__str__(value))
     try:
         words = printable(" ".join((str(value) if hasattr(value, "isoformat") else repr(value)).split()))
     except Exception:  # from a user's class, or an integer with more digits than Python prints
@@ -57,11 +57,11 @@ def shown(value: Any) -> str:
     return words if len(words) <= _SHOWN else f"{words[: _SHOWN - 3]}..."
 
 
-def plain(text: str) -> str:
+def unquoted(text: str) -> str:
     """Return text without quotes, cut to about 60 characters, with control characters replaced.
 
     Examples:
-        >>> plain("north")
+        >>> unquoted("north")
         'north'
     """
     clean = printable(text[:_SHOWN])
@@ -75,16 +75,16 @@ def listed(names: Sequence[str], most: int = 8) -> str:
         >>> listed(["a", "b", "c"], most=2)
         'a, b, ...'
     """
-    return ", ".join(plain(name) for name in names[:most]) + (", ..." if len(names) > most else "")
+    return ", ".join(unquoted(name) for name in names[:most]) + (", ..." if len(names) > most else "")
 
 
-def like(wanted: str, names: Sequence[str]) -> str:
+def did_you_mean(wanted: str, names: Sequence[str]) -> str:
     """Return " Did you mean 'price'?" if a name is similar to the wanted one, else nothing.
 
     Examples:
-        >>> like("prise", ["price", "size"])
+        >>> did_you_mean("prise", ["price", "size"])
         " Did you mean 'price'?"
     """
     by_lower = {name.lower(): name for name in reversed(names)}
     close = difflib.get_close_matches(wanted.lower(), by_lower, n=1)
-    return f" Did you mean {show(by_lower[close[0]])}?" if close else ""
+    return f" Did you mean {quoted(by_lower[close[0]])}?" if close else ""

@@ -25,7 +25,7 @@ from rfgp.linalg import read_numbers
 def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:
     """Return the root mean squared error of a mean (n,) or a prediction against y (n,), in y's units.
 
-    Example:
+    Examples:
         >>> rmse([1.0, 2.0], [3.0, 4.0])
         2.0
     """
@@ -40,7 +40,7 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
 
     Marginal densities of observations are used. Units of y that are e times smaller add one nat per point.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 50)[:, None]
@@ -67,7 +67,7 @@ def crps(y: Any, prediction: GaussianDistribution) -> float:
     (Gneiting et al. 2005, Eq. 5), their mixtures (Grimit et al. 2006, Eq. 5) and log-normal ones (Baran and Lerch
     2015, Eq. 4). Other distributions use 512 draws.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 50)[:, None]
@@ -132,7 +132,7 @@ def standardized_residuals(y: Any, prediction: GaussianDistribution) -> Tensor:
     are quantile residuals Phi^-1(F(y)), at most 8 in size. For counts and classes F is drawn uniformly between F(y - 1)
     and F(y) (Dunn and Smyth 1996, "Randomized quantile residuals").
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 50)[:, None]
@@ -169,7 +169,7 @@ def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> 
     The intervals are those of the marginal distributions of observations. A calibrated prediction covers a share equal
     to the level.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 50)[:, None]
@@ -188,7 +188,7 @@ def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> 
 def relative_frobenius_error(estimate: Any, exact: Any) -> float:
     """Return |estimate - exact| / |exact| in the Frobenius norm, for two matrices of one shape.
 
-    Example:
+    Examples:
         >>> relative_frobenius_error([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]])
         0.5
     """

@@ -26,7 +26,7 @@ _STYLES = {
 def styles(methods: Iterable[str]) -> dict[str, int]:
     """Return the number of each method's color. Known methods have the same number in all plots.
 
-    Example:
+    Examples:
         >>> styles(["energy", "mine"])
         {'energy': 3, 'mine': 0}
     """
@@ -44,7 +44,7 @@ def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
     Values that are constant up to rounding lie in the middle of a scale of a tenth of their size, so that rounding
     errors show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> color_range(np.full(3, 2.0))
         (1.9, 2.1)
@@ -62,7 +62,7 @@ def log_ticks(values: Sequence[float]) -> tuple[list[float], tuple[float, float]
 
     Ticks are powers of ten, with 2 and 5 times these if the axis is short. Long axes have fewer ticks.
 
-    Example:
+    Examples:
         >>> log_ticks([1.0, 100.0])[0]
         [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0]
     """

@@ -53,7 +53,7 @@ def plot_prediction_band(
     Raises:
         InvalidArgumentError: x has another length than the prediction.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> from rfgp.plotting import plot_prediction_band
@@ -88,7 +88,7 @@ def plot_calibration(
     The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
     observations are independent given the prediction.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> from rfgp.plotting import plot_calibration
@@ -270,7 +270,7 @@ def plot_mesh_field(
     Raises:
         InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
 
-    Example:
+    Examples:
         >>> import tempfile, trimesh
         >>> from rfgp import fields, plotting
         >>> with tempfile.TemporaryDirectory() as folder:

@@ -27,7 +27,7 @@ class Bar:
         lines: Whether to write lines if there is no terminal.
         stream: The output. If None, the standard error.
 
-    Example:
+    Examples:
         >>> import sys
         >>> with Bar(stream=sys.stdout) as bar:
         ...     bar("fit", 1, 4)
@@ -106,7 +106,7 @@ def seconds_in_words(elapsed: float, left: float, bound: str = "") -> str:
         left: Remaining seconds. They are left out below 1, and if they are unknown (nan).
         bound: Words before the remaining seconds, such as "at most ".
 
-    Example:
+    Examples:
         >>> seconds_in_words(13.0, 4.0)
         ', 13 s, 4 s left'
     """

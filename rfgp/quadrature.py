@@ -48,7 +48,7 @@ def quadrature(
     Raises:
         SolverError: The traces still change after `MOST_STEPS` steps, or are not finite.
 
-    Example:
+    Examples:
         >>> import torch
         >>> class Scaled:
         ...     def __init__(self, c):

@@ -16,7 +16,7 @@ _LARGE = 2**25 - 2**16
 """The bytes of the block whose release raises glibc's threshold: just below its largest, 32 MiB."""
 
 
-class Cached(cached_property[T]):
+class CachedWithoutLock(cached_property[T]):
     """A property that is computed once, without a lock.
 
     Python 3.11 locks a `cached_property` for all objects of the class. Threads that predict would wait for each other,
@@ -27,7 +27,7 @@ class Cached(cached_property[T]):
         ...     def __init__(self, side):
         ...         self.side = side
         ...
-        ...     @Cached
+        ...     @CachedWithoutLock
         ...     def area(self):
         ...         return self.side**2
         >>> Square(3).area

@@ -73,7 +73,7 @@ def compare(name: str, folder: Path, split: int, rows: int, points: int) -> Iter
     X, y = X / np.where((spread := X.std(0)) > 0, spread, 1), (y - y.mean()) / y.std()
     approximation = rfgp.InducingPoints(points, residual=rfgp.Vecchia(30))
     gp = rfgp.GP(k.Matern(nu=1.5), approximation=approximation, seed=split).fit(X[HELD_OUT:], y[HELD_OUT:])
-    state, known = gp.state, gathered(gp.state.needed_rows("a race"))
+    state, known = gp.state, gathered(gp.state.require_rows(purpose="a race"))
     prior, (mean, noise) = state.prior().detached(), mean_and_noise(state.hyperparameters.detached())
     block, scale = nearby.neighbors_of(prior), state.scaling.targets
     new = state.scaling.inputs.forward(torch.from_numpy(X[:HELD_OUT]))

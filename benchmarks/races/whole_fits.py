@@ -73,7 +73,7 @@ def measure(name: str) -> None:
     predict, law = timed(lambda: gp.predict(inputs))
     everywhere, _ = timed(lambda: (law.mean, law.std))
     (block,) = gp.state.prior().precisions
-    block = block.refined(gathered(gp.state.needed_rows("a factor")).inputs)
+    block = block.refined(gathered(gp.state.require_rows(purpose="a factor")).inputs)
     field = block.field
     data = field.entries(block.values.detach().numpy())
     factor = min(timed(lambda: field.factor(data))[0] for _ in range(3))

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
-from graphs.checks import check_choice, shown
+from graphs.checks import check_choice, short_repr
 from graphs.errors import FileFormatError
 
 _NAME = re.compile(r"(?i)\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]([A-Z]*\d+h?)$|^(CRS84h?)$")
@@ -136,7 +136,7 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
             else " Or install pyproj, which knows all systems: pip install 'rfgp[geo]'."
         )
         raise FileFormatError(
-            f"{file}: its coordinate reference system must be a known one, got crs {shown(content['crs'])}. Pass "
+            f"{file}: its coordinate reference system must be a known one, got crs {short_repr(content['crs'])}. Pass "
             f'metric="haversine" if the coordinates are degrees and metric="euclidean" if they are a plane.{more}'
         )
     if crs is None:

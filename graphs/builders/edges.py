@@ -8,7 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import check_choice, counted, is_hashable, shown
+from graphs.checks import check_choice, counted, is_hashable, short_repr
 from graphs.errors import InvalidGraphError
 
 SelfLoops = Literal["error", "drop", "keep"]
@@ -55,7 +55,7 @@ def from_pairs(
     rows = [tuple(pair) if isinstance(pair, Iterable) else (pair,) for pair in given]
     wrong = next((i for i, row in enumerate(rows) if len(row) != 2), None)
     if wrong is not None:
-        raise InvalidGraphError(f"Edge {wrong} must be a pair of labels, got {shown(given[wrong])}.")
+        raise InvalidGraphError(f"Edge {wrong} must be a pair of labels, got {short_repr(given[wrong])}.")
     first = () if nodes is None else _listed(nodes, "Nodes", "labels")
     _check_hashable(chain(first, *rows))
     positions: dict[Hashable, int] = {}
@@ -88,7 +88,7 @@ def from_scipy(
     except ValueError:  # ragged lists
         given = np.zeros(0)
     if given.ndim != 2 or given.dtype.kind not in "biufc":
-        raise InvalidGraphError(f"The adjacency must be a numeric matrix, sparse or dense, got {shown(matrix)}.")
+        raise InvalidGraphError(f"The adjacency must be a numeric matrix, sparse or dense, got {short_repr(matrix)}.")
     if given.dtype.kind == "c":
         raise InvalidGraphError("The adjacency must be real, got complex weights. Pass abs(adjacency).")
     table = _as_entries(given)
@@ -269,7 +269,7 @@ def _listed(items: Any, what: str, wanted: str) -> list[Any]:
     """Return a list; arrays and tensors are converted to plain numbers."""
     plain = items.tolist() if hasattr(items, "tolist") else items
     if not isinstance(plain, Iterable):
-        raise InvalidGraphError(f"{what} must be a sequence of {wanted}, got {shown(items)}.")
+        raise InvalidGraphError(f"{what} must be a sequence of {wanted}, got {short_repr(items)}.")
     return list(plain)
 
 
@@ -277,7 +277,7 @@ def _check_hashable(labels: Iterable[Any]) -> None:
     for label in labels:
         if not is_hashable(label):
             raise InvalidGraphError(
-                f"Labels must be hashable, such as numbers, strings and tuples of them, got {shown(label)}."
+                f"Labels must be hashable, such as numbers, strings and tuples of them, got {short_repr(label)}."
             )
 
 

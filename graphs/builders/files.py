@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import IO, Any
 
-from graphs.checks import shown
+from graphs.checks import short_repr
 from graphs.errors import FileFormatError
 
 MAX_UNPACKED = 2**30
@@ -72,7 +72,7 @@ def check_file(path: str | Path, expected: str, *, packed: bool = False) -> Path
         graphs.errors.FileFormatError: There is no file missing.stl.
     """
     if not isinstance(path, str | Path):
-        raise FileFormatError(f"path must be the path of {expected}, got {shown(path)}.")
+        raise FileFormatError(f"path must be the path of {expected}, got {short_repr(path)}.")
     file = Path(path)
     name = printable(str(file))
     if file.is_dir():
@@ -103,15 +103,15 @@ def _check_unpacked(file: Path, opener: Any) -> None:
                         f"{printable(str(file))} must unpack to at most {MAX_UNPACKED:,} bytes, got more."
                     )
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        raise FileFormatError(f"{printable(str(file))} is truncated or damaged: {brief(error)}.") from error
+        raise FileFormatError(f"{printable(str(file))} is truncated or damaged: {one_line(error)}.") from error
 
 
-def brief(error: BaseException) -> str:
+def one_line(error: BaseException) -> str:
     r"""Return the message of an error in one short line.
 
     Examples:
-        >>> from graphs.builders.files import brief
-        >>> brief(ValueError("bad\n  header"))
+        >>> from graphs.builders.files import one_line
+        >>> one_line(ValueError("bad\n  header"))
         'bad header'
     """
     words = printable(" ".join(str(error).split())) or type(error).__name__

@@ -20,7 +20,7 @@ from graphs.builders.crs import read_crs
 from graphs.builders.lines import Lines, as_lines
 from graphs.builders.nearest import distance_limit, project_on_lines
 from graphs.builders.roads import Roads
-from graphs.checks import counted, is_identifier, is_number, shown
+from graphs.checks import counted, is_identifier, is_number, short_repr
 from graphs.errors import FileFormatError, SkippedFeaturesWarning, warn
 
 T = TypeVar("T")
@@ -137,14 +137,14 @@ def missing_property(
                 numbers.setdefault(key, []).append(value)
     if numbers:
         order = sorted(numbers, key=lambda key: (is_identifier(key, numbers[key]), -len(numbers[key])))
-        best = [shown(key) for key in order[:_SHOWN]]
+        best = [short_repr(key) for key in order[:_SHOWN]]
         return (
-            f"no sensor has the property {shown(name)}; they have numbers in {', '.join(best)}. Pass one of them, "
+            f"no sensor has the property {short_repr(name)}; they have numbers in {', '.join(best)}. Pass one of them, "
             f"as in target={best[0]}."
         )
     others = list(dict.fromkeys(key for sensor in sensors for key in sensor))
-    names = ", ".join(map(shown, others[:_SHOWN])) or "none at all"
-    return f"no sensor has the property {shown(name)}, nor another that holds numbers (they have {names})."
+    names = ", ".join(map(short_repr, others[:_SHOWN])) or "none at all"
+    return f"no sensor has the property {short_repr(name)}, nor another that holds numbers (they have {names})."
 
 
 def _counted(count: int, what: str) -> str:

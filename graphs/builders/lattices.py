@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
-from graphs.checks import as_numbers, check_fits, is_count, shown
+from graphs.checks import as_numbers, check_fits, is_count, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
 _MAX = int(np.iinfo(np.int32).max)
@@ -188,7 +188,7 @@ def _check_spacing(spacing: ArrayLike | None, sizes: tuple[int, ...]) -> NDArray
     steps = as_numbers(spacing)
     if steps.shape != (len(sizes),) or not ((steps > 0) & (steps < np.inf)).all():
         raise InvalidArgumentError(
-            f"spacing must be one positive number for each of the {len(sizes)} axes, got {shown(spacing)}."
+            f"spacing must be one positive number for each of the {len(sizes)} axes, got {short_repr(spacing)}."
         )
     with np.errstate(over="ignore"):
         if not np.isfinite(steps * sizes).all():

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, shown
+from graphs.checks import as_numbers, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
@@ -206,7 +206,7 @@ def check_lines(
         (2, 2)
     """
     if not isinstance(lines, Sequence | np.ndarray) or isinstance(lines, str):
-        raise InvalidGraphError(f"Roads must be a list of lines, each (points, 2), got {shown(lines)}.")
+        raise InvalidGraphError(f"Roads must be a list of lines, each (points, 2), got {short_repr(lines)}.")
     if len(lines) == 0:
         raise InvalidGraphError("lines must hold at least one road, got none. Pass at least one line.")
     return [_check_line(i, line) for i, line in enumerate(lines)]
@@ -216,7 +216,7 @@ def _check_line(index: int, line: ArrayLike) -> Floats:
     shape = line.copy() if isinstance(line, np.ndarray) and line.dtype == np.float64 else as_numbers(line)
     if shape.ndim != 2 or shape.shape[0] < 2 or shape.shape[1] != 2:
         raise InvalidGraphError(
-            f"Road {index} must have at least two points (longitude, latitude) of numbers, got {shown(line)}."
+            f"Road {index} must have at least two points (longitude, latitude) of numbers, got {short_repr(line)}."
         )
     if not np.isfinite(shape).all():
         raise InvalidGraphError(f"Road {index} must have finite coordinates, got others.")

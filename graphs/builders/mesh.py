@@ -13,7 +13,7 @@ from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.builders.mesh_files import load_mesh
 from graphs.builders.triangles import angles, read_triangles
-from graphs.checks import check_choice, shown
+from graphs.checks import check_choice, short_repr
 from graphs.errors import (
     DegenerateFacesWarning,
     DisconnectedWarning,
@@ -88,7 +88,7 @@ def _parts(mesh: Any) -> tuple[Any, Any]:
     if not hasattr(mesh, "vertices"):
         raise InvalidGraphError(
             "A mesh must be an object with vertices and faces, a trimesh.Scene or the path of a file, got "
-            f"{shown(mesh)}."
+            f"{short_repr(mesh)}."
         )
     return mesh.vertices, getattr(mesh, "faces", ())
 

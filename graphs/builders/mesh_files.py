@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import brief, check_file
+from graphs.builders.files import check_file, one_line
 from graphs.builders.meshio_files import MESHIO_SUFFIXES, read_meshio
 from graphs.errors import DegenerateFacesWarning, FileFormatError, GraphError, InvalidGraphError, requires_extra
 
@@ -122,7 +122,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
     except GraphError:
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
-        raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
+        raise FileFormatError(f"{file} could not be read as a mesh: {one_line(error)}") from error
     if len(getattr(mesh, "faces", ())) == 0:
         raise InvalidGraphError(f"{file} must hold faces, got no faces. It may be truncated.")
     declared, stored = declared_faces(file), len(mesh.faces)
@@ -139,7 +139,7 @@ def read_mesh_file(path: str | Path) -> MeshFile:
     except FileFormatError:
         raise
     except Exception as error:  # faces of vertices that there are not
-        raise FileFormatError(f"{file} could not be read as a mesh: {brief(error)}") from error
+        raise FileFormatError(f"{file} could not be read as a mesh: {one_line(error)}") from error
     _drop_degenerate(mesh, whole, file)
     has_polygons = (declared is not None and declared != stored) or mesh.metadata.get("polygons", False)
     faces = None if has_polygons else np.where(whole, np.cumsum(whole) - 1, -1)

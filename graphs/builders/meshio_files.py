@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import brief
+from graphs.builders.files import one_line
 from graphs.errors import FileFormatError, InvalidGraphError, requires_extra
 
 Floats = NDArray[np.float64]
@@ -44,7 +44,7 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
         content = reader(file)  # meshio.read would end the process where no reader fits
     except Exception as error:
         raise FileFormatError(
-            f"{file} could not be read by meshio: {brief(error).rstrip('.')}. Save it in binary form, or as .vtk."
+            f"{file} could not be read by meshio: {one_line(error).rstrip('.')}. Save it in binary form, or as .vtk."
         ) from error
     chosen = [i for i, block in enumerate(content.cells) if block.type in ("triangle", "quad")]
     if not chosen:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.builders.lines import Lines, distances, in_space, interpolated
-from graphs.checks import is_number, shown
+from graphs.checks import is_number, short_repr
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
@@ -73,7 +73,9 @@ def check_limit(within: Any) -> None:
         >>> check_limit(0.5)
     """
     if not is_number(within) or not within > 0:
-        raise InvalidArgumentError(f"within must be a positive number, got {shown(within)}. Use math.inf for no limit.")
+        raise InvalidArgumentError(
+            f"within must be a positive number, got {short_repr(within)}. Use math.inf for no limit."
+        )
 
 
 class LineProjections(NamedTuple):

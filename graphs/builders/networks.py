@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 
 from graphs.builders.edges import EdgeArrays
-from graphs.builders.files import brief, check_file
-from graphs.checks import is_hashable, shown
+from graphs.builders.files import check_file, one_line
+from graphs.checks import is_hashable, short_repr
 from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphError, requires_extra
 
 
@@ -26,7 +26,7 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
             "Graph.from_edges for pairs of labels."
         )
     if not is_hashable(weight):
-        raise InvalidArgumentError(f"weight must be the name of an edge attribute or None, got {shown(weight)}.")
+        raise InvalidArgumentError(f"weight must be the name of an edge attribute or None, got {short_repr(weight)}.")
     if graph.is_directed():
         raise InvalidGraphError(
             "graph must be undirected, got a directed one. Pass graph.to_undirected() if directions do not matter."
@@ -41,7 +41,7 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
         except (TypeError, ValueError, OverflowError) as error:
             raise InvalidGraphError(
                 f"Attribute {weight!r} of edge ({a!r}, {b!r}) must be a number in the range of a float, got "
-                f"{shown(value)}."
+                f"{short_repr(value)}."
             ) from error
         sources.append(positions[a])
         targets.append(positions[b])
@@ -72,4 +72,4 @@ def read_gml(path: str | Path) -> Any:
     try:
         return nx.read_gml(file)
     except Exception as error:  # the parser takes what it reads for keys and numbers: a node's id may be a list
-        raise FileFormatError(f"{file} must be a GML graph, got an error: {brief(error)}") from error
+        raise FileFormatError(f"{file} must be a GML graph, got an error: {one_line(error)}") from error

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
-from graphs.checks import as_numbers, check_choice, check_count, check_fits, counted, is_number, shown
+from graphs.checks import as_numbers, check_choice, check_count, check_fits, counted, is_number, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 _REMEDY = 'Drop duplicates with np.unique(points, axis=0), or pass weights="gaussian" or "unit".'
@@ -87,7 +87,8 @@ def _check_points(points: ArrayLike) -> NDArray[np.float64]:
     table = as_numbers(points)
     if table.ndim != 2 or 0 in table.shape:
         raise InvalidGraphError(
-            f"points must be numbers of shape (n, d), got {shown(points)}. Pass points[:, None] for points on a line."
+            f"points must be numbers of shape (n, d), got {short_repr(points)}. Pass points[:, None] for points on a "
+            "line."
         )
     return table
 
@@ -108,4 +109,4 @@ def _check_bandwidth(bandwidth: Any, weights: str) -> None:
             f'weights must be "gaussian" with a bandwidth, got {weights!r}. Leave bandwidth out.'
         )
     if not is_number(bandwidth) or not 0 < bandwidth < np.inf:
-        raise InvalidArgumentError(f"bandwidth must be a positive number, got {shown(bandwidth)}.")
+        raise InvalidArgumentError(f"bandwidth must be a positive number, got {short_repr(bandwidth)}.")

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.builders.files import brief, check_file
+from graphs.builders.files import check_file, one_line
 from graphs.builders.geojson import read_geojson
 from graphs.builders.nearest import check_limit
 from graphs.builders.roads import Roads
@@ -79,7 +79,7 @@ def read_roads(
         raise
     except Exception as error:  # the parsers raise whatever their bytes lead them to
         raise FileFormatError(
-            f"{file} must be a road network that can be read, got {type(error).__name__}: {brief(error)}"
+            f"{file} must be a road network that can be read, got {type(error).__name__}: {one_line(error)}"
         ) from error
 
 

@@ -12,7 +12,7 @@ from graphs.builders.edges import EdgeArrays
 from graphs.builders.junctions import POSITION_TOLERANCE, Junctions, Located, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.numbering import read_integers
-from graphs.checks import as_numbers, is_number, shown
+from graphs.checks import as_numbers, is_number, short_repr
 from graphs.errors import (
     DisconnectedWarning,
     DuplicateRoadsWarning,
@@ -122,7 +122,7 @@ def from_roads(
         [2.0, 0.6666666666666666]
     """
     if not is_number(min_length) or not 0 <= min_length < np.inf:
-        raise InvalidArgumentError(f"min_length must be a number of at least 0, got {shown(min_length)}.")
+        raise InvalidArgumentError(f"min_length must be a number of at least 0, got {short_repr(min_length)}.")
     joined, cut = _cut(lines, sensor_edges, sensor_fractions, metric, snap, duplicates)
     warn_of_duplicates(joined)
     pieces = [piece for piece in cut.pieces if piece.source != piece.target]
@@ -358,7 +358,7 @@ def _read_sensors(sensor_edges: ArrayLike, sensor_fractions: ArrayLike, count: i
     if not counted or len(cast(Sized, sensor_fractions)) != len(edges):
         raise InvalidArgumentError(
             f"sensor_fractions must be a number for each of the sensor_edges {edges.shape}, got "
-            f"{shown(sensor_fractions)}."
+            f"{short_repr(sensor_fractions)}."
         )
     _check_sensors(edges, fractions, count)
     return edges, fractions

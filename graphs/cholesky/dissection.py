@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs import random
-from graphs.checks import as_numbers, shown
+from graphs.checks import as_numbers, short_repr
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
@@ -52,7 +52,7 @@ def nested_dissection(
     X = np.zeros((n, 0)) if coordinates is None else as_numbers(coordinates)
     if X.ndim != 2 or len(X) != n or X.shape[1] > 3:
         raise InvalidArgumentError(
-            f"coordinates must be numbers of shape ({n}, d) with d up to 3, got {shown(coordinates)}."
+            f"coordinates must be numbers of shape ({n}, d) with d up to 3, got {short_repr(coordinates)}."
         )
     if n == 0:
         return np.zeros(0, dtype=np.int64)

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from graphs.checks import check_choice, shown
+from graphs.checks import check_choice, short_repr
 from graphs.cholesky.dissection import nested_dissection
 from graphs.errors import InvalidArgumentError, requires_extra
 
@@ -66,7 +66,7 @@ def _checked(indptr: Any, indices: Any) -> tuple[NDArray[np.int64], NDArray[np.i
     n = len(starts) - 1
     if n < 0 or starts[0] != 0 or starts[-1] != len(columns) or (np.diff(starts.astype(np.int64)) < 0).any():
         raise InvalidArgumentError(
-            f"indptr must ascend from 0 to the number of indices, {len(columns)}, got {shown(indptr)}."
+            f"indptr must ascend from 0 to the number of indices, {len(columns)}, got {short_repr(indptr)}."
         )
     if len(columns) and not (columns.min() >= 0 and columns.max() < n):
         raise InvalidArgumentError(f"indices must be nodes, from 0 to {n - 1}, got {columns.min()} to {columns.max()}.")

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
 
-from graphs.checks import as_numbers, check_count, shown
+from graphs.checks import as_numbers, check_count, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.kernels.kernel import MAX_SERIES, GraphKernel, Vector, powers
 from graphs.series import analytic_radius, root_coefficients
@@ -225,7 +225,7 @@ class Spectral(GraphKernel):
         if not fits or not ((values >= 0) & (values < np.inf)).all() or values[0] <= 0:
             raise InvalidArgumentError(
                 "Spectral: function must map eigenvalues (n,) in [0, 2] to finite non-negative numbers (n,), positive "
-                f"at 0, got {shown(values)}."
+                f"at 0, got {short_repr(values)}."
             )
 
     def __repr__(self) -> str:

@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
 from graphs.builders.nearest import DEFAULT_LIMIT_SHARE, MAX_COORDINATE, check_limit
-from graphs.checks import as_numbers, check_count, counted, shown
+from graphs.checks import as_numbers, check_count, counted, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
@@ -254,7 +254,7 @@ class MeshField(MarkovField):
             coordinates = coordinates.reshape(0, dimension)
         if coordinates.ndim != 2 or coordinates.shape[1] != dimension:
             raise InvalidArgumentError(
-                f"Points must be real numbers (n, {dimension}) like the vertices, got {shown(points)}."
+                f"Points must be real numbers (n, {dimension}) like the vertices, got {short_repr(points)}."
             )
         wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
@@ -283,7 +283,9 @@ class MeshField(MarkovField):
         numbers = _numbers("faces", faces, len(self.faces))
         shares = np.full((len(numbers), 3), 1 / 3) if barycentric is None else as_numbers(barycentric)
         if shares.shape != (len(numbers), 3):
-            raise InvalidArgumentError(f"barycentric must have shape ({len(numbers)}, 3), got {shown(barycentric)}.")
+            raise InvalidArgumentError(
+                f"barycentric must have shape ({len(numbers)}, 3), got {short_repr(barycentric)}."
+            )
         sums = shares.sum(axis=1)
         wrong = ~((shares >= 0).all(axis=1) & (np.abs(sums - 1) < _SUM))
         if wrong.any():
@@ -383,7 +385,7 @@ def _numbers(name: str, given: ArrayLike, count: int) -> NDArray[np.int64]:
     if numbers.size == 0:
         return np.zeros(0, dtype=np.int64)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu" or ((numbers < 0) | (numbers >= count)).any():
-        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {shown(given)}.")
+        raise InvalidArgumentError(f"{name} must be integers (n,) from 0 to {count - 1}, got {short_repr(given)}.")
     return numbers.astype(np.int64)
 
 

@@ -24,7 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs.checks import as_numbers, check_fits, shown
+from graphs.checks import as_numbers, check_fits, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.elements import Elements
@@ -133,7 +133,7 @@ class WhittleField(MarkovField):
         """
         given = as_numbers(values)
         if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {shown(values)}.")
+            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
         with np.errstate(all="ignore"):
             shift = float(self.ratio * np.square(self._elements.unit / given[0]))
             largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q

@@ -16,7 +16,7 @@ from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
 from graphs.builders.road_files import read_roads
 from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
-from graphs.checks import as_numbers, check_fits, counted, shown
+from graphs.checks import as_numbers, check_fits, counted, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
@@ -85,7 +85,7 @@ class RoadNetwork:
         if lengths.shape != (self.num_roads,) or not ((lengths >= 0) & (lengths < np.inf)).all():
             raise InvalidGraphError(
                 f"lengths must be a number of at least 0 for each of the {counted(self.num_roads, 'road')}, got "
-                f"{shown(self.lengths)}."
+                f"{short_repr(self.lengths)}."
             )
         wrong = (lengths[self.stretches.road] == 0) & (self.stretches.source != self.stretches.target)
         if wrong.any():
@@ -167,7 +167,7 @@ class RoadNetwork:
             [[1.0, 0.0]]
         """
         if not isinstance(roads, Roads):
-            raise InvalidArgumentError(f"roads must be graphs.Roads, got {shown(roads)}. Pass lines to from_lines.")
+            raise InvalidArgumentError(f"roads must be graphs.Roads, got {short_repr(roads)}. Use from_lines instead.")
         return cls.from_lines(roads.lines, metric=roads.metric, snap=roads.snap, duplicates=roads.duplicates)
 
     @classmethod
@@ -269,7 +269,7 @@ class RoadNetwork:
         given = as_numbers(positions)
         given = given.reshape(0, 2) if given.size == 0 and np.size(np.asarray(positions, dtype=object)) == 0 else given
         if given.ndim != 2 or given.shape[1] != 2:
-            raise InvalidArgumentError(f"Positions must be pairs (road, fraction), (n, 2), got {shown(positions)}.")
+            raise InvalidArgumentError(f"Positions must be (n, 2) pairs (road, fraction), got {short_repr(positions)}.")
         road, fraction = given.T
         wrong = ~((road >= 0) & (road < self.num_roads) & (road == np.floor(road)))
         if wrong.any():
@@ -325,16 +325,17 @@ class RoadNetwork:
             NearestPositions(positions=array([[0.  , 0.25]]), distances=array([0.2]))
         """
         points = as_numbers(coordinates)
-        is_globe = self.lines.metric == "haversine"
-        limit = distance_limit(self.lines, within)
+        is_globe, limit = self.lines.metric == "haversine", distance_limit(self.lines, within)
         if points.ndim != 2 or points.shape[1] != 2 or not np.isfinite(points).all():
-            raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {shown(coordinates)}.")
+            raise InvalidArgumentError(f"Points must be finite coordinates (n, 2), got {short_repr(coordinates)}.")
         if (np.abs(points) > MAX_COORDINATE).any():
             raise InvalidArgumentError(
-                f"Points must be nearer than {MAX_COORDINATE:g} to the origin, got {shown(coordinates)}."
+                f"Points must be nearer than {MAX_COORDINATE:g} to the origin, got {short_repr(coordinates)}."
             )
         if is_globe and (np.abs(points) > (360, 90)).any():
-            raise InvalidArgumentError(f"Points must be longitudes and latitudes in degrees, got {shown(coordinates)}.")
+            raise InvalidArgumentError(
+                f"Points must be longitudes and latitudes in degrees, got {short_repr(coordinates)}."
+            )
         if len(points) == 0:
             return NearestPositions(np.zeros((0, 2)), np.zeros(0))
         nearest = project_on_lines(self.lines, points)

@@ -19,11 +19,11 @@ from rfgp.lattices import Lattice, LatticePlan, Modes, SpectralProduct, plan_lat
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.lattice import Floats
 from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, supports
-from rfgp.messages import shown
+from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
 MOST_COLUMNS = 3
-"""The most columns of a lattice."""
+"""The most columns of an equispaced Fourier grid."""
 MAX_RESIDUAL_VARIANCE = 0.3
 """The largest variance, in units of the noise, of the modes that exceed the most features."""
 SHARPER = 0.1
@@ -32,7 +32,9 @@ SHARPER = 0.1
 
 @dataclass(frozen=True, repr=False)
 class EquispacedFourier(Approximation):
-    """Fourier features on a lattice of frequencies, for one to three columns.
+    """Fourier features on an equispaced grid of frequencies, for one to three columns.
+
+    The equispaced Fourier grid is a `rfgp.lattices.Lattice`.
 
     A fit needs only sums over the rows that do not depend on hyperparameters. One pass of non-uniform fast Fourier
     transforms computes them, so that a fit costs hardly more for more rows. The number of features is larger for rough
@@ -74,7 +76,7 @@ class EquispacedFourier(Approximation):
         super().__post_init__()
         number = self.tolerance
         if isinstance(number, bool) or not isinstance(number, int | float) or not 0 < number <= 0.01:
-            raise InvalidArgumentError(f"tolerance must be a number in (0, 0.01], got {shown(number)}.")
+            raise InvalidArgumentError(f"tolerance must be a number in (0, 0.01], got {short_repr(number)}.")
         object.__setattr__(self, "max_features", check_count("max_features", self.max_features))
 
     def refusal(self, data: TermData) -> str | None:

@@ -15,7 +15,7 @@ from rfgp.approximations.role import Approximation
 from rfgp.approximations.sparse_precision import SparsePrecision
 from rfgp.errors import InvalidArgumentError
 from rfgp.expressions import Call, Entries, Name, Reader, bound, check_known, constant, made
-from rfgp.messages import show, shown
+from rfgp.messages import quoted, short_repr
 
 APPROXIMATIONS: dict[str, type[Approximation]] = {
     kind.__name__: kind
@@ -63,7 +63,7 @@ def parse(text: str) -> Any:
         return _by_name(call.options)
     if call.options or len(call.arguments) != 1:
         raise InvalidArgumentError(
-            f"The approximation must be one value, or values by the names of terms, got {show(text)}. Use "
+            f"The approximation must be one value, or values by the names of terms, got {quoted(text)}. Use "
             '"trend=Vecchia(30), local=RandomFeatures(128)".'
         )
     (value,) = call.arguments
@@ -82,7 +82,7 @@ def _value(node: Any) -> Approximation:
     """Return the approximation of a node."""
     call = Call(node.text, (), {}) if isinstance(node, Name) else node
     if not isinstance(call, Call):
-        word = shown(node) if node is None or isinstance(node, bool | int | float | str) else "another expression"
+        word = short_repr(node) if node is None or isinstance(node, bool | int | float | str) else "another expression"
         raise InvalidArgumentError(f"An approximation must be such as RandomFeatures(256) or Exact, got {word}.")
     check_known("approximation", call.function, APPROXIMATIONS)
     kind = APPROXIMATIONS[call.function]

@@ -17,7 +17,7 @@ from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 
 AUTO = "auto"
-"""The option that plans an approximation."""
+"""The option of an automatic approximation."""
 LEAST_FREQUENCIES = 4
 """The fewest frequencies of a term that shares a budget."""
 MOST_LEVELS = 200
@@ -26,7 +26,7 @@ MOST_EXACT = 2000
 """The most rows with an exact covariance by default. At 2,000 rows an evaluation takes about 1 s."""
 
 MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
-"""The most latent values of a planned product of a field and a process of a column, and the most a row on few rows.
+"""The most latent values of an automatic product of a field and a process of a column, and the most a row on few rows.
 
 Up to 2,000 rows with more latent values a row, the exact covariance costs less."""
 LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
@@ -78,8 +78,8 @@ def assign(
     Args:
         approximation: "auto", an approximation, or a dict by the names of terms.
         terms: The terms and the rows.
-        others: The approximations of the other terms by name. If None, they are planned.
-        in_blocks: Whether rows are read in blocks, so that only weights are planned.
+        others: The approximations of the other terms by name. If None, they are automatic.
+        in_blocks: Whether rows are read in blocks, so that automatic approximations have weights only.
 
     Raises:
         InvalidArgumentError: If a name is unknown, or an approximation does not support its term, or any term.
@@ -107,15 +107,15 @@ def assign(
             assigned[data.term.name] = SparsePrecision()
     needs_weights = any(isinstance(used, LATENT) for used in assigned.values())
     usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
-    planned = {
+    used = {
         data.term.name: assigned.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
         for data in terms
     }
-    return with_lattices(planned, terms, [name for name in planned if name not in assigned])
+    return with_lattices(used, terms, [name for name in used if name not in assigned])
 
 
 def with_lattices(
-    planned: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
+    chosen: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
 ) -> dict[str, Approximation]:
     """Return approximations with equispaced instead of random frequencies if possible.
 
@@ -123,15 +123,15 @@ def with_lattices(
     columns in total.
 
     Args:
-        planned: The approximations of all terms by name.
+        chosen: The approximations of all terms by name.
         terms: The terms.
         names: The names of terms whose approximations are not given.
     """
-    result, equispaced = dict(planned), EquispacedFourier()
+    result, equispaced = dict(chosen), EquispacedFourier()
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
-    others = [data for data in terms if isinstance(planned[data.term.name], Exact)]
-    are_weights = all(isinstance(other, RandomFeatures | Exact) for other in planned.values())
-    are_weights = are_weights and all(planned[data.term.name].cost(data).has_weights for data in others)
+    others = [data for data in terms if isinstance(chosen[data.term.name], Exact)]
+    are_weights = all(isinstance(other, RandomFeatures | Exact) for other in chosen.values())
+    are_weights = are_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
     if not stationary or not are_weights or stationary[0].num_rows <= MOST_EXACT or not stationary[0].is_gaussian:
         return result
     if any(data.term.name not in names or equispaced.refusal(data) is not None for data in stationary):

@@ -96,7 +96,7 @@ class RandomFeatureGP(SingleTaskGP):
     Raises:
         InvalidArgumentError: A name is unknown, a kernel is given, or the data are not matrices.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from rfgp.botorch import RandomFeatureGP
         >>> X = torch.rand(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))

@@ -21,14 +21,16 @@ def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
     Raises:
         InvalidArgumentError: It does not. The message lists the names that it accepts.
 
-    Example:
+    Examples:
         >>> check_choice("--weights", "unit", ["unit", "cotangent"])
     """
-    from rfgp.tables.messages import like
+    from rfgp.tables.messages import did_you_mean
 
     known = tuple(known)
     if value is not None and value not in known:
-        raise InvalidArgumentError(f"{option} must be one of {', '.join(known)}, got {value!r}.{like(value, known)}")
+        raise InvalidArgumentError(
+            f"{option} must be one of {', '.join(known)}, got {value!r}.{did_you_mean(value, known)}"
+        )
 
 
 def check_least(least: int, **values: int | Iterable[int] | None) -> None:
@@ -41,7 +43,7 @@ def check_least(least: int, **values: int | Iterable[int] | None) -> None:
     Raises:
         InvalidArgumentError: A number is below the limit.
 
-    Example:
+    Examples:
         >>> check_least(1, draws=10)
     """
     for name, given in values.items():
@@ -56,7 +58,7 @@ def check_share(option: str, value: float) -> None:
     Raises:
         InvalidArgumentError: It does not.
 
-    Example:
+    Examples:
         >>> check_share("--test-share", 0.2)
     """
     if not 0 < value < 1:
@@ -69,7 +71,7 @@ def check_within(within: float | None) -> None:
     Raises:
         InvalidArgumentError: It is not.
 
-    Example:
+    Examples:
         >>> check_within(0.5)
     """
     if within is not None and not within > 0:
@@ -82,7 +84,7 @@ def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
     Raises:
         InvalidArgumentError: It is not.
 
-    Example:
+    Examples:
         >>> check_positive("--time-limit", 60.0)
     """
     if not (math.isfinite(value) and (value > 0 or (or_zero and value == 0))):
@@ -214,7 +216,7 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
         ...     check_inputs(Path(file.name), "drop", {})  # no error
     """
     from rfgp.tables.content import check_file
-    from rfgp.tables.messages import plain
+    from rfgp.tables.messages import unquoted
     from rfgp.tables.options import TABLE_SUFFIXES, TextFormat
 
     check_choice("--missing", missing, ("error", "drop", "mean"))
@@ -222,7 +224,7 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
     check_file(file)
     if file.suffix.lower() not in TABLE_SUFFIXES:
         endings = ", ".join(TABLE_SUFFIXES)
-        raise InvalidArgumentError(f"The ending of the file must be one of {endings}, got {plain(file.name)}.")
+        raise InvalidArgumentError(f"The ending of the file must be one of {endings}, got {unquoted(file.name)}.")
 
 
 def _names(file: Path, form: Any) -> tuple[str, ...] | None:

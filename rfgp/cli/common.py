@@ -231,7 +231,7 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
 def stem(file: Path) -> str:
     """Return a file's name without its endings.
 
-    Example:
+    Examples:
         >>> stem(Path("data/table.csv.gz"))
         'table'
     """
@@ -241,7 +241,7 @@ def stem(file: Path) -> str:
 def command_line() -> str:
     """Return the command that runs, as one would type it.
 
-    Example:
+    Examples:
         >>> command_line().startswith("rfgp")
         True
     """

@@ -44,7 +44,7 @@ def learn_options(command: Any) -> None:
 def printable(text: str) -> str:
     r"""Return text without characters that steer the terminal, wherever they come from.
 
-    Example:
+    Examples:
         >>> printable("a\x1bb")
         'a?b'
     """

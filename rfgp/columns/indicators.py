@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.columns.cells import Cells, CellType
-from rfgp.columns.faults import invalid_cells, is_date, joined
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import factorize, ordered
+from rfgp.columns.problems import invalid_cells, is_date, joined
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import MISSING_LEVEL, shown
+from rfgp.messages import MISSING_LABEL, short_repr
 from rfgp.rows.names import warn_of_levels
 
 MOST_LEVELS = 50
@@ -34,7 +34,7 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: Columns have missing cells, too many levels, or dates as text. The message lists the faults of all
+        DataError: Columns have missing cells, too many levels, or dates as text. The message lists the problems of all
             columns.
 
     Examples:
@@ -52,8 +52,8 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
         if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
             levels[key] = ()
         elif has_levels(cells) and key not in others:
-            problems += (faults := _faults(key, cells))
-            levels[key] = () if faults else ordered(cells)
+            problems += (found := _problems(key, cells))
+            levels[key] = () if found else ordered(cells)
     if problems:
         numbers = (key for key in table.keys if key not in levels and key not in others)
         read = (invalid_cells(ColumnSchema(key, ColumnKind.NUMBER), table.cells(key)) for key in numbers)
@@ -73,26 +73,28 @@ def has_levels(cells: Cells) -> bool:
     return cells.cell_type is CellType.TEXT or cells.codes is not None
 
 
-def _faults(key: Key, cells: Cells) -> list[str]:
+def _problems(key: Key, cells: Cells) -> list[str]:
     """Return sentences about cells (n,) of a column that cannot be read as levels."""
     codes, labels = factorize(cells)
     labels = [labels[index] for index in np.unique(codes[~cells.missing])]
     if labels and all(isinstance(label, str) and is_date(label) for label in labels):
         return [
-            f"Column {shown(key)} holds dates as text, such as {shown(labels[0])}. Convert it with pandas.to_datetime."
+            f"Column {short_repr(key)} holds dates as text, such as {short_repr(labels[0])}. Convert it with "
+            "pandas.to_datetime."
         ]
     if len(labels) == np.sum(~cells.missing) > MOST_LEVELS:
-        return [f"Column {shown(key)} has a different level in each row, like an identifier. Drop it."]
+        return [f"Column {short_repr(key)} has a different level in each row, like an identifier. Drop it."]
     problems = []
     if len(labels) > MOST_LEVELS:
         problems.append(
-            f'Column {shown(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got {len(labels):,}. Give '
+            f'Column {short_repr(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got '
+            f"{len(labels):,}. Give "
             f"a kernel with k.Group({key!r}), or drop the column."
         )
     if cells.missing.any():
         num_missing = counted(int(cells.missing.sum()), "missing cell")
         problems.append(
-            f"Column {shown(key)} has {num_missing}. Give them a value such as 'unknown', or leave the rows out."
+            f"Column {short_repr(key)} has {num_missing}. Give them a value such as 'unknown', or leave the rows out."
         )
     return problems
 
@@ -127,16 +129,20 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
             continue
         for name, column in _indicators(key, table.cells(key), indicators[key]).items():
             if name != key and name in table.columns:
-                raise DataError(f"X has a column {shown(name)}, the name of an indicator of {shown(key)}. Rename it.")
+                raise DataError(
+                    f"X has a column {short_repr(name)}, the name of an indicator of {short_repr(key)}. Rename it."
+                )
             columns[name] = column
     return replace(table, keys=tuple(columns), columns=columns)
 
 
 def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, Any]:
     """Return the indicator columns (n,) of one column of levels by name."""
-    if cells.missing.any() and MISSING_LEVEL not in levels:
+    if cells.missing.any() and MISSING_LABEL not in levels:
         num_missing = counted(int(cells.missing.sum()), "missing cell")
-        raise DataError(f"Column {shown(key)} has {num_missing}. Give them one of its levels, or leave the rows out.")
+        raise DataError(
+            f"Column {short_repr(key)} has {num_missing}. Give them one of its levels, or leave the rows out."
+        )
     if not levels:
         return {key: np.asarray(cells.expanded().values, dtype=np.float64)}
     codes = _codes(key, cells, levels)
@@ -153,7 +159,7 @@ def _codes(key: Key, cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.int6
         labels = list(map(str, labels))
     code_of = {level: index for index, level in enumerate(levels)}
     codes = np.array([code_of.get(label, -1) for label in labels], dtype=np.int64)[indices]
-    codes[cells.missing] = code_of.get(MISSING_LEVEL, -1)
+    codes[cells.missing] = code_of.get(MISSING_LABEL, -1)
     new = np.unique(indices[(codes < 0) & ~cells.missing])
     if len(new):
         warn_of_levels(key, [labels[index] for index in new], stacklevel=11)

@@ -23,18 +23,18 @@ def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
         ([0, 1, 0], ['south', 'north'])
     """
     if cells.codes is None:
-        return distinct(_python_values(cells.cell_type, cells.values))
-    indices, used = distinct(cells.codes.tolist())
-    merged, labels = distinct(_python_values(cells.cell_type, cells.values[used]))
+        return factorize_values(_python_values(cells.cell_type, cells.values))
+    indices, used = factorize_values(cells.codes.tolist())
+    merged, labels = factorize_values(_python_values(cells.cell_type, cells.values[used]))
     return merged[indices], labels
 
 
-def distinct(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
+def factorize_values(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
     """Return distinct hashable values in order, and the index (n,) of each.
 
     Examples:
-        >>> from rfgp.columns.levels import distinct
-        >>> distinct("aba")[1]
+        >>> from rfgp.columns.levels import factorize_values
+        >>> factorize_values("aba")[1]
         ['a', 'b']
     """
     listed = list(values)

@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from rfgp.columns.cells import Cells, CellType, as_float, as_numpy
-from rfgp.columns.faults import invalid_cells, type_mismatches
 from rfgp.columns.kinds import ColumnKind
-from rfgp.columns.levels import codes_of, distinct, factorize, ordered
+from rfgp.columns.levels import codes_of, factorize, factorize_values, ordered
+from rfgp.columns.problems import invalid_cells, type_mismatches
 from rfgp.columns.requests import ColumnSchema
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import brief, shown
+from rfgp.messages import one_line, short_repr
 
 _MOST_LABELS = 8
 """The largest number of unknown labels that one message lists."""
@@ -120,16 +120,16 @@ def _index(column: ColumnSchema, labels: list[Any]) -> NDArray[np.int64]:
 
 def _unknown(column: ColumnSchema, labels: list[Any], error: Exception) -> str:
     """Return a sentence about labels that are not in the graph."""
-    reason = f"{brief(error).removesuffix('.')}."
-    where = f"Column {shown(column.key)}, which {column.readers} reads,"
+    reason = f"{one_line(error).removesuffix('.')}."
+    where = f"Column {short_repr(column.key)}, which {column.readers} reads,"
     try:
-        candidates = distinct(labels)[1]
+        candidates = factorize_values(labels)[1]
     except TypeError:  # some cannot be hashed
         candidates = labels
     unknown = [label for label in candidates if not _has(column, label)]
     if not unknown:
         return f"{where} must hold labels of nodes. {reason}"
-    words = ", ".join(map(shown, unknown[:_MOST_LABELS])) + ", ..." * (len(unknown) > _MOST_LABELS)
+    words = ", ".join(map(short_repr, unknown[:_MOST_LABELS])) + ", ..." * (len(unknown) > _MOST_LABELS)
     return f"{where} names {counted(len(unknown), 'node')} that the graph does not have: {words}. {reason}"
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rfgp.columns.kinds import ColumnKind
 from rfgp.errors import InvalidArgumentError
-from rfgp.messages import plain, shown
+from rfgp.messages import short_repr, unquoted
 
 Key = str | int
 """The name of a column of a dataframe or dict, or the number of a column of an array, from 0."""
@@ -52,10 +52,10 @@ class ColumnRequest:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", read_key(self.key))
         if self.kind not in tuple(ColumnKind):
-            raise InvalidArgumentError(f"kind must be one of {', '.join(ColumnKind)}, got {shown(self.kind)}.")
+            raise InvalidArgumentError(f"kind must be one of {', '.join(ColumnKind)}, got {short_repr(self.kind)}.")
         object.__setattr__(self, "kind", ColumnKind(self.kind))
         if not isinstance(self.term, str):
-            raise InvalidArgumentError(f"term must be the name of a kernel term, got {shown(self.term)}.")
+            raise InvalidArgumentError(f"term must be the name of a kernel term, got {short_repr(self.term)}.")
         check_nodes(self.kind, self.nodes)
 
 
@@ -92,24 +92,26 @@ class ColumnSchema:
     @property
     def readers(self) -> str:
         """The terms that read the column, for messages."""
-        terms = [plain(term) for term in self.terms]
+        terms = [unquoted(term) for term in self.terms]
         names = [*terms[:3], "others"] if len(terms) > 3 else terms
         return " and ".join([*([", ".join(names[:-1])] if names[1:] else []), *names[-1:]]) or "the kernel"
 
 
-def distinct(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...]:
+def merge_requests(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...]:
     """Return one column for each distinct key, kind and graph, in order.
 
     Examples:
-        >>> from rfgp.columns.requests import ColumnRequest, distinct
+        >>> from rfgp.columns.requests import ColumnRequest, merge_requests
         >>> wanted = [ColumnRequest("t", "number", "rbf(t)"), ColumnRequest("t", "number", "linear(t)")]
-        >>> [column.terms for column in distinct(wanted)]
+        >>> [column.terms for column in merge_requests(wanted)]
         [('rbf(t)', 'linear(t)')]
     """
     columns: dict[tuple[Key, ColumnKind, int], ColumnSchema] = {}
     for request in requests:
         if not isinstance(request, ColumnRequest):
-            raise InvalidArgumentError(f"requests must be rfgp.columns.ColumnRequest objects, got {shown(request)}.")
+            raise InvalidArgumentError(
+                f"requests must be rfgp.columns.ColumnRequest objects, got {short_repr(request)}."
+            )
         identity = (request.key, request.kind, id(request.nodes))
         column = columns.setdefault(identity, ColumnSchema(request.key, request.kind, nodes=request.nodes))
         if request.term not in column.terms:
@@ -133,7 +135,7 @@ def read_key(key: Any) -> Key:
         return str.__str__(key)
     if isinstance(key, int | np.integer) and not isinstance(key, bool) and key >= 0:
         return int(key)
-    raise InvalidArgumentError(f"A column must be a name, or a number from 0, got {shown(key)}.")
+    raise InvalidArgumentError(f"A column must be a name, or a number from 0, got {short_repr(key)}.")
 
 
 def check_nodes(kind: ColumnKind, nodes: Any) -> None:
@@ -149,7 +151,7 @@ def check_nodes(kind: ColumnKind, nodes: Any) -> None:
     """
     if kind is not ColumnKind.NODE:
         if nodes is not None:
-            raise InvalidArgumentError(f"nodes must be None for the kind {kind.value!r}, got {shown(nodes)}.")
+            raise InvalidArgumentError(f"nodes must be None for the kind {kind.value!r}, got {short_repr(nodes)}.")
         return
     if isinstance(nodes, str | bytes | list | tuple | range) or not callable(getattr(nodes, "index", None)):
-        raise InvalidArgumentError(f"nodes must be a graph with an index method, got {shown(nodes)}.")
+        raise InvalidArgumentError(f"nodes must be a graph with an index method, got {short_repr(nodes)}.")

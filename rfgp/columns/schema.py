@@ -9,15 +9,15 @@ import torch
 from torch import Tensor
 
 from rfgp.columns import serialization
-from rfgp.columns.faults import joined
 from rfgp.columns.kinds import ColumnKind
+from rfgp.columns.problems import joined
 from rfgp.columns.reading import extend_column, fit_column, read_column
-from rfgp.columns.requests import ColumnRequest, ColumnSchema, Key, Level, NodeTable, distinct
+from rfgp.columns.requests import ColumnRequest, ColumnSchema, Key, Level, NodeTable, merge_requests
 from rfgp.columns.table import Table
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.messages import shown
-from rfgp.torch_context import Cached
+from rfgp.messages import short_repr
+from rfgp.torch_context import CachedWithoutLock
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Schema:
             table: The training data.
 
         Raises:
-            DataError: Columns are missing, or cells cannot be read as their kind. The message lists the faults of all
+            DataError: Columns are missing, or cells cannot be read as their kind. The message lists the problems of all
                 columns.
 
         Examples:
@@ -63,7 +63,7 @@ class Schema:
             >>> Schema.fit([ColumnRequest("store", ColumnKind.LEVEL, "group(store)")], table).describe(0)
             "column 'store', 2 levels"
         """
-        return cls(_each(distinct(requests), table, fit_column))
+        return cls(_each(merge_requests(requests), table, fit_column))
 
     def extended(self, table: Table) -> "Schema":
         """Return the schema extended by the new levels of a table.
@@ -102,12 +102,12 @@ class Schema:
             ... ).tolist()
             [1.0, 2.0, 3.0, 2.0]
         """
-        origin = table.origin
+        output_format = table.output_format
         columns = _each(self.columns, table, read_column)
         if not columns:
-            return origin.template.new_empty(table.num_rows, 0)
+            return output_format.like.new_empty(table.num_rows, 0)
         dtype = functools.reduce(torch.promote_types, (column.dtype for column in columns))
-        return torch.stack([column.to(origin.template.device, dtype) for column in columns], dim=1)
+        return torch.stack([column.to(output_format.like.device, dtype) for column in columns], dim=1)
 
     @property
     def kinds(self) -> tuple[ColumnKind, ...]:
@@ -148,10 +148,12 @@ class Schema:
             indices = [index for index in indices if self.columns[index].nodes is nodes]
         if len(indices) != 1:
             known = "; ".join(map(self.describe, range(len(self.columns))))
-            raise InvalidArgumentError(f"There must be one column {shown(key)} of the kind {shown(kind)}, got {known}.")
+            raise InvalidArgumentError(
+                f"There must be one column {short_repr(key)} of the kind {short_repr(kind)}, got {known}."
+            )
         return indices[0]
 
-    @Cached
+    @CachedWithoutLock
     def _indices(self) -> dict[tuple[Key, ColumnKind], list[int]]:
         """The indices of the columns by key and kind."""
         indices: dict[tuple[Key, ColumnKind], list[int]] = {}
@@ -189,7 +191,7 @@ class Schema:
             description = "a date (days since 1970-01-01 UTC)"
         if column.kind is ColumnKind.LEVEL:
             description = counted(column.num_levels, "level")
-        return f"column {shown(column.key)}, {description}"
+        return f"column {short_repr(column.key)}, {description}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as JSON-compatible values, without graphs.

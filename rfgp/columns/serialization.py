@@ -7,7 +7,7 @@ from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema, NodeTable, check_nodes
 from rfgp.counts import counted
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.messages import shown
+from rfgp.messages import short_repr
 
 _VERSION = 1
 """The version of the format."""
@@ -41,9 +41,9 @@ def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema,
     """
     entries = _fields(content, ("version", "columns"), "the schema")
     if type(entries["version"]) is not int or entries["version"] != _VERSION:
-        raise _bad(f"its version must be {_VERSION}, got {shown(entries['version'])}")
+        raise _bad(f"its version must be {_VERSION}, got {short_repr(entries['version'])}")
     if type(entries["columns"]) is not list:
-        raise _bad(f"columns must be a list, got {shown(entries['columns'])}")
+        raise _bad(f"columns must be a list, got {short_repr(entries['columns'])}")
     rules = [_fields(entry, _FIELDS, "a column") for entry in entries["columns"]]
     for rule in rules:
         _check(rule)
@@ -77,10 +77,10 @@ def _decoded(rule: dict[str, Any], nodes: NodeTable | None) -> ColumnSchema:
 def _fields(entry: Any, names: tuple[str, ...], title: str) -> dict[str, Any]:
     """Return a dict with these fields and no others."""
     if type(entry) is not dict:
-        raise _bad(f"{title} must be a dict, got {shown(entry)}")
+        raise _bad(f"{title} must be a dict, got {short_repr(entry)}")
     mismatched = set(names).symmetric_difference(entry)
     if mismatched:
-        raise _bad(f"{title} lacks or does not know the field {shown(min(map(str, mismatched)))}")
+        raise _bad(f"{title} lacks or does not know the field {short_repr(min(map(str, mismatched)))}")
     return entry
 
 
@@ -88,21 +88,22 @@ def _check(rule: dict[str, Any]) -> None:
     """Check that the fields of a column have the right types and are consistent."""
     key, kind, levels = rule["key"], rule["kind"], rule["levels"]
     if type(key) not in (str, int) or (type(key) is int and key < 0):
-        raise _bad(f"a key must be a name or a number from 0, got {shown(key)}")
+        raise _bad(f"a key must be a name or a number from 0, got {short_repr(key)}")
     if type(kind) is not str or kind not in tuple(ColumnKind):
-        raise _bad(f"the kind of {shown(key)} must be one of {', '.join(ColumnKind)}, got {shown(kind)}")
+        raise _bad(f"the kind of {short_repr(key)} must be one of {', '.join(ColumnKind)}, got {short_repr(kind)}")
     if type(rule["terms"]) is not list or any(type(term) is not str for term in rule["terms"]):
-        raise _bad(f"the terms of {shown(key)} must be a list of names, got {shown(rule['terms'])}")
+        raise _bad(f"the terms of {short_repr(key)} must be a list of names, got {short_repr(rule['terms'])}")
     is_number = kind in (ColumnKind.NUMBER, ColumnKind.COORDINATE)
     if type(rule["is_date"]) is not bool or (rule["is_date"] and not is_number):
-        raise _bad(f"is_date of {shown(key)} must be true or false, and false unless it is a number")
+        raise _bad(f"is_date of {short_repr(key)} must be true or false, and false unless it is a number")
     if type(levels) is not list or bool(levels) != (kind == ColumnKind.LEVEL):
         raise _bad(
-            f"{shown(key)} must have a list of levels if its kind is {ColumnKind.LEVEL.value!r}, otherwise an empty one"
+            f"{short_repr(key)} must have a list of levels if its kind is {ColumnKind.LEVEL.value!r}, otherwise an "
+            "empty one"
         )
     types = set(map(type, levels))
     if len(types) > 1 or not types <= {str, int, bool} or len(set(levels)) < len(levels):
-        raise _bad(f"the levels of {shown(key)} must be different, and all of them texts, integers or booleans")
+        raise _bad(f"the levels of {short_repr(key)} must be different, and all of them texts, integers or booleans")
 
 
 def _bad(why: str) -> DataError:

@@ -14,8 +14,8 @@ from rfgp.columns.containers import read_cells
 from rfgp.columns.requests import Key
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.messages import brief, like, listed, shown
-from rfgp.rows.arrays import Origin
+from rfgp.messages import did_you_mean, listed, one_line, short_repr
+from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import names_of
 
 NODE_KEY = "node"
@@ -70,16 +70,16 @@ class Table:
         except (DataError, MemoryError):
             raise
         except Exception as error:  # from a user's class
-            raise DataError(f"X must be a table, but a {type(X).__name__} cannot be read: {brief(error)}") from error
+            raise DataError(f"X must be a table, but a {type(X).__name__} cannot be read: {one_line(error)}") from error
         return table if target is None else table.without(target)
 
     @property
-    def origin(self) -> Origin:
+    def output_format(self) -> OutputFormat:
         """The container of predictions: numpy or torch, dtype and device."""
         tensors = [column for column in self.columns.values() if isinstance(column, Tensor)]
         types = [_floating_type(column) for column in self.columns.values()] or [torch.float64]
         dtype = functools.reduce(torch.promote_types, types)
-        return Origin(not tensors, torch.empty(0, dtype=dtype, device=tensors[0].device if tensors else "cpu"))
+        return OutputFormat(not tensors, torch.empty(0, dtype=dtype, device=tensors[0].device if tensors else "cpu"))
 
     def column(self, key: Key, reader: str = "") -> Any:
         """Return a column (n,) in its container: a tensor, an array, a list or a series.
@@ -98,7 +98,7 @@ class Table:
         """
         if isinstance(key, str | int | np.integer) and not isinstance(key, bool) and key in self.columns:
             return self.columns[key]
-        raise DataError(f"X has no column {shown(key)}{_read_by(reader).removesuffix(',')}. {self._remedy(key)}")
+        raise DataError(f"X has no column {short_repr(key)}{_read_by(reader).removesuffix(',')}. {self._remedy(key)}")
 
     def cells(self, key: Key, reader: str = "") -> Cells:
         """Return the cells (n,) of a column, independent of the container.
@@ -115,12 +115,12 @@ class Table:
         try:
             return replace(read_cells(column), first=self.first)
         except DataError as error:
-            raise DataError(f"Column {shown(key)}{_read_by(reader)} {error}") from error
+            raise DataError(f"Column {short_repr(key)}{_read_by(reader)} {error}") from error
         except MemoryError:
             raise
         except Exception as error:  # from a user's class
-            reason = f"cannot be read: {brief(error).removesuffix('.')}. Convert it to a numpy array."
-            raise DataError(f"Column {shown(key)}{_read_by(reader)} {reason}") from error
+            reason = f"cannot be read: {one_line(error).removesuffix('.')}. Convert it to a numpy array."
+            raise DataError(f"Column {short_repr(key)}{_read_by(reader)} {reason}") from error
 
     def without(self, target: Key) -> "Table":
         """Return the table without the column of the target.
@@ -164,9 +164,9 @@ class Table:
             return f'X is a sequence of labels, whose only column is "{NODE_KEY}".'
         known = f"Its columns are: {listed(names) or 'none'}."
         if isinstance(key, str):
-            return known + like(key, [name for name in self.keys if isinstance(name, str)])
+            return known + did_you_mean(key, [name for name in self.keys if isinstance(name, str)])
         usable = isinstance(key, int | np.integer) and 0 <= key < len(self.keys)
-        name = f" Use {shown(self.keys[key])} for the column at position {key}." if usable else ""
+        name = f" Use {short_repr(self.keys[key])} for the column at position {key}." if usable else ""
         return f"The columns of a {self.source} are read by their names. {known}{name}"
 
     def __repr__(self) -> str:
@@ -200,7 +200,8 @@ def _read(X: Any) -> Table:
     if isinstance(X, str | bytes) or not (hasattr(X, "__array__") or isinstance(X, list | tuple | range)):
         lazy = " Call its collect() first." if hasattr(X, "collect") else ""
         raise DataError(
-            f"X must be a dataframe, a dict of columns, an array (n, d) or a sequence of labels, got {shown(X)}.{lazy}"
+            f"X must be a dataframe, a dict of columns, an array (n, d) or a sequence of labels, got "
+            f"{short_repr(X)}.{lazy}"
         )
     if isinstance(X, list | tuple | range):
         return _of_list(list(X))
@@ -248,7 +249,7 @@ def _of_list(rows: list[Any]) -> Table:
     if len(widths) > 1:
         raise DataError(f"X must have rows of equal length, got rows of {min(widths)} to {max(widths)} values.")
     if widths == {0} or any(np.ndim(row[0]) for row in rows):
-        raise DataError(f"X must have shape (n, d) with d >= 1, got rows such as {shown(rows[0])}.")
+        raise DataError(f"X must have shape (n, d) with d >= 1, got rows such as {short_repr(rows[0])}.")
     columns: dict[Key, Any] = {index: list(column) for index, column in enumerate(zip(*rows, strict=True))}
     table = _table(columns, "array")
     return replace(table, columns={**columns, NODE_KEY: cells}) if kinds == {tuple} else table
@@ -267,7 +268,9 @@ def _of_frame(frame: Any) -> Table:
     for index, label in enumerate(labels):
         is_number = isinstance(label, int | np.integer) and not isinstance(label, bool)
         if not is_number and not isinstance(label, str):
-            raise DataError(f"The columns of X must have names of text or integers, got {shown(label)}. Rename them.")
+            raise DataError(
+                f"The columns of X must have names of text or integers, got {short_repr(label)}. Rename them."
+            )
         columns[int(label) if is_number else label] = _taken(frame, label, index)
     return _table(columns, "dataframe")
 
@@ -283,7 +286,7 @@ def _of_dict(columns: Mapping[Any, Any]) -> Table:
     checked: dict[Key, Any] = {}
     for key, column in columns.items():
         if not isinstance(key, str | int | np.integer) or isinstance(key, bool):
-            raise DataError(f"The keys of X must be names or integers, got {shown(key)}. Rename them.")
+            raise DataError(f"The keys of X must be names or integers, got {short_repr(key)}. Rename them.")
         checked[key if isinstance(key, str) else int(key)] = _one_dimensional(key, column)
     return _table(checked, "dict")
 
@@ -299,11 +302,11 @@ def _one_dimensional(key: Any, column: Any) -> Any:
     if isinstance(column, Tensor):
         _usable(column)
     elif not hasattr(column, "__array__"):
-        raise DataError(f"Column {shown(key)} of X must be an array or a list, got {shown(column)}.")
+        raise DataError(f"Column {short_repr(key)} of X must be an array or a list, got {short_repr(column)}.")
     shape = np.shape(column) if not hasattr(column, "shape") else tuple(column.shape)
     if len(shape) != 1:
         raise DataError(
-            f"Column {shown(key)} of X must have shape (n,), got {shape}. Use reshape(-1) if it is one column."
+            f"Column {short_repr(key)} of X must have shape (n,), got {shape}. Use reshape(-1) if it is one column."
         )
     return column
 
@@ -321,8 +324,8 @@ def _table(columns: dict[Key, Any], source: str) -> Table:
     shorter = next((key for key, length in lengths.items() if length != num_rows), None)
     if shorter is not None:
         raise DataError(
-            f"The columns of X must have one length, but {shown(first)} has {counted(num_rows, 'row')} and "
-            f"{shown(shorter)} has {lengths[shorter]:,}."
+            f"The columns of X must have one length, but {short_repr(first)} has {counted(num_rows, 'row')} and "
+            f"{short_repr(shorter)} has {lengths[shorter]:,}."
         )
     if num_rows == 0:
         raise DataError(f"X is {'an' if source == 'array' else 'a'} {source} without rows. It must have at least one.")

@@ -12,7 +12,7 @@ from rfgp.counts import counted, read_seconds
 from rfgp.errors import InvalidArgumentError
 from rfgp.models.gp import GP
 from rfgp.regression import GPState, mean_and_noise
-from rfgp.regression.selection_report import MEMORY, RATE
+from rfgp.regression.selection_report import FLOPS_PER_SECOND, MEMORY
 from rfgp.rows import gathered
 from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
 
@@ -90,7 +90,7 @@ def distance_from_exact(
     """
     now = model.state
     _check(model, now)
-    rows = gathered(now.needed_rows("a comparison"))
+    rows = gathered(now.require_rows(purpose="a comparison"))
     inputs, _ = now.points(X)
     order = torch.randperm(len(inputs), generator=random.generator(seed, random.Role.CHECK))
     points = inputs[order[:num_points]]
@@ -110,7 +110,7 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     Raises:
         InvalidArgumentError: they are more than the budget, or its memory more than 8 GB.
     """
-    seconds = STEPS * step_operations(rows, columns, points) / RATE
+    seconds = STEPS * step_operations(rows, columns, points) / FLOPS_PER_SECOND
     size = 8.0 * rows * 3 * min(MOST_POINTS, rows)
     if seconds > read_seconds("budget", budget) or size > MEMORY:
         raise InvalidArgumentError(

@@ -19,7 +19,7 @@ class Plan:
         draws: The number of draws per method, size and split.
         seed: The seed of everything random.
 
-    Example:
+    Examples:
         >>> Plan(splits=2, draws=5).extent
         '2 splits x 5 draws'
     """

@@ -13,7 +13,7 @@ from rfgp.models import Process
 class Estimate(NamedTuple):
     """A mean and its standard error (NaN where there is one value only).
 
-    Example:
+    Examples:
         >>> Estimate(1.5, 0.1).mean
         1.5
     """
@@ -36,7 +36,7 @@ class Draw:
         nlpd: The negative log predictive density of a test point, in nats.
         seconds: The seconds to draw, condition and predict.
 
-    Example:
+    Examples:
         >>> Draw("iid", 64, 0, kernel_error=0.1, kl=2.0, rmse=0.5, nlpd=0.7, seconds=0.01).kl
         2.0
     """
@@ -55,7 +55,7 @@ class Draw:
 class Exact:
     """The exact process on one split: test errors, seconds and hyperparameters.
 
-    Example:
+    Examples:
         >>> Exact(rmse=0.5, nlpd=0.7, seconds=0.1, hyperparameters="lengthscale 1").rmse
         0.5
     """

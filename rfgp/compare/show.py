@@ -87,7 +87,7 @@ def _add_exact(table: "Table", comparison: Comparison) -> None:
 def format_estimate(estimate: Estimate) -> str:
     """Write a mean with one digit of its standard error in brackets: 1.23(4).
 
-    Example:
+    Examples:
         >>> from rfgp.compare import Estimate
         >>> format_estimate(Estimate(1.2345, 0.0432))
         '1.23(4)'

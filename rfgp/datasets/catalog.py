@@ -277,7 +277,7 @@ def names(kind: Kind | None = None) -> tuple[str, ...]:
     Raises:
         InvalidArgumentError: There is no such kind.
 
-    Example:
+    Examples:
         >>> names("mesh")[:2] == tuple(sorted(names("mesh"))[:2])
         True
     """
@@ -293,7 +293,7 @@ def describe(name: str) -> Entry:
     Raises:
         InvalidArgumentError: There is no such data set. The message lists similar names.
 
-    Example:
+    Examples:
         >>> describe("airfoil").kind
         'table'
     """

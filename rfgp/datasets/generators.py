@@ -28,7 +28,7 @@ def make_table(seed: int = 0) -> Table:
 
     Columns have different units, so that standardising matters; "idle" has no effect.
 
-    Example:
+    Examples:
         >>> make_table().X.shape
         (600, 4)
     """
@@ -48,7 +48,7 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
         subdivisions: The number s of subdivisions, for 20 4^s triangles. The roughness of the faces does not depend on
             it.
 
-    Example:
+    Examples:
         >>> make_mesh(subdivisions=1).faces.shape
         (80, 3)
     """
@@ -75,7 +75,7 @@ def make_terrain(seed: int = 0) -> Any:
     Args:
         seed: Seed of the noise.
 
-    Example:
+    Examples:
         >>> make_terrain().faces.shape
         (5408, 3)
     """
@@ -100,7 +100,7 @@ def make_roads(seed: int = 0) -> Roads:
 
     Speed varies over a few blocks and drops along one diagonal; the noise has standard deviation 1.5.
 
-    Example:
+    Examples:
         >>> make_roads().metric
         'haversine'
     """
@@ -130,7 +130,7 @@ def write_all(folder: str | Path) -> list[Path]:
 
     Each file appears whole or not at all.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     [path.name for path in write_all(folder)]

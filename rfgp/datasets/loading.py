@@ -26,7 +26,7 @@ _STREAM = {"table": 0, "classification": 1, "mesh": 2, "roads": 3}
 class Split(NamedTuple):
     """The positions of one division into training and test part, ascending, without common members.
 
-    Example:
+    Examples:
         >>> Split(np.array([0, 2]), np.array([1])).test.tolist()
         [1]
     """
@@ -127,7 +127,7 @@ def split(name: str, index: int = 0) -> Split:
     Raises:
         InvalidArgumentError: There is no such data set or split, or the data set is a graph.
 
-    Example:
+    Examples:
         >>> train, test = split("airfoil")
         >>> len(train), len(test)
         (1353, 150)

@@ -43,7 +43,7 @@ def read_mesh_field(
     Raises:
         InvalidArgumentError: Several columns have values, and `target` is None.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import trimesh
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -105,7 +105,7 @@ def read_mesh_fields(
         graphs.DisconnectedWarning: The mesh is disconnected.
         graphs.UnreferencedVerticesWarning: Some vertices are on no face.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import trimesh
         >>> with tempfile.TemporaryDirectory() as folder:

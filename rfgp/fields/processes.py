@@ -132,7 +132,7 @@ def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
         model: The model, fitted to the field.
         field: The field.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import trimesh
         >>> import rfgp

@@ -34,7 +34,7 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
         InvalidArgumentError: The ending of the file's name is unknown.
         FileFormatError: The file is missing, empty or of another format.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import trimesh
         >>> with tempfile.TemporaryDirectory() as folder:
@@ -170,8 +170,8 @@ def read_road_fields(
         known, quantity = np.isfinite(with_values.values), target if is_geojson else "y"
         if not known.any():
             none = "there are no sensors." if len(known) == 0 else f"no sensor has a number as its {quantity!r}."
-            fault = missing_property(with_values.properties, target) or none
-            raise DataError(f"{path}: {fault} There is nothing to interpolate.")
+            problem = missing_property(with_values.properties, target) or none
+            raise DataError(f"{path}: {problem} There is nothing to interpolate.")
         labels = np.array([f"sensor-{i}" for i in position_of_sensor[known]], dtype=object)
         kept: dict[str, Any] = (
             {} if group is None else {"groups": _groups(with_values, group, path)[known], "group_name": group}

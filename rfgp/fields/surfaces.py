@@ -161,8 +161,8 @@ class Surface:
         wrong = np.array((numbers != np.floor(numbers)) | (numbers < 0) | (numbers >= count))
         if wrong.any():
             row = int(wrong.argmax())
-            fault = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {numbers[row]:g}"
-            raise DataError(f"{file}: {fault}. {_COUNTED}")
+            problem = f"row {table.rows[row]} must name a {kind} from 0 to {count - 1}, got {numbers[row]:g}"
+            raise DataError(f"{file}: {problem}. {_COUNTED}")
         nodes = self.node_of_element[numbers.astype(np.int64)]
         if nodes.min(initial=0) < 0:
             missing = np.unique(numbers[nodes < 0]).astype(np.int64)

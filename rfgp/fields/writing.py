@@ -73,7 +73,7 @@ def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         field: The field.
         posterior: The posterior at the nodes of the field.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import trimesh
         >>> import rfgp

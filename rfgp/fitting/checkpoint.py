@@ -277,7 +277,7 @@ def _parts(state: GPState) -> Iterator[str | Tensor]:
     for affine in (state.scaling.targets, state.scaling.inputs):
         if affine is not None:
             yield from (affine.location, affine.scale)
-    for part in parts_of(state.needed_rows("a fit")):
+    for part in parts_of(state.require_rows(purpose="a fit")):
         if isinstance(part, SourceRows):
             yield part.digest
         elif isinstance(part, ArrayRows):

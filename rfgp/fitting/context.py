@@ -16,7 +16,7 @@ from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
-from rfgp.rows import Block, Rows, pool_of, repeat_groups
+from rfgp.rows import Block, Rows, repeat_groups, rows_in_memory
 from rfgp.solvers.lowrank import LinearModel
 
 PRECISE_ROWS = 2000
@@ -55,8 +55,8 @@ class TermFit:
     @classmethod
     def of(cls, state: GPState, plan: Plan) -> "TermFit":
         """Return the fit from a model state."""
-        rows = state.needed_rows("a fit")
-        pool, seed = pool_of(rows), state.spec.options.seed
+        rows = state.require_rows(purpose="a fit")
+        pool, seed = rows_in_memory(rows), state.spec.options.seed
         order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
         return cls(state, plan, rows, pool, order)
 

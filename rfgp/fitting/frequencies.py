@@ -102,7 +102,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
         return starts[0]
     few = split._replace(training=split.training.take(torch.arange(len(split.training))[:TRIAL_ROWS]))
     plan = replace(
-        fit.plan, given_iterations=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), checkpoint_log=CheckpointLog()
+        fit.plan, iteration_limit=min(TRIAL_STEPS, fit.plan.steps), reporter=Reporter(), checkpoint_log=CheckpointLog()
     )
     trial, half = replace(fit, plan=plan), len(split.validation)
 

@@ -64,16 +64,16 @@ def fit_lattices(
 
     Args:
         fit: The fit.
-        other: The fit of a model with nearest neighbors instead. It is called if the lengthscales of planned
+        other: The fit of a model with nearest neighbors instead. It is called if the lengthscales of automatic
             lattices are so short that too many modes are omitted.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
-        planned = [name for name in truncated_terms(fit.state) if is_planned(fit.spec, name)]
-        if planned:
-            changed = {**fit.spec.approximations, **dict.fromkeys(planned, Vecchia())}
+        automatic = [name for name in truncated_terms(fit.state) if is_automatic(fit.spec, name)]
+        if automatic:
+            changed = {**fit.spec.approximations, **dict.fromkeys(automatic, Vecchia())}
             return other(fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).state, fit.plan)
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
@@ -137,8 +137,8 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
     return names
 
 
-def is_planned(spec: ModelSpec, name: str) -> bool:
-    """Return whether the approximation of a term was planned, not given by the user.
+def is_automatic(spec: ModelSpec, name: str) -> bool:
+    """Return whether the approximation of a term is automatic, not given by the user.
 
     Args:
         spec: The specification of the model.
@@ -271,7 +271,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         kept[:] = [*solved, (key, inference)]
         return inference
 
-    plan = fit.plan if steps is None else replace(fit.plan, given_iterations=min(steps, fit.plan.max_iterations))
+    plan = fit.plan if steps is None else replace(fit.plan, iteration_limit=min(steps, fit.plan.max_iterations))
     values, report = FisherScoring(infer, rows, jacobian, fit.values, plan, stage).run()
     return fit.at(values), report
 

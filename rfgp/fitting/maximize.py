@@ -65,7 +65,7 @@ class Plan:
 
     Attributes:
         fixed: Names of hyperparameters that keep their values.
-        given_iterations: The most iterations and steps. If None, 500 iterations and 300 steps.
+        iteration_limit: The most iterations and steps. If None, 500 iterations and 300 steps.
         reporter: The reporter that is called after each iteration.
         checkpoint_log: The checkpoint log of computed results.
         most_rows: The most rows of a search with neighbors. No posterior is then computed. If None, the default number
@@ -79,12 +79,12 @@ class Plan:
         least_gain: The least total gain in nats of the last five iterations of a search. If 0, `LEAST_GAIN` for each.
 
     Examples:
-        >>> Plan(given_iterations=100).max_iterations, Plan().steps
+        >>> Plan(iteration_limit=100).max_iterations, Plan().steps
         (100, 300)
     """
 
     fixed: tuple[str, ...] = ()
-    given_iterations: int | None = None
+    iteration_limit: int | None = None
     reporter: Reporter = field(default_factory=Reporter)
     checkpoint_log: CheckpointLog = field(default_factory=CheckpointLog)
     most_rows: int | None = None
@@ -100,12 +100,12 @@ class Plan:
     @property
     def max_iterations(self) -> int:
         """The most iterations of L-BFGS on any set of rows."""
-        return 500 if self.given_iterations is None else self.given_iterations
+        return 500 if self.iteration_limit is None else self.iteration_limit
 
     @property
     def steps(self) -> int:
         """The steps of learning frequencies."""
-        return 300 if self.given_iterations is None else self.given_iterations
+        return 300 if self.iteration_limit is None else self.iteration_limit
 
 
 @dataclass(frozen=True, eq=False)

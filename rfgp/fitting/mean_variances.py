@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
 from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec, mean_variance, parameters_of_nodes
-from rfgp.rows import Block, Rows, pool_of
+from rfgp.rows import Block, Rows, rows_in_memory
 
 Floats = NDArray[np.float64]
 
@@ -50,7 +50,7 @@ class MeanVariances:
         if spec.is_gaussian or not isinstance(spec, ModelSpec):
             return None
         parameters = parameters_of_nodes(spec.terms)
-        return cls(spec, pool_of(rows).take(slice(NORMALIZED_ROWS)), parameters) if parameters else None
+        return cls(spec, rows_in_memory(rows).take(slice(NORMALIZED_ROWS)), parameters) if parameters else None
 
     def logs(self, values: ParameterValues) -> dict[str, float]:
         """Return the logarithms at hyperparameters, by the dotted names of the output scales."""

@@ -19,8 +19,8 @@ from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
-MOST_ROWS, MOST_SHARED = 2**14, 2**12
-"""The number of rows of a search, and that with shared neighbors alone. Up to twice as many rows are all used.
+MOST_ROWS, MAX_ROWS_SHARED_NEIGHBORS = 2**14, 2**12
+"""The most rows of a search, and those of one in which rows share neighbors. Up to twice as many rows are all used.
 
 `benchmarks/races/neighbor_blocks.py` compares them with more rows."""
 MOST_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
@@ -59,10 +59,10 @@ class NeighborFit:
     @classmethod
     def of(cls, state: GPState, plan: Plan) -> "NeighborFit":
         """Return the fit from a model state."""
-        rows = gathered(state.needed_rows("a fit"))
+        rows = gathered(state.require_rows(purpose="a fit"))
         neighbors = neighbors_of(state.prior())
         fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
-        return replace(fit, most=MOST_SHARED) if fit.shares_neighbors and plan.most_rows is None else fit
+        return replace(fit, most=MAX_ROWS_SHARED_NEIGHBORS) if fit.shares_neighbors and plan.most_rows is None else fit
 
     @property
     def spec(self) -> ModelSpec:
@@ -151,7 +151,7 @@ class NeighborFit:
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan
         if not last:
-            plan = replace(plan, given_iterations=min(ITERATIONS_PER_ROUND, plan.max_iterations))
+            plan = replace(plan, iteration_limit=min(ITERATIONS_PER_ROUND, plan.max_iterations))
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
         has_few_features = self.state.prior().num_features <= FEW_FEATURES
         with in_one_thread(has_few_features):  # most time goes into loops over rows, which have their own threads

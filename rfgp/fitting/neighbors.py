@@ -240,7 +240,7 @@ def conditioned_on_all_rows(
     least = LEAST_GAIN_OF_SUBSET_FIT if plan.is_continued else LEAST_ROUND_GAIN
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
-    rows = gathered(state.needed_rows("a fit"))
+    rows = gathered(state.require_rows(purpose="a fit"))
     with torch.no_grad():
         inference = state.infer(rows)
         total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)

@@ -22,7 +22,7 @@ from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.observing import approximation_of, left_out_observations
 from rfgp.regression.spec import with_basis_of
-from rfgp.regression.state import restarted
+from rfgp.regression.state import at_starting_values
 from rfgp.rows import is_read_in_blocks
 from rfgp.solvers import Inference
 from rfgp.solvers.onepass import has_lattices
@@ -57,7 +57,7 @@ def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPStat
         plan: The options of the fit.
         strategy: Fits a cheaper model, to start the search for the highest ELBO.
     """
-    rows, few = state.needed_rows("a fit"), with_few(state)
+    rows, few = state.require_rows(purpose="a fit"), with_few(state)
     fit = TermFit.of(few, plan)
     with torch.no_grad():
         if approximation_of(state.spec, rows) != "variational":
@@ -78,7 +78,7 @@ def with_few(state: GPState) -> GPState:
     Args:
         state: The model state.
     """
-    spec, count = spec_of(state), len(state.needed_rows("a fit"))
+    spec, count = spec_of(state), len(state.require_rows(purpose="a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
     if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
@@ -133,7 +133,7 @@ def _cheaper(state: GPState) -> GPState:
     if "laplace" in spec.options.likelihood.approximations:
         return state.replace(spec=replace(spec, options=spec.options.changed(inference="laplace")))
     options = spec.options.changed(likelihood=Gaussian(), inference=None, approximations=dict(spec.approximations))
-    return restarted(state, replace(spec, options=options, noise_process=None))
+    return at_starting_values(state, replace(spec, options=options, noise_process=None))
 
 
 def _with_values_found(values: ParameterValues, cheaper: GPState, free: list[str], prefix: str) -> ParameterValues:

@@ -231,7 +231,7 @@ def optimize(
     stage += ", exact kernel" * bool(fit.prior.kernels)
     ending = ", second start" * bool(restart) + ", new basis" * again
     if most is not None:
-        plan = replace(plan, given_iterations=min(most, plan.max_iterations))
+        plan = replace(plan, iteration_limit=min(most, plan.max_iterations))
     tolerance = _tolerance(fit, rows) if tolerance is None else tolerance
     if fit.solves(rows):
         objective, held = Objective.of(fit.state, rows, scale_profile_likelihood(fit, rows)), fit.scales[:1]

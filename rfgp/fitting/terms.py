@@ -61,7 +61,7 @@ def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         (True, False)
     """
     keep_freed_memory()
-    rows, prior = state.needed_rows("a fit"), state.prior()
+    rows, prior = state.require_rows(purpose="a fit"), state.prior()
     if is_one_field(spec_of(state)):
         return _fit_field(state, plan)
     if prior.neighbors is not None and state.spec.is_gaussian and not (prior.precisions or prior.graph_features):
@@ -110,7 +110,7 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
 
 def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit one kernel on nodes, roads or a mesh."""
-    with in_one_thread(len(state.needed_rows("a fit")) <= SMALL):
+    with in_one_thread(len(state.require_rows(purpose="a fit")) <= SMALL):
         fit = TermFit.of(state, plan)
         state, report = _searched(state, starts_of_field(fit), plan, is_continued=False)
         if others := likelier_starts(fit, state.hyperparameters):
@@ -130,7 +130,7 @@ def _searched(
     state: GPState, starts: list[ParameterValues], plan: Plan, *, is_continued: bool
 ) -> tuple[GPState, FitReport]:
     """Search on all rows from several starts; return the best result."""
-    rows, best = state.needed_rows("a fit"), None
+    rows, best = state.require_rows(purpose="a fit"), None
     if uses_cg(state.prior(), rows):
         return fit_by_scoring(state.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
     objective, reports = Objective.of(state, rows), []
@@ -156,7 +156,7 @@ def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tu
         plan: The options of the fit.
         has_subset: Whether to take the first steps on a subset, so that those on all rows start near the optimum.
     """
-    rows = gathered(state.needed_rows("a fit"))
+    rows = gathered(state.require_rows(purpose="a fit"))
     if not state.spec.is_gaussian:
         raise InvalidArgumentError(
             f"Hyperparameters of sparse features under {state.spec.options.likelihood!r} must be learned from "

@@ -26,7 +26,7 @@ class SpectrumKernel(Kernel):
     Raises:
         InvalidArgumentError: The name is unknown.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from rfgp.gpytorch import SpectrumKernel
         >>> SpectrumKernel("gaussian")(torch.rand(5, 2)).shape

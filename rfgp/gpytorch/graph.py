@@ -34,7 +34,7 @@ class GraphFeatureKernel(PositionKernel):
     Raises:
         InvalidArgumentError: At a call, if an input is not a start node of the walks.
 
-    Example:
+    Examples:
         >>> import graphs
         >>> import networkx as nx
         >>> import torch

@@ -38,7 +38,7 @@ class GraphExactKernel(PositionKernel):
     Raises:
         InvalidArgumentError: At a call, if an input is not a position.
 
-    Example:
+    Examples:
         >>> import networkx as nx
         >>> import torch
         >>> from graphs import Graph, kernels

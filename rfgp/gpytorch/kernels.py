@@ -45,7 +45,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
     Raises:
         InvalidArgumentError: A name is unknown, m is not a positive integer, or numbers of dimensions differ.
 
-    Example:
+    Examples:
         >>> import torch
         >>> from rfgp.gpytorch import RandomFeatureKernel
         >>> kernel = RandomFeatureKernel(64, seed=0)
@@ -170,7 +170,7 @@ def encode(state: dict[str, Any]) -> Tensor:
 
     BoTorch puts saved states back element by element, also after a draw.
 
-    Example:
+    Examples:
         >>> decode(encode({"seed": 1, "num_dims": None}))
         {'seed': 1, 'num_dims': None}
     """
@@ -184,7 +184,7 @@ def decode(state: Any) -> dict[str, Any]:
     Raises:
         InvalidArgumentError: this is nothing that it returned.
 
-    Example:
+    Examples:
         >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]
         1
     """

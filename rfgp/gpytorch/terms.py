@@ -46,9 +46,9 @@ def kernel_of(
     Args:
         kernel: The kernel.
         approximations: One approximation for all terms that it can serve, a dict of approximations by the names of
-            terms, or "auto". Other terms are planned. Approximations must be covariance functions, which excludes
-            Vecchia, sparse precisions, and inducing points with method="vfe". Learned frequencies and points are
-            parameters.
+            terms, or "auto". Those of other terms are automatic. Approximations must be covariance functions, which
+            excludes Vecchia, sparse precisions, and inducing points with method="vfe". Learned frequencies and points
+            are parameters.
         X: Training inputs (n, d), or batches of them (..., n, d), or similar rows. They decide starting values, bounds,
             levels, inducing points and the plan. Parameters have their type.
         start: Starting values by path or unique suffix, such as {"trend.lengthscale": 2.0}.

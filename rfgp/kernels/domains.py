@@ -15,7 +15,7 @@ from torch import Tensor
 
 import graphs
 from graphs.builders.nearest import DEFAULT_LIMIT_SHARE
-from graphs.checks import is_number, shown
+from graphs.checks import is_number, short_repr
 from graphs.precisions import MarkovField
 from graphs.precisions.mesh import too_far_message
 from rfgp.autograd import as_array
@@ -138,7 +138,8 @@ class MeshDomain(Domain):
     def __post_init__(self) -> None:
         if self.within is not None and not (is_number(self.within) and self.within > 0):
             raise InvalidArgumentError(
-                f"within must be a positive number or None, got {shown(self.within)}. math.inf allows any distance."
+                f"within must be a positive number or None, got {short_repr(self.within)}. math.inf allows any "
+                "distance."
             )
 
     @property

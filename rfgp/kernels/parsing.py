@@ -12,7 +12,7 @@ from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.levels import Categorical, Coregionalization, Group
 from rfgp.kernels.periodic import Harmonics, Periodic
 from rfgp.kernels.stationary import RBF, Matern, RationalQuadratic, Stationary
-from rfgp.messages import like, listed, show, shown
+from rfgp.messages import did_you_mean, listed, quoted, short_repr
 
 KERNELS: dict[str, type[Kernel]] = {
     kind.__name__: kind
@@ -85,8 +85,8 @@ def _kernel(node: Any, known: tuple[str, ...] | None) -> Kernel:
         return _sum(node, known) if node.operator == "+" else _product(node, known)
     if isinstance(node, Name):
         bare = f"{node.text}()" if node.text in KERNELS else f"RBF({node.text})"
-        raise InvalidArgumentError(f"A kernel must be a call, got the name {show(node.text)}. Use {bare}.")
-    word = "a dict" if isinstance(node, Entries) else shown(node)
+        raise InvalidArgumentError(f"A kernel must be a call, got the name {quoted(node.text)}. Use {bare}.")
+    word = "a dict" if isinstance(node, Entries) else short_repr(node)
     raise InvalidArgumentError(f"A kernel must be a call such as RBF(t), got {word}.")
 
 
@@ -145,27 +145,29 @@ def _columns(call: Call, value: Any, known: tuple[str, ...] | None) -> tuple[Key
 def _column(call: Call, value: Any, known: tuple[str, ...] | None) -> Key:
     key = value.text if isinstance(value, Name) else value
     if isinstance(key, bool) or not isinstance(key, str | int):
-        word = shown(key) if isinstance(key, float | bool) or key is None else "an expression"
+        word = short_repr(key) if isinstance(key, float | bool) or key is None else "an expression"
         raise InvalidArgumentError(f"A column of {call.function} must be a name or a number, got {word}.")
     if known is None or key in known:
         return key
     if isinstance(key, int) and 0 <= key < len(known):
         return known[key]
-    raise InvalidArgumentError(f"A column must be one of {listed(known, 20)}, got {shown(key)}.{like(str(key), known)}")
+    raise InvalidArgumentError(
+        f"A column must be one of {listed(known, 20)}, got {short_repr(key)}.{did_you_mean(str(key), known)}"
+    )
 
 
 def _argument(name: str, value: Any) -> Any:
     """Return an argument that is no column."""
     argument = constant(name, value)
     if isinstance(argument, str) and name not in _TEXTS:
-        raise InvalidArgumentError(f"{name} must be a number, got the text {show(argument)}.")
+        raise InvalidArgumentError(f"{name} must be a number, got the text {quoted(argument)}.")
     return argument
 
 
 def _base(value: Any) -> type[Kernel]:
     """Return the kernel of one column that `Additive` repeats."""
     if not isinstance(value, Name) or value.text not in _BASES:
-        word = show(value.text) if isinstance(value, Name) else "an expression"
+        word = quoted(value.text) if isinstance(value, Name) else "an expression"
         raise InvalidArgumentError(
             f"base must be one of {', '.join(_BASES)}, got {word}. Columns have a name: Additive(columns=(a, b))."
         )

@@ -78,9 +78,15 @@ class Stationary(Kernel):
         return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the lengthscale.
+        """Return the dict of the hyperparameter "lengthscale".
 
-        It starts at sqrt(c) standard deviations of c columns, a typical distance.
+        It has one number for each of the c columns, or one number if `ard` is False. Each starts at sqrt(c) standard
+        deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them.
+        sqrt(c) is the root mean square of the distance of a row from the mean, in standard deviations. That of two
+        rows is sqrt(2 c).
+
+        Args:
+            columns: The summary of the c columns, with their standard deviations.
         """
         spread, unit = columns.spread, columns.scale
         if not self.ard:

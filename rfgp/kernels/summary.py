@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from rfgp.scaling import moments
-from rfgp.torch_context import Cached
+from rfgp.torch_context import CachedWithoutLock
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +109,7 @@ class ColumnSummary:
             self._selected[key] = self._select(indices)
         return self._selected[key]
 
-    @Cached
+    @CachedWithoutLock
     def _selected(self) -> "dict[tuple[int, ...], ColumnSummary]":
         """The summaries of some of the columns, by their indices."""
         return {}

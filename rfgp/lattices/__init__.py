@@ -1,4 +1,4 @@
-"""Equispaced Fourier features on a lattice, with sums over rows by non-uniform fast Fourier transforms."""
+"""Equispaced Fourier grids, in code lattices: features, with sums over rows by non-uniform fast Fourier transforms."""
 
 from rfgp.lattices.lattice import Lattice, Modes
 from rfgp.lattices.planning import LatticePlan, distance_at_correlation, plan_lattice

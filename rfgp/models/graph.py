@@ -241,7 +241,7 @@ class GraphGP(GP):
             NotFittedError: there are no data.
         """
         now = self.state
-        rows = gathered(now.needed_rows("a diagnosis"))
+        rows = gathered(now.require_rows(purpose="a diagnosis"))
         return check_features(self.spec, now.hyperparameters, rows, now.scaling, seed)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:

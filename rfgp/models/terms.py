@@ -13,7 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
-from rfgp.rows import Rows, pool_of
+from rfgp.rows import Rows, rows_in_memory
 
 MOST_POINTS = 500
 """The most rows at which shares and degrees of freedom of terms are computed."""
@@ -77,7 +77,7 @@ def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Appro
 
 def _some_points(rows: Rows, seed: int) -> Tensor:
     """Return the inputs (n, D) of all rows, or of a random sample of them."""
-    pool = pool_of(rows)
+    pool = rows_in_memory(rows)
     order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
     return pool.take(order[:MOST_POINTS]).inputs.detach()
 

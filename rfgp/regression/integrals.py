@@ -28,7 +28,7 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
         DataError: The corners do not match the data or each other.
         InvalidArgumentError: There is no such column of numbers, or a box has too many lengthscales.
     """
-    (first, origin), (last, _) = state.points(low), state.points(high)
+    (first, output_format), (last, _) = state.points(low), state.points(high)
     maps = state.scaling.inputs
     if first.shape != last.shape or maps is None:
         raise DataError(
@@ -39,7 +39,7 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
     corners = torch.stack([first, last], dim=1)
     priors = [member.prior for member in state.spec.members(state.hyperparameters)]
     rule = rule_for(priors, corners, indices, float(maps.scale.double()[list(indices)].prod()))
-    prediction = predicted(state, first, origin)
+    prediction = predicted(state, first, output_format)
     shift = (prediction.location / prediction.scale).reshape(-1)
     process = IntegratedGP(state.posterior, rule=rule, shift=shift)
     prediction = dataclasses.replace(

@@ -7,7 +7,7 @@ from typing import Any
 
 from rfgp.counts import read_bytes, read_seconds
 
-RATE = 2e10
+FLOPS_PER_SECOND = 2e10
 """Operations per second of double-precision matrix products and factorizations, on one core from 2020 or later."""
 FIRST, A_ROW, LONGEST = 60.0, 8e-3, 1800.0
 """The default limit of a selection and its fit, in seconds: the constant, the part per row, and the maximum."""

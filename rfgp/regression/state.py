@@ -44,7 +44,7 @@ from rfgp.rows import (
     inputs_source,
     read_training,
 )
-from rfgp.rows.arrays import Origin
+from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
@@ -99,7 +99,7 @@ class GPState:
 
     # --- inference -------------------------------------------------------------------------------
 
-    def needed_rows(self, purpose: str) -> Rows:
+    def require_rows(self, *, purpose: str) -> Rows:
         """Return the rows.
 
         Args:
@@ -152,7 +152,7 @@ class GPState:
         Raises:
             NotFittedError: There are no rows.
         """
-        rows = self.needed_rows("the marginal likelihood")
+        rows = self.require_rows(purpose="the marginal likelihood")
         return self.infer(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
 
     @cached_property
@@ -164,7 +164,7 @@ class GPState:
         """
         if self.given is not None:
             return self.given
-        rows = self.needed_rows("predictions with other hyperparameters")
+        rows = self.require_rows(purpose="predictions with other hyperparameters")
         with torch.no_grad():
             return self.replace(hyperparameters=self.hyperparameters.detached()).infer(rows).posterior()
 
@@ -188,7 +188,7 @@ class GPState:
         Raises:
             NotFittedError: There are no rows.
         """
-        rows = self.needed_rows("leave_one_out")
+        rows = self.require_rows(purpose="leave_one_out")
         if not self.spec.is_gaussian:
             return left_out_observations(self, rows)
         with torch.no_grad():
@@ -203,15 +203,15 @@ class GPState:
 
     # --- predictions -----------------------------------------------------------------------------
 
-    def points(self, X: Any) -> tuple[Tensor, Origin]:
+    def points(self, X: Any) -> tuple[Tensor, OutputFormat]:
         """Check new inputs and return them standardized, tables (n, d) or positions (n,).
 
         Raises:
             DataError: The inputs do not match the training data.
         """
-        inputs, origin = self.spec.inputs.read(arranged(X, self.scaling.columns))
+        inputs, output_format = self.spec.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
-        return self.scaling.standardize(inputs), origin
+        return self.scaling.standardize(inputs), output_format
 
     def predict(self, X: Any, derivative: Any = None) -> Prediction:
         """Return the posterior of the latent function at inputs.
@@ -237,11 +237,11 @@ class GPState:
 
         @default_settings()
         def functions(X: Any) -> Any:
-            inputs, origin = self.points(X)
+            inputs, output_format = self.points(X)
             with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):
                 values = mean + scale * drawn(inputs)
-            values = (values if mean.ndim else values[..., 0]).to(origin.template)
-            return values.cpu().numpy() if origin.is_numpy else values
+            values = (values if mean.ndim else values[..., 0]).to(output_format.like)
+            return values.cpu().numpy() if output_format.is_numpy else values
 
         return functions
 
@@ -270,13 +270,13 @@ class GPState:
             object.__setattr__(self, "given", restored(self.spec, self.hyperparameters, state["given"]))
 
 
-def _points_or_blocks(state: GPState, X: Any) -> tuple[Tensor | SourceInputs, Origin]:
+def _points_or_blocks(state: GPState, X: Any) -> tuple[Tensor | SourceInputs, OutputFormat]:
     spec, scaling = state.spec, state.scaling
     source = inputs_source(spec.inputs, X)
     if source is None:
         return state.points(X)
     like = scaling.targets.scale.new_empty(0)
-    return SourceInputs(source, scaling, spec.inputs.dtype), Origin(not isinstance(X, Tensor), like)
+    return SourceInputs(source, scaling, spec.inputs.dtype), OutputFormat(not isinstance(X, Tensor), like)
 
 
 def begin(spec: BaseSpec, data: Chunk) -> GPState:
@@ -318,7 +318,7 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
     return GPState(resolved, summary.scaling, values, len(rows), rows)
 
 
-def restarted(state: GPState, spec: BaseSpec) -> GPState:
+def at_starting_values(state: GPState, spec: BaseSpec) -> GPState:
     """Return the state of another specification at its starts, for the same rows.
 
     Args:
@@ -328,26 +328,26 @@ def restarted(state: GPState, spec: BaseSpec) -> GPState:
     Raises:
         DataError: Some of the rows are read in blocks.
     """
-    given = TrainingArrays(*in_memory(state.needed_rows("a fit"), "another kernel or likelihood"))
+    given = TrainingArrays(*in_memory(state.require_rows(purpose="a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
     spec, summary = spec.with_data_summary(summary)
     return initial_state(spec, summary, given.rows(summary.scaling))
 
 
-def predicted(state: GPState, inputs: Any, origin: Origin) -> Prediction:
+def predicted(state: GPState, inputs: Any, output_format: OutputFormat) -> Prediction:
     """Return the posterior of the latent function at standardized inputs.
 
     Args:
         state: The model state.
         inputs: The standardized inputs.
-        origin: The type of the results.
+        output_format: The type of the results.
     """
     mean, scale, noise = _units(state)
     process = state.process
     latent = process.at(inputs)
     likelihood = None if state.spec.is_gaussian else bound_likelihood(state)
     of_observations = None if likelihood is None else partial(observations, likelihood=likelihood)
-    parts = latent, mean, scale, noise, origin.template, origin.is_numpy
+    parts = latent, mean, scale, noise, output_format.like, output_format.is_numpy
     if isinstance(latent, MixtureDistribution):
         return MixturePrediction(*parts, of_observations=of_observations)
     return TermPrediction(*parts, of_observations=of_observations, process=process, inputs=inputs)

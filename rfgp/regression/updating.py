@@ -63,11 +63,11 @@ def extended(state: GPState, data: Chunk) -> GPState:
     spec, data = state.spec.with_data(data)
     posterior = posterior if spec is state.spec else None  # new levels add weights
     if posterior is None:
-        state.needed_rows("update")
+        state.require_rows(purpose="update")
     more = read_more(spec.inputs, data, spec.options.seed, state.scaling)
     check_rows(spec, more)
     if posterior is not None and _needs_all(state, posterior, more):
-        posterior, _ = None, state.needed_rows("new rows outside the range of the old ones")
+        posterior, _ = None, state.require_rows(purpose="new rows outside the range of the old ones")
     grown = None
     if posterior is not None:
         grown, more = _updated(state, posterior, more)

@@ -26,7 +26,7 @@ _CHUNK = 1000
 class BaselinePrediction(NamedTuple):
     """A baseline with its predictions of the held-out observations.
 
-    Example:
+    Examples:
         >>> BaselinePrediction("mean", np.zeros(2)).mean.tolist()
         [0.0, 0.0]
     """
@@ -38,7 +38,7 @@ class BaselinePrediction(NamedTuple):
 class Baseline(NamedTuple):
     """A baseline with its root mean squared error on the held-out observations.
 
-    Example:
+    Examples:
         >>> Baseline("mean", 1.5).rmse
         1.5
     """
@@ -142,7 +142,7 @@ def nearest(
 ) -> NDArray[np.int64]:  # (k,)
     """Return the row nearest to each point, the first among equals.
 
-    Example:
+    Examples:
         >>> nearest(np.array([[0.0], [1.0], [2.0]]), np.array([[0.9], [5.0]])).tolist()
         [1, 2]
     """

@@ -102,7 +102,7 @@ def demo_page(cases: Sequence[DemoCase]) -> str:
     Args:
         cases: The inputs, named table, mesh, roads or terrain.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> from rfgp import datasets
         >>> from rfgp.compare import Plan, compare_file

@@ -29,7 +29,7 @@ class Scale:
         words: A sentence about it. Empty if effects are in units of the target.
         is_factor: Whether effects are exponentials, by which something is multiplied.
 
-    Example:
+    Examples:
         >>> Scale("factor of y", is_factor=True).shown([0.0]).tolist()
         [1.0]
     """
@@ -75,7 +75,7 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
 def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
     """Return values (n,) of a number or a date as an axis shows them.
 
-    Example:
+    Examples:
         >>> axis_values(Variable("day", DATE, "day", {}), np.array([0.0]))
         ['1970-01-01']
     """

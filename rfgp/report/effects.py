@@ -48,7 +48,7 @@ class Effect:
         num_levels: The number of levels of the variable, of which those with the largest effects are here.
         period: The length of the one period that is shown, or None.
 
-    Example:
+    Examples:
         >>> x = Variable("x", "number", "x", {})
         >>> zeros = np.zeros(2)
         >>> Effect(("rbf(x)",), CURVE, (x,), (zeros,), zeros, zeros, False, (zeros,)).period is None

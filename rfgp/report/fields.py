@@ -41,7 +41,7 @@ def field_report(
         settings: Further settings by name to list under "How it was made". If None, none are.
         command: The command that made the report, to list there. If None, none is.
 
-    Example:
+    Examples:
         >>> import graphs
         >>> from rfgp import datasets
         >>> from rfgp.fields import posterior_at_nodes

@@ -30,7 +30,7 @@ _BINS = 16
 def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
     """Return a figure of traces in the look of reports, with titles of both axes.
 
-    Example:
+    Examples:
         >>> figure_of([], "time", "level").layout.xaxis.title.text
         'time'
     """
@@ -53,7 +53,7 @@ def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure
 def plain(text: object, width: int = 40) -> str:
     """Return text without control characters, cut to a width.
 
-    Example:
+    Examples:
         >>> plain("a long name", width=6)
         'a lon…'
     """
@@ -64,7 +64,7 @@ def plain(text: object, width: int = 40) -> str:
 def label(text: object, width: int = 40) -> str:
     """Return text for plotly, without markup and control characters, cut to a width.
 
-    Example:
+    Examples:
         >>> label("a < b")
         'a &lt; b'
     """
@@ -74,7 +74,7 @@ def label(text: object, width: int = 40) -> str:
 def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
     """Return at most so many positions (k,), evenly spread.
 
-    Example:
+    Examples:
         >>> thin(100, most=3).tolist()
         [0, 49, 99]
     """
@@ -84,7 +84,7 @@ def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
 def short(values: ArrayLike) -> list[float]:
     """Return numbers (n,) with the six digits that a plot can show.
 
-    Example:
+    Examples:
         >>> short([1 / 3])
         [0.333333]
     """
@@ -96,7 +96,7 @@ def scatter(x: Any, y: Any, mode: str = "markers", **look: Any) -> go.Scatter:
 
     They are in the legend only if they have a name. Arrays are rounded by `short`, and lists are left as they are.
 
-    Example:
+    Examples:
         >>> scatter(np.array([1.0, 2.0]), [0, 1]).x
         (1.0, 2.0)
     """
@@ -108,7 +108,7 @@ def scatter(x: Any, y: Any, mode: str = "markers", **look: Any) -> go.Scatter:
 def band(x: list[Any], low: NDArray[np.float64], high: NDArray[np.float64], color: str, name: str) -> go.Scatter:
     """Return the area between low (n,) and high (n,) at x (n,).
 
-    Example:
+    Examples:
         >>> band([0.0, 1.0], np.zeros(2), np.ones(2), "gray", "all").y
         (0.0, 0.0, 1.0, 1.0)
     """
@@ -122,7 +122,7 @@ def error_bars(above: ArrayLike, below: ArrayLike | None = None, **look: Any) ->
 
     If below is None, the bars are symmetric.
 
-    Example:
+    Examples:
         >>> error_bars([1.0, 2.0])["array"]
         [1.0, 2.0]
     """
@@ -133,7 +133,7 @@ def error_bars(above: ArrayLike, below: ArrayLike | None = None, **look: Any) ->
 def color_bar(name: str, **look: Any) -> dict[str, Any]:
     """Return the scale of colors with a title.
 
-    Example:
+    Examples:
         >>> color_bar("height")["title"]["text"]
         'height'
     """
@@ -299,7 +299,7 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
 def log_axis(heights: Sequence[float]) -> dict[str, Any]:
     """Return a logarithmic axis with ticks that are written out.
 
-    Example:
+    Examples:
         >>> log_axis([1.0, 100.0])["type"]
         'log'
     """

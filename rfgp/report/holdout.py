@@ -46,7 +46,7 @@ def split(
         InvalidArgumentError: The share is not inside (0, 1), or there is no such holdout.
         DataError: There are fewer than 8 observations, or fewer than 3 groups.
 
-    Example:
+    Examples:
         >>> train, test = split(100, 0.2, seed=0)
         >>> len(train), len(test)
         (80, 20)
@@ -100,7 +100,7 @@ def group_numbers(groups: ArrayLike, count: int) -> NDArray[np.int64]:
     Raises:
         InvalidArgumentError: There is not one for each row.
 
-    Example:
+    Examples:
         >>> group_numbers(["b", "a", "b"], 3).tolist()
         [1, 0, 1]
     """
@@ -116,7 +116,7 @@ def joined_groups(
 ) -> NDArray[np.int64]:  # (count,)
     """Return the finest partition that is coarser than both partitions.
 
-    Example:
+    Examples:
         >>> joined_groups(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
         [0, 0, 0, 1]
     """
@@ -135,7 +135,7 @@ def independent_groups(
     Suppose that observations are equal within a group and independent between groups. Their mean has the variance of
     the mean of this number of independent observations.
 
-    Example:
+    Examples:
         >>> independent_groups(np.array([0, 0, 1, 1]))
         2.0
 

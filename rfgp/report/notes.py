@@ -38,7 +38,7 @@ _MEANINGS = {
 def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
     """Return a note if a baseline has a smaller error than the model's RMSE.
 
-    Example:
+    Examples:
         >>> of_baselines([Baseline("mean", 1.0)], rmse=2.0)
         ('A baseline predicts the held-out part better: the RMSE of the mean is 1.',)
     """
@@ -63,7 +63,7 @@ def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
 
     The targets are positive, span a factor of 10, and have a skewness above 1, at least twice that of their logarithms.
 
-    Example:
+    Examples:
         >>> len(of_scale(np.exp(np.linspace(0, 8, 50)), "price"))
         1
     """

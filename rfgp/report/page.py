@@ -50,7 +50,7 @@ class Plot:
 class Picture:
     """A PNG of something that is too large to draw in a browser.
 
-    Example:
+    Examples:
         >>> Picture(b"", "A large mesh.").caption
         'A large mesh.'
     """
@@ -71,7 +71,7 @@ class Grid:
         wide: Whether it takes the page's full width.
         texts: The places of further columns of text, which wraps. Others are figures.
 
-    Example:
+    Examples:
         >>> Grid(["column", "mean"], [["size", "1.5"]], "1 row.").rows
         [['size', '1.5']]
     """
@@ -93,7 +93,7 @@ class Grid:
 class Text:
     """A paragraph.
 
-    Example:
+    Examples:
         >>> Text("All rows are used.").words
         'All rows are used.'
     """
@@ -106,7 +106,7 @@ class Text:
 class Command:
     """A command for a shell.
 
-    Example:
+    Examples:
         >>> Command("rfgp demo").line
         'rfgp demo'
     """
@@ -122,7 +122,7 @@ Block = Plot | Picture | Grid | Text | Command
 class Section:
     """A heading and its blocks.
 
-    Example:
+    Examples:
         >>> Section("The data", [Text("All rows are used.")]).anchor
         'the-data'
     """
@@ -145,7 +145,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
         cards: The figures to see first, as (name, figure, remark).
         sections: The sections.
 
-    Example:
+    Examples:
         >>> page = render("A title", "", [], [Section("Data", [Text("1 < 2")])])
         >>> "<p>1 &lt; 2</p>" in page
         True

@@ -36,7 +36,7 @@ def num_nonzeros(model: Process[Any]) -> int:
     Raises:
         NotFittedError: there are no data yet.
     """
-    prior, rows = model.state.prior(), gathered(model.state.needed_rows("features"))
+    prior, rows = model.state.prior(), gathered(model.state.require_rows(purpose="features"))
     if prior.precisions:
         return sum(int(block.refined(rows.inputs).field.analysis.num_nonzeros) for block in prior.precisions)
     if prior.graph_features:

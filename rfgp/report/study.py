@@ -61,7 +61,7 @@ class Study:
         split_by: The name of the given groups, such as that of a column. If "", none were given.
         is_log: Whether the targets are logarithms.
 
-    Example:
+    Examples:
         >>> import rfgp
         >>> from rfgp import kernels as k
         >>> from rfgp.report import study_table
@@ -182,8 +182,8 @@ def study_table(
         title: The name of the table.
         test_share: The share of rows to hold out.
         fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
-            on all of them. If the kernel is selected, approximations are planned, or terms have nearest neighbors, all
-            rows are given to the fit.
+            on all of them. If the kernel is selected, approximations are automatic, or terms have nearest neighbors,
+            all rows are given to the fit.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: The seed of the split and the draws.
         holdout: "random", or "last" for the last rows in the table's order, as of time series.
@@ -269,7 +269,7 @@ def study_field(
     the exact process of the same kernel, if that can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with
     a fit of random walks.
 
-    Example:
+    Examples:
         >>> import graphs
         >>> from rfgp import datasets
         >>> from rfgp.report import study_field
@@ -340,8 +340,8 @@ def _takes_all_rows(model: GP) -> bool:
     """Return whether a fit is given all rows, as selections and neighbors need."""
     given = model.spec.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
-    is_planned = not known or model.spec.options.search_space is not None
-    return is_planned or any(isinstance(entry, Vecchia) for entry in known)
+    is_automatic = not known or model.spec.options.search_space is not None
+    return is_automatic or any(isinstance(entry, Vecchia) for entry in known)
 
 
 def _fit_and_predict(

@@ -36,7 +36,7 @@ class Variable:
         is_typical_of_row: Whether its typical value is that of the first row, as that of a coordinate.
         is_discrete: Whether its typical value is the most frequent one.
 
-    Example:
+    Examples:
         >>> Variable("color", CATEGORY, None, {"color=red": "red", "color=blue": "blue"}).cells(["red"])
         {'color=red': array([1.]), 'color=blue': array([0.])}
     """
@@ -92,7 +92,7 @@ class Variable:
 def is_of_logarithms(table: Table) -> bool:
     """Return whether the targets of a table are logarithms, by their name.
 
-    Example:
+    Examples:
         >>> is_of_logarithms(Table(np.zeros((2, 1)), np.zeros(2), ("x",), "log of price"))
         True
     """
@@ -102,7 +102,7 @@ def is_of_logarithms(table: Table) -> bool:
 def in_own_units(table: Table) -> Table:
     """Return a table with the exponentials of its targets if these are logarithms.
 
-    Example:
+    Examples:
         >>> in_own_units(Table(np.zeros((2, 1)), np.zeros(2), ("x",), "log of price")).y.tolist()
         [1.0, 1.0]
     """
@@ -177,7 +177,7 @@ def columns_of(model: Process[Any], path: str) -> list[str]:
 def as_dates(days: ArrayLike) -> list[str]:
     """Return days (n,) since 1970-01-01 as dates, with times if not all are midnights.
 
-    Example:
+    Examples:
         >>> as_dates([0, 0.5])
         ['1970-01-01T00:00:00', '1970-01-01T12:00:00']
     """

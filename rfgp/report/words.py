@@ -29,7 +29,7 @@ _ROUNDING = 1e-9  # nats
 def number(value: float) -> str:
     """Write a figure with four significant digits.
 
-    Example:
+    Examples:
         >>> number(1234.567), number(12345.67)
         ('1235', '12,346')
     """
@@ -191,7 +191,7 @@ def _errors(study: Study) -> list[Block]:
 def shown(count: int, most: int) -> str:
     """Return the number that is drawn, if not all are.
 
-    Example:
+    Examples:
         >>> shown(5000, 2000)
         ', 2,000 of 5,000 shown'
     """
@@ -267,7 +267,7 @@ def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
 def mebibytes(count: float) -> str:
     """Return a number of bytes in MiB.
 
-    Example:
+    Examples:
         >>> mebibytes(2**21)
         '2.0 MiB'
     """
@@ -287,7 +287,7 @@ def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) ->
 def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[str]:
     """Return the statistics of values (n,) of a variable of a role.
 
-    Example:
+    Examples:
         >>> statistics_row("size", np.array([1.0, 2.0, 3.0]))
         ['size', '2', '1', '1', '2', '3', '3']
     """

@@ -18,7 +18,7 @@ from rfgp.rows.sources import SourceRows as SourceRows
 from rfgp.rows.sources import TableSource as TableSource
 from rfgp.rows.sources import as_source as as_source
 from rfgp.rows.sources import is_read_in_blocks as is_read_in_blocks
-from rfgp.rows.sources import pool_of as pool_of
+from rfgp.rows.sources import rows_in_memory as rows_in_memory
 from rfgp.rows.training import ArrayRows as ArrayRows
 from rfgp.rows.training import DataSummary as DataSummary
 from rfgp.rows.training import InputReader as InputReader

@@ -13,14 +13,14 @@ from rfgp.rows import cells
 from rfgp.rows.names import names_of
 
 
-class Origin(NamedTuple):
+class OutputFormat(NamedTuple):
     """The container of results: numpy or torch, with the dtype and the device."""
 
     is_numpy: bool
-    template: Tensor  # (0,) of the dtype and device
+    like: Tensor  # (0,) of the dtype and device
 
 
-def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, Origin]:
+def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, OutputFormat]:
     """Return inputs (n, d) as a floating tensor, with rows counted from `first`.
 
     Raises:
@@ -43,7 +43,7 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
             f"X has {not_finite(len(bad))}, the first ({x[row, column].item()}) in row {first + row}, "
             f"column {column}{named}.{_other_columns(bad[:, 1], names)} Leave such rows out, or fill them."
         )
-    return x, Origin(is_numpy, x.new_empty(0))
+    return x, OutputFormat(is_numpy, x.new_empty(0))
 
 
 def _other_columns(
@@ -224,9 +224,9 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
         elif array.dtype.kind not in "fiub":
             raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:
-        faults = cells.faults(values, columns)
-        advice = cells.remedy(faults, hasattr(values, "columns") or hasattr(values, "column_names"))
-        raise DataError(f"{name} must hold numbers, but {cells.listed(faults) or error}. {advice}") from error
+        problems = cells.problems_of(values, columns)
+        advice = cells.remedy(problems, hasattr(values, "columns") or hasattr(values, "column_names"))
+        raise DataError(f"{name} must hold numbers, but {cells.listed(problems) or error}. {advice}") from error
     if array.dtype.kind == "f" and array.dtype not in (np.float32, np.float64):
         array = array.astype(np.float64)
     # Copy: the user may change the array later, and torch supports neither foreign byte orders, nor negative

@@ -13,7 +13,7 @@ _MOST_COLUMNS = 8
 _READERS = {"text": 'categories="one-hot"', "dates": 'dates="days"', "missing values": 'missing="drop"'}
 
 
-class Fault(NamedTuple):
+class Problem(NamedTuple):
     """Cells of one kind in one column.
 
     Attributes:
@@ -48,11 +48,11 @@ def without_marks(
     return np.where(gaps, np.nan, cells) if gaps.any() else cells
 
 
-def faults(
+def problems_of(
     values: Any,  # (n,) or (n, d)
     names: tuple[str, ...] | None,
-) -> list[Fault]:
-    """Return the faults of a matrix or column that is not numeric."""
+) -> list[Problem]:
+    """Return the problems of a matrix or column that is not numeric."""
     try:
         cells = without_marks(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
@@ -62,27 +62,27 @@ def faults(
     if cells.ndim != 2:
         return []
     labels: Sequence[str | int] = range(cells.shape[1]) if names is None else names
-    return [fault for index, label in enumerate(labels) for fault in _of_column(cells[:, index], label)]
+    return [problem for index, label in enumerate(labels) for problem in _of_column(cells[:, index], label)]
 
 
-def listed(problems: list[Fault]) -> str:
-    """Return the faults of at most eight columns as text."""
-    columns = list(dict.fromkeys(fault.column for fault in problems))
-    words = [str(fault) for fault in problems if fault.column in columns[:_MOST_COLUMNS]]
+def listed(problems: list[Problem]) -> str:
+    """Return the problems of at most eight columns as text."""
+    columns = list(dict.fromkeys(problem.column for problem in problems))
+    words = [str(problem) for problem in problems if problem.column in columns[:_MOST_COLUMNS]]
     rest = len(columns) - _MOST_COLUMNS
     return "; ".join([*words, f"and {counted(rest, 'more column')}"] if rest > 0 else words)
 
 
-def remedy(problems: list[Fault], is_frame: bool) -> str:
-    """Return a remedy for the faults of a dataframe or another array, as a sentence."""
+def remedy(problems: list[Problem], is_frame: bool) -> str:
+    """Return a remedy for the problems of a dataframe or another array, as a sentence."""
     if is_frame:
-        options = [option for kind, option in _READERS.items() if any(fault.kind == kind for fault in problems)]
+        options = [option for kind, option in _READERS.items() if any(problem.kind == kind for problem in problems)]
         call = ", ".join(["table", "target", *options])
         return f"Encode them as numbers with rfgp.tables.read_table({call}), for a dataframe with the target."
     return "Encode text and dates as numbers, for example with rfgp.tables.read_table."
 
 
-def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Fault]:
+def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Problem]:
     try:
         gaps, kinds = np.isnan(cells.astype(np.float64)), {}
     except (TypeError, ValueError):
@@ -93,9 +93,9 @@ def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Fault]:
                 gaps[row] = True
             elif kind is not None:
                 kinds.setdefault(kind, []).append(row)
-    problems = [Fault(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
+    problems = [Problem(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
     if gaps.any():
-        problems.append(Fault(label, "missing values", int(gaps.argmax()), "", int(gaps.sum())))
+        problems.append(Problem(label, "missing values", int(gaps.argmax()), "", int(gaps.sum())))
     return problems
 
 

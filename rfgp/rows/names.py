@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning
-from rfgp.messages import listed, shown
+from rfgp.messages import listed, short_repr
 
 _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 
@@ -57,9 +57,9 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
     """
     names = listed(list(map(str, levels)))
     message = (
-        f"Column {shown(key)} has {counted(len(levels), 'level')} without training rows: {names}. "
+        f"Column {short_repr(key)} has {counted(len(levels), 'level')} without training rows: {names}. "
         "Rows with a new level are predicted with zeros in all indicators of the column. A kernel with "
-        f"Group({shown(key)}) gives a new level its prior variance."
+        f"Group({short_repr(key)}) gives a new level its prior variance."
     )
     warnings.warn(NewLevelWarning(message), stacklevel=stacklevel)
 

@@ -67,7 +67,7 @@ def merge_repeats(
         columns: All inputs and targets, numbers or texts.
         weight: The weight of each row. If None, 1.
 
-    Example:
+    Examples:
         >>> rows, weight = merge_repeats([np.array([1.0, 2.0, 1.0])], np.array([1.0, 1.0, 4.0]))
         >>> sorted(zip(rows.tolist(), weight.tolist()))
         [(0, 5.0), (1, 1.0)]

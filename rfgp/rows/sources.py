@@ -233,11 +233,11 @@ def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
         yield Chunk.joined(waiting)
 
 
-def pool_of(rows: Rows) -> Block:
+def rows_in_memory(rows: Rows) -> Block:
     """Return all rows, or the sample of rows that are read in blocks."""
-    pool = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
-    assert pool is not None  # rows for a fit have a sample
-    return pool
+    block = rows.sample if isinstance(rows, SourceRows) else gathered(rows)
+    assert block is not None  # rows for a fit have a sample
+    return block
 
 
 def is_read_in_blocks(rows: Rows) -> bool:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.rows.arrays import Origin, read_per_row, read_targets
+from rfgp.rows.arrays import OutputFormat, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
 from rfgp.rows.sources import (
     Chunk,
@@ -20,13 +20,13 @@ from rfgp.rows.sources import (
     SourceRows,
     as_source,
     checked,
-    pool_of,
+    rows_in_memory,
     standardized,
     standardized_noise,
 )
 from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
-from rfgp.torch_context import Cached
+from rfgp.torch_context import CachedWithoutLock
 
 
 class InputReader(Protocol):
@@ -44,7 +44,7 @@ class InputReader(Protocol):
     def reads_blocks(self) -> bool:
         """Whether rows may be read in blocks."""
 
-    def read(self, inputs: Any) -> tuple[Tensor, Origin]:
+    def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
         """Return checked inputs (n, d), or positions (n,), in the user's units."""
 
     def complete(self, chunk: Chunk) -> Chunk:
@@ -80,7 +80,7 @@ class ArrayRows(Block):
         vars(self).update(chunk=chunk, as_numpy=as_numpy, scaling=scaling, weight=chunk.sample_weight, signs=None)
         vars(self)["fixed_noise"] = standardized_noise(chunk, scaling)
 
-    @Cached
+    @CachedWithoutLock
     def plain_block(self) -> Block:
         """All rows in standardized units."""
         return standardized(self.chunk, self.scaling)
@@ -95,7 +95,7 @@ class ArrayRows(Block):
         """The targets (n, k), float64."""
         return self.plain_block.targets
 
-    @Cached
+    @CachedWithoutLock
     def ends(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest inputs, (d,) each."""
         low, high = self.scaling.standardize(torch.stack(torch.aminmax(self.chunk.X.detach(), dim=0))).unbind()
@@ -176,13 +176,13 @@ class TrainingArrays:
                 "y must have targets, got None. Pass y with X, or a source of rows such as rfgp.tables.Parquet."
             )
         complete = reader.complete(chunk.trained_on() if columns is None else chunk.named(columns))
-        inputs, origin = reader.read(complete.X)
-        targets = read_targets(complete.y, len(inputs), origin.template, reader.dtype, least)
+        inputs, output_format = reader.read(complete.X)
+        targets = read_targets(complete.y, len(inputs), output_format.like, reader.dtype, least)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
         weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
-        inputs = inputs if origin.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
+        inputs = inputs if output_format.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
         names = complete.names if inputs.ndim == 2 else None
-        return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), origin.is_numpy)
+        return cls(Chunk(inputs, targets.detach().clone(), noise, weight, names), output_format.is_numpy)
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data. Nodes have no map of inputs."""
@@ -373,7 +373,7 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
 
 def typical_noise(rows: Rows) -> float:
     """Return the harmonic mean of known noise variances, or 0."""
-    noises = [pool_of(part).fixed_noise for part in parts_of(rows)]
+    noises = [rows_in_memory(part).fixed_noise for part in parts_of(rows)]
     known = [noise for noise in noises if noise is not None]
     return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
 
@@ -385,7 +385,7 @@ def ends_of(rows: Rows) -> tuple[Tensor, Tensor]:
         if isinstance(part, SourceRows | ArrayRows) and part.ends is not None:
             ends.append(part.ends)
         else:
-            low, high = torch.aminmax(pool_of(part).inputs.detach(), dim=0)
+            low, high = torch.aminmax(rows_in_memory(part).inputs.detach(), dim=0)
             ends.append((low, high))
     lows, highs = zip(*ends, strict=True)
     return torch.stack(lows).amin(0), torch.stack(highs).amax(0)

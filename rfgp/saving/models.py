@@ -96,7 +96,7 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         )
     given, purpose = None, "a file with data=True"
     if data:
-        given, as_numpy = in_memory(state.needed_rows(purpose), purpose)
+        given, as_numpy = in_memory(state.require_rows(purpose=purpose), purpose)
     options, tensors = codec.encode(state.spec)
     header = {
         "class": saved.kind,

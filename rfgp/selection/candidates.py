@@ -44,7 +44,7 @@ class Candidate:
 
     @property
     def approximations(self) -> Mapping[str, Approximation]:
-        """The approximation of each term by its name. If they are planned, empty."""
+        """The approximation of each term by its name. If they are automatic, empty."""
         approximations = self.model.approximations
         return approximations if isinstance(approximations, Mapping) else {}
 
@@ -59,13 +59,13 @@ class Candidate:
         return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
 
     @property
-    def is_equispaced_or_planned(self) -> bool:
-        """Whether all terms have equispaced or planned approximations."""
+    def is_equispaced_or_automatic(self) -> bool:
+        """Whether all terms have equispaced or automatic approximations."""
         return all(isinstance(used, EquispacedFourier) for used in self.approximations.values())
 
     @property
     def features(self) -> RandomFeatures | None:
-        """The random features of a term. If there are none, None."""
+        """The random features of the first term that has some. If none has, None."""
         return next((used for used in self.approximations.values() if isinstance(used, RandomFeatures)), None)
 
     @property
@@ -81,9 +81,17 @@ class Candidate:
 
     @property
     def num_features(self) -> int:
-        """The number of dense features."""
-        points = sum(used.num_points for used in self.approximations.values() if isinstance(used, InducingPoints))
-        return points + (0 if self.features is None else 2 * self.features.num_frequencies)
+        """The number of dense features of all terms.
+
+        A frequency has two features if its kind is "fourier", otherwise one.
+        """
+        approximations = self.approximations.values()
+        points = sum(used.num_points for used in approximations if isinstance(used, InducingPoints))
+        return points + sum(
+            (2 if used.kind == "fourier" else 1) * used.num_frequencies
+            for used in approximations
+            if isinstance(used, RandomFeatures)
+        )
 
     @property
     def name(self) -> str:
@@ -191,7 +199,7 @@ class AutoSpace:
         return replace(candidate, model=candidate.model.changed(priors={**priors, **self.model.priors}), is_sparse=True)
 
     def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
-        """Return the candidates for at most three columns, with planned approximations."""
+        """Return the candidates for at most three columns, with automatic approximations."""
         kernels = [_LINEAR, _RBF, _matern(2.5), _matern(1.5), *_with_periods(periods)]
         if num_columns > 1:
             return tuple(self._of("auto", kernel) for kernel in kernels)

@@ -11,7 +11,7 @@ from scipy.signal import lombscargle
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
-from rfgp.rows import Block, input_groups, merge_replicates, pool_of
+from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
 from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
@@ -37,7 +37,7 @@ def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
     for index, column in enumerate(columns):
         if not column.is_date and len(columns) > 1:
             continue
-        rows = pool_of(state.needed_rows("a fit"))
+        rows = rows_in_memory(state.require_rows(purpose="a fit"))
         x = (rows.inputs[:, index].double() * inputs.scale[index]).numpy()
         if column.is_date:
             gap, extent = _gap_and_extent(np.unique(x))
@@ -102,27 +102,31 @@ def dominant_period(
     return float(multiple if is_near else extent / count)
 
 
-def merged_pool(state: GPState) -> tuple[Block, int]:
-    """Return the rows in memory and their number, after merging replicates."""
-    rows = state.needed_rows("a fit")
-    pool = pool_of(rows)
-    takes_merged = state.spec.is_gaussian and not pool.has_fixed_noise and len(rows) == len(pool) <= MOST_MERGED
-    merged = merge_replicates(pool) if takes_merged else pool
+def merged_rows(state: GPState) -> tuple[Block, int]:
+    """Return the rows in memory, and the number of rows of the fit.
+
+    If there are few rows, replicates are merged, and the number is that of the merged rows. For rows that are read in
+    blocks, the rows in memory are a sample, and the number is that of all rows.
+    """
+    rows = state.require_rows(purpose="a fit")
+    block = rows_in_memory(rows)
+    takes_merged = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MOST_MERGED
+    merged = merge_replicates(block) if takes_merged else block
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
-    return pool, len(rows)
+    return block, len(rows)
 
 
-def duplicate_labels(pool: Block) -> Any:
+def duplicate_labels(rows: Block) -> Any:
     """Return the group of each row (n,) with near inputs.
 
     If that would merge more than half of the rows, the inputs have to be equal.
     """
-    near, equal = input_groups(pool.inputs, SPACING), input_groups(pool.inputs)
+    near, equal = input_groups(rows.inputs, SPACING), input_groups(rows.inputs)
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
 
 
-def group_labels(state: GPState, pool: Block, key: Any) -> Any:
+def group_labels(state: GPState, rows: Block, key: Any) -> Any:
     """Return the group of each row (n,) by the values of a column.
 
     Raises:
@@ -134,7 +138,7 @@ def group_labels(state: GPState, pool: Block, key: Any) -> Any:
             f'validate must be "{FORWARD}" or a column of the inputs, got {key!r}. The columns are '
             f"{', '.join(map(repr, keys[:20]))}."
         )
-    return input_groups(pool.inputs[:, [keys.index(key)]])
+    return input_groups(rows.inputs[:, [keys.index(key)]])
 
 
 def date_column(state: GPState) -> int:

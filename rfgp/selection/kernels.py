@@ -8,9 +8,9 @@ import torch
 from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
 from rfgp.regression.graph import selection_of_features
-from rfgp.regression.selection_report import RATE
+from rfgp.regression.selection_report import FLOPS_PER_SECOND
 from rfgp.regression.spec import ModelSpec
-from rfgp.regression.state import restarted
+from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered
 from rfgp.selection.successive_halving import scores_of
 
@@ -19,7 +19,10 @@ EVALUATIONS = 40.0
 
 
 def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model; of several kernels keep the best by leave-one-out."""
+    """Fit a model; of several kernels keep the best by leave-one-out.
+
+    `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
+    """
     spec = state.spec
     assert isinstance(spec, ModelSpec)
     if not spec.options.alternatives:
@@ -28,10 +31,10 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         return fitted, replace(report, selection=selection_of_features(fitted.spec))
     start_time, fits = time.monotonic(), []
     for name, kernel in spec.options.alternatives.items():
-        initial = restarted(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
+        initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
             fits.append(fit_terms(initial, plan))
-    weight = gathered(state.needed_rows("a fit")).counts()
+    weight = gathered(state.require_rows(purpose="a fit")).counts()
     log_probs = [_left_out(fitted).to(weight) for fitted, _ in fits]
     scores = scores_of(log_probs, weight, [len(weight)] * len(fits))
     best = max(range(len(fits)), key=lambda index: scores[index].value)
@@ -44,7 +47,7 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows (standard error {error:.2g})."
     )
     selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
-    selection = replace(selection, rate=RATE, seconds=time.monotonic() - start_time)
+    selection = replace(selection, rate=FLOPS_PER_SECOND, seconds=time.monotonic() - start_time)
     return fits[best][0], replace(fits[best][1], selection=selection)
 
 
@@ -56,7 +59,7 @@ def _left_out(fitted: GPState) -> torch.Tensor:
 
 def _cost(fitted: GPState) -> tuple[float, float]:
     """Return the predicted seconds and bytes of a fit."""
-    inputs = gathered(fitted.needed_rows("a fit")).inputs
+    inputs = gathered(fitted.require_rows(purpose="a fit")).inputs
     factors = [block.refined(inputs).field.analysis for block in fitted.prior().precisions]
-    seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / RATE
+    seconds = EVALUATIONS * 3.0 * sum(float(factor.flops) for factor in factors) / FLOPS_PER_SECOND
     return seconds, float(sum(factor.num_bytes for factor in factors))

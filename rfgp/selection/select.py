@@ -9,13 +9,13 @@ import torch
 
 from rfgp.counts import counted
 from rfgp.fitting import Plan, fit_terms
-from rfgp.fitting.neighbor_fit import MOST_SHARED
+from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
 from rfgp.fitting.neighbors import conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
-from rfgp.regression.selection_report import CONSTANT, LINEAR, RATE
+from rfgp.regression.selection_report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.regression.spec import ModelSpec, averaged
-from rfgp.rows import SourceRows, pool_of
-from rfgp.selection.groups import candidate_periods, merged_pool
+from rfgp.rows import SourceRows, rows_in_memory
+from rfgp.selection.groups import candidate_periods, merged_rows
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import (
     CandidateState,
@@ -76,11 +76,14 @@ def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
 
 
 def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
-    """Return the rounds of a selection before the first score."""
+    """Return the rounds of a selection before the first score.
+
+    The `search_space` is for kernel="auto"; `fit_kernels` selects among `alternatives`, without rounds.
+    """
     assert isinstance(state.spec, ModelSpec)
     assert state.spec.columns is not None
-    space, num_rows = state.spec.options.search_space, merged_pool(state)[1]
-    in_blocks = isinstance(state.needed_rows("a fit"), SourceRows)
+    space, num_rows = state.spec.options.search_space, merged_rows(state)[1]
+    in_blocks = isinstance(state.require_rows(purpose="a fit"), SourceRows)
     num_columns, periods = len(state.spec.columns.spread), candidate_periods(state)
     candidates = space.candidates(num_rows, num_columns, periods, in_blocks=in_blocks)
     plan = _with_fixed_mean(state, plan)
@@ -90,7 +93,7 @@ def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
 def _fit_to_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, unless its last fit used all of them."""
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, rounds.validation
-    rows = validation.state.needed_rows("a fit")
+    rows = validation.state.require_rows(purpose="a fit")
     plan = validation.plan_of(candidate, last)
     if last is not None:
         if last.used_all_rows:
@@ -98,7 +101,8 @@ def _fit_to_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState)
             fitted = last.state
             return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
         has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
-        searched_enough = last.searched >= MOST_SHARED and len(rows) > 2 * MOST_SHARED  # as many rows as of all
+        most = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
+        searched_enough = last.searched >= most and len(rows) > 2 * most
         if candidate.learns_frequencies or (has_neighbors_alone and searched_enough):
             return _condition_on_all_rows(validation, last)
         if len(candidate.terms) > 1 and last.searched < RESTART_SHARE * len(rows):
@@ -111,7 +115,7 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
 
     The searches in its report are those of the last fit.
     """
-    rows, fitted, report = validation.state.needed_rows("a fit"), last.state, last.report
+    rows, fitted, report = validation.state.require_rows(purpose="a fit"), last.state, last.report
     initial = start_of(validation.state, last.candidate, rows, None)
     initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
     words = f"{report.message}; fitted to {counted(last.searched, 'row')} and conditioned on {len(rows):,}"
@@ -143,7 +147,7 @@ def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> Se
         validation=rounds.validation.name if is_scored else "",
         time_limit=rounds.limits.seconds(rounds.num_rows),
         memory=rounds.limits.memory,
-        rate=RATE,
+        rate=FLOPS_PER_SECOND,
         predicted=rounds.predicted,
         baselines=_baselines(rounds, chosen) if is_scored else {},
     )
@@ -193,7 +197,7 @@ def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
 
 def _proposal(state: GPState) -> str:
     """Return a sentence that proposes a likelihood for counts or two classes."""
-    rows = pool_of(state.needed_rows("a fit"))
+    rows = rows_in_memory(state.require_rows(purpose="a fit"))
     if not state.spec.is_gaussian or rows.num_outputs > 1:
         return ""
     values = np.unique(state.scaling.targets.inverse(rows.targets).double().cpu().numpy())

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from rfgp.errors import CheckpointError, RfgpError
 from rfgp.fitting import Plan
-from rfgp.fitting.frequencies import MARGIN
 from rfgp.regression import Limits, Score, Trial
 from rfgp.selection.candidates import Candidate
 from rfgp.selection.costs import Cost, fit_cost
@@ -29,7 +28,7 @@ from rfgp.selection.validation import FittedCandidate, Validation
 FIRST_ROWS, GROWTH = 1000, 2
 """The number of rows of the first round, and the factor by which it grows in the second round if rows are held out."""
 CHEAP_FACTOR = 4
-"""How many times as many rows random and equispaced frequencies get, which cost least."""
+"""How many times as many rows random features and equispaced Fourier grids get, which cost least."""
 MOST_LEARNED = 2**15
 """The largest number of rows that frequencies are learned from. The model is then conditioned on all rows."""
 MOST_SURVIVORS = {True: 2, False: 4}
@@ -38,6 +37,8 @@ STANDARD_ERRORS = 2.0
 """The difference from the best, in standard errors, above which a candidate is clearly worse."""
 SURVIVAL_MARGIN, AVERAGING_MARGIN = 0.15, 0.1
 """The difference from the best, in nats a row, up to which a candidate survives, and up to which it is averaged."""
+LEAD_MARGIN = 0.005
+"""The nats a row by which the best candidate must lead the second before its followups are scored."""
 MOST_AVERAGED, DECIMALS = 4, 3
 """The largest number of averaged candidates, and the decimals to which their scores are compared."""
 NEGLIGIBLE_NOISE, LINEAR_WEIGHT = 1e-3, 1e-4
@@ -87,10 +88,10 @@ class CandidateState:
         assert self.fitted is not None
         return self.fitted.log_prob.double().cpu()
 
-    def is_within(self, least: float) -> bool:
-        """Return whether it is not clearly worse than the best, or by at most `least`."""
+    def is_within(self, margin: float) -> bool:
+        """Return whether it is not clearly worse than the best, or by at most `margin`, in nats a row."""
         last = self.scores[-1]
-        return last.difference <= max(STANDARD_ERRORS * last.difference_error, least)
+        return last.difference <= max(STANDARD_ERRORS * last.difference_error, margin)
 
     def as_trial(self) -> Trial:
         """Return the record of the candidate."""
@@ -187,7 +188,7 @@ class SuccessiveHalving:
     def _has_followups(self, states: Sequence[CandidateState]) -> bool:
         """Return whether the best candidate has a lead and untried followups."""
         scored = ranked(states)
-        has_lead = len(scored) < 2 or scored[1].scores[-1].difference >= MARGIN
+        has_lead = len(scored) < 2 or scored[1].scores[-1].difference >= LEAD_MARGIN
         return bool(scored) and has_lead and bool(self._followups(scored[0]))
 
     def _score_in_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:

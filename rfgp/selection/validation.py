@@ -30,9 +30,9 @@ from rfgp.regression.observing import left_out_observations
 from rfgp.regression.spec import ModelSpec, data_summary
 from rfgp.regression.state import predicted
 from rfgp.rows import ArrayRows, Block, Rows
-from rfgp.rows.arrays import Origin
+from rfgp.rows.arrays import OutputFormat
 from rfgp.selection.candidates import FEW_ROWS, Candidate
-from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_pool
+from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_rows
 
 MOST_LEFT_OUT = 1000
 """The largest number of rows of a leave-one-out score."""
@@ -46,9 +46,9 @@ iterations, in nats, below which a search ends if candidates are averaged."""
 HELD_OUT_GAIN = 2e-4
 """The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
 Searches with neighbors have short rounds instead."""
-MOST_CONDITIONED, NEIGHBOR_FACTOR, MOST_PLANNED = 2**17, 2, 20_000
+MOST_CONDITIONED, NEIGHBOR_FACTOR, MOST_AUTOMATIC = 2**17, 2, 20_000
 """The largest number of rows that a score with neighbors is conditioned on. Beyond it, the nearest rows of each
-held-out row are used, `NEIGHBOR_FACTOR` times the number of neighbors. The last limit is for planned ones."""
+held-out row are used, `NEIGHBOR_FACTOR` times the number of neighbors. The last limit is for automatic ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,39 +110,39 @@ class Validation:
             InvalidArgumentError: there is no such column, or no column of dates for "forward".
             DataError: there is one group.
         """
-        pool, count = merged_pool(state)
+        rows, count = merged_rows(state)
         generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
-        num_held_out = min(math.ceil(HELD_OUT * len(pool)), MOST_HELD_OUT)
+        num_held_out = min(math.ceil(HELD_OUT * len(rows)), MOST_HELD_OUT)
         if groups == FORWARD:
-            order = pool.inputs[:, date_column(state)].argsort()
+            order = rows.inputs[:, date_column(state)].argsort()
         else:
-            of_rows = duplicate_labels(pool) if groups is None else group_labels(state, pool, groups)
+            of_rows = duplicate_labels(rows) if groups is None else group_labels(state, rows, groups)
             labels = torch.from_numpy(of_rows)
             num_groups = int(labels.max()) + 1
             if num_groups < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
             ranks = torch.randperm(num_groups, generator=generator)[labels]
             if count <= FEW_ROWS and not any(candidate.learns_frequencies for candidate in candidates):
-                validation = cls._of_few(state, plan, pool, ranks, groups)
+                validation = cls._of_few(state, plan, rows, ranks, groups)
                 return replace(validation, are_exact=all(candidate.is_exact for candidate in candidates))
             order = ranks.argsort(stable=True)
-            num_held_out = min(int((ranks >= ranks[order[-num_held_out]]).sum()), len(pool) - 1)  # whole groups
+            num_held_out = min(int((ranks >= ranks[order[-num_held_out]]).sum()), len(rows) - 1)  # whole groups
         held_out, training = order[len(order) - num_held_out :], order[: len(order) - num_held_out]
         training = training[torch.randperm(len(training), generator=generator)]
-        return cls(state, plan, some(pool, training), some(pool, held_out), groups=groups)
+        return cls(state, plan, some(rows, training), some(rows, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, state: GPState, plan: Plan, pool: Block, ranks: Tensor, groups: Any) -> "Validation":
+    def _of_few(cls, state: GPState, plan: Plan, rows: Block, ranks: Tensor, groups: Any) -> "Validation":
         """Return leave-one-out or folds, given the ranks (n,) of the rows' groups."""
-        if len(pool) > MOST_LEFT_OUT:
+        if len(rows) > MOST_LEFT_OUT:
             indices = ranks.argsort(stable=True)[:MOST_LEFT_OUT]
-            pool, ranks = some(pool, indices), ranks[indices]
-        hyperparameters, num_groups = 2 * pool.inputs.shape[1] + 3, int(ranks.max()) + 1
-        has_few = state.spec.is_gaussian and len(pool) < ROWS_PER_HYPERPARAMETER * hyperparameters
+            rows, ranks = some(rows, indices), ranks[indices]
+        hyperparameters, num_groups = 2 * rows.inputs.shape[1] + 3, int(ranks.max()) + 1
+        has_few = state.spec.is_gaussian and len(rows) < ROWS_PER_HYPERPARAMETER * hyperparameters
         num_folds = min(NUM_FOLDS, num_groups) if has_few or groups is not None else 0
         folds = [(ranks % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds)]
         conditions_on_fold = groups is None and num_groups == len(ranks)
-        return cls(state, plan, pool, None, tuple(fold for fold in folds if len(fold)), conditions_on_fold, groups)
+        return cls(state, plan, rows, None, tuple(fold for fold in folds if len(fold)), conditions_on_fold, groups)
 
     @property
     def validated(self) -> Block:
@@ -167,7 +167,7 @@ class Validation:
     @property
     def fits_all_rows(self) -> bool:
         """Whether candidates are fitted to all rows, so that no fit has to follow."""
-        return self.held_out is None and self.rows.count == self.state.needed_rows("a fit").count
+        return self.held_out is None and self.rows.count == self.state.require_rows(purpose="a fit").count
 
     @cached_property
     def constant(self) -> Tensor:
@@ -213,12 +213,12 @@ class Validation:
         is_final = uses_all and self.fits_all_rows
         rows: Rows = self.rows if has_neighbors or uses_all else some(self.rows, torch.arange(size))
         if is_final and self.rows.replicate_sum_of_squares is None:
-            rows = self.state.needed_rows("a fit")  # the last fit, as it would be without other candidates
+            rows = self.state.require_rows(purpose="a fit")  # the last fit, as it would be without other candidates
         plan = replace(plan, most_rows=size if has_neighbors and not is_final else None)
         if self.held_out is not None and not has_neighbors:
             plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
         if candidate.is_exact and not is_final:
-            plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
+            plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         state, report = fit_terms(start_of(self.state, candidate, rows, start), plan)
         log_prob, searched = self._log_prob(state, candidate), max([size, *(stage.rows for stage in report.stages)])
         if not bool(torch.isfinite(log_prob).all()):
@@ -233,7 +233,7 @@ class Validation:
         """
         log_prob, hyperparameters = torch.empty_like(fitted.log_prob), fitted.state.hyperparameters
         plan = replace(self.plan_of(fitted.candidate, None), is_continued=True)
-        plan = replace(plan, given_iterations=min(SUBSET_ITERATIONS, plan.max_iterations))
+        plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
             is_in_fold = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in_fold[fold] = True
@@ -262,8 +262,8 @@ class Validation:
 
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
-        if candidate.is_equispaced_or_planned:
-            return self.rows.take(slice(0, MOST_PLANNED))
+        if candidate.is_equispaced_or_automatic:
+            return self.rows.take(slice(0, MOST_AUTOMATIC))
         neighbors = state.prior().neighbors
         if len(self.rows) <= MOST_CONDITIONED or neighbors is None:
             return self.rows
@@ -284,7 +284,7 @@ def _observation_log_prob(state: GPState, rows: Block) -> Tensor:
     """Return the mean log densities (b,) of standardized targets given a model state."""
     with torch.no_grad():
         if not state.spec.is_gaussian:
-            latent = predicted(state, rows.inputs, Origin(False, rows.targets.new_empty(0)))
+            latent = predicted(state, rows.inputs, OutputFormat(False, rows.targets.new_empty(0)))
             observed = latent.observed() if rows.fixed_noise is None else latent.observed(rows.fixed_noise)  # exposures
             targets = state.scaling.targets.inverse(rows.targets[:, 0])
             return _as_standardized(state, observed.log_prob(targets))
@@ -316,7 +316,7 @@ def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCand
     initial = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
     if start is None or not is_warm(candidate, start):
         return initial
-    keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_planned
+    keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_automatic
     used = start.state.spec if keeps_draws else initial.spec
     return initial.replace(spec=used, hyperparameters=start.state.hyperparameters)
 

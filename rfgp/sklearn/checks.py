@@ -41,7 +41,7 @@ def resolve_seed(random_state: Any) -> int:
     Raises:
         InvalidArgumentError: It has another type.
 
-    Example:
+    Examples:
         >>> resolve_seed(7)
         7
     """
@@ -62,7 +62,7 @@ def read_weights(sample_weight: Any, n: int) -> Any:
     Raises:
         DataError: another shape, or weights that are negative or not finite, or fewer than two positive ones.
 
-    Example:
+    Examples:
         >>> read_weights([1.0, 0.0, 2.0], 3)[0].tolist()
         [1.0, 2.0]
     """
@@ -93,7 +93,7 @@ def common_float(X: Any, y: Any) -> Any:
     Raises:
         DataError: y is not numeric.
 
-    Example:
+    Examples:
         >>> common_float(np.zeros((2, 1), dtype=np.float32), np.zeros(2)).name
         'float64'
     """

@@ -33,7 +33,7 @@ class GPRegressor(GPOptions, ProcessRegressor):
     Args:
         kernel: The kernel, of `rfgp.kernels`. If "auto", a fit selects one over all columns.
         approximation: One approximation for every term that it can serve, such as `rfgp.RandomFeatures(256)`, or a dict
-            of approximations by the names of terms. If "auto", terms are planned, or selected with the kernel.
+            of approximations by the names of terms. If "auto", they are automatic, or selected with the kernel.
         likelihood: The distribution of an observation given the latent function: "gaussian", "student-t",
             "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`. If "auto", "gaussian".
         inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the

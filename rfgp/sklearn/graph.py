@@ -149,7 +149,7 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
         log_marginal_likelihood_value_: The log density of y in total nats, in its units. nan if `gp_` is None.
         n_iter_: Iterations of the optimiser.
 
-    Example:
+    Examples:
         >>> import networkx as nx
         >>> from graphs import Graph
         >>> from rfgp.sklearn import GraphGPRegressor
@@ -228,7 +228,7 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
         log_marginal_likelihood_value_: The approximate log probability of the classes, total nats.
         n_iter_: Iterations of the optimiser.
 
-    Example:
+    Examples:
         >>> import networkx as nx
         >>> from graphs import Graph
         >>> from rfgp.sklearn import GraphGPClassifier

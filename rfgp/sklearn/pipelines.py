@@ -45,7 +45,7 @@ def make_kernel_ridge(
 
     Source: Rahimi and Recht (2007).
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> X = np.linspace(0, 6, 50)[:, None]
         >>> model = make_kernel_ridge(random_state=0).fit(X, np.sin(X[:, 0]))
@@ -85,7 +85,7 @@ def make_kernel_svc(
 
     Source: Rahimi and Recht (2007).
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> X = np.linspace(0, 6, 50)[:, None]
         >>> model = make_kernel_svc(random_state=0).fit(X, np.sin(X[:, 0]) > 0)

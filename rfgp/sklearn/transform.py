@@ -43,7 +43,7 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
 
     Source: Rahimi and Recht (2007); couplings as named in `rfgp.couplings`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> from rfgp.sklearn import RandomFeatures
         >>> X = np.linspace(0, 1, 10)[:, None]

@@ -36,7 +36,7 @@ from rfgp.rows import Block
 from rfgp.solvers.lowrank import LowRankPosterior, RowCovariance
 from rfgp.solvers.role import Functions, Inference, Posterior, Shape
 from rfgp.solvers.terms import known_terms
-from rfgp.torch_context import Cached
+from rfgp.torch_context import CachedWithoutLock
 
 _LOG_2PI = math.log(2 * math.pi)
 _ROUNDING = torch.finfo(torch.float64).eps
@@ -279,12 +279,12 @@ class DensePosterior(Posterior):
         data = self.prior.functions.through(self.inputs, coefficients)
         return lambda inputs: (prior(inputs) + data(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 
-    @Cached
+    @CachedWithoutLock
     def _own(self) -> Prior:
         """The terms of the predicted sum."""
         return self.prior if self.terms is None else self.prior.of(self.terms)
 
-    @Cached
+    @CachedWithoutLock
     def _precision(self) -> Tensor:
         """C^-1 (n, n)."""
         return torch.cholesky_inverse(self.factor)

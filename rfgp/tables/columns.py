@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.messages import MISSING_LEVEL
+from rfgp.messages import MISSING_LABEL
 from rfgp.tables import content
 from rfgp.tables.marks import pointed, pointed_text
-from rfgp.tables.messages import like, listed, plain, show, title
+from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
 from rfgp.tables.options import TextFormat
 
 NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
@@ -45,7 +45,7 @@ class Column:
         is_target: Whether this is the target, which cannot be left out.
         is_level: Whether a kernel reads the cells as levels.
 
-    Example:
+    Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
         >>> column.missing.tolist(), column.drop
         ([False, True], "drop='size'")
@@ -71,7 +71,7 @@ class Column:
     @property
     def drop(self) -> str:
         """The option that leaves the column out."""
-        return f"drop={show(self.name) if self.is_named else self.position}"
+        return f"drop={quoted(self.name) if self.is_named else self.position}"
 
     @property
     def without(self) -> str:
@@ -80,13 +80,13 @@ class Column:
 
     def error(self, why: str) -> DataError:
         """Return an error that names the column."""
-        return DataError(f"{title(self.file)}: column {show(self.name)} {why}")
+        return DataError(f"{title(self.file)}: column {quoted(self.name)} {why}")
 
     def spell(self, row: int | np.integer[Any]) -> str:
         """Return a cell as a message shows it."""
         if self.kind == "number" or self.cells is None:
             return f"{'day ' * (self.kind == 'date')}{self.values[row]:.10g}"
-        return show(str(self.cells[int(row)]))
+        return quoted(str(self.cells[int(row)]))
 
     @property
     def odd(self) -> NDArray[np.int64]:
@@ -102,7 +102,7 @@ class Column:
 
     def filled(self) -> "Column":
         """Return a column of texts whose missing cells have a level of their own."""
-        return replace(self, cells=self.cells.fill_null(MISSING_LEVEL))
+        return replace(self, cells=self.cells.fill_null(MISSING_LABEL))
 
     def take(self, rows: NDArray[np.int64]) -> "Column":
         """Return the cells at positions `rows` (m,)."""
@@ -148,8 +148,8 @@ class Frame:
         source = self.sources[index]
         column = Column(self.file, self.names[index], index, self.header, "number", np.empty(0), is_target=is_target)
         if isinstance(source, pa.DataType):
-            fault = f"holds values of type {plain(str(source))}, which cannot become numbers"
-            raise column.error(f"{fault}. {column.without}")
+            problem = f"holds values of type {unquoted(str(source))}, which cannot become numbers"
+            raise column.error(f"{problem}. {column.without}")
         kind, values, cells = _read(column, source, self.form)
         return replace(column, kind=kind, values=values, cells=cells)
 
@@ -163,8 +163,8 @@ class Frame:
 
         source = self.sources[index]
         if isinstance(source, pa.DataType):
-            fault = f"holds values of type {plain(str(source))}, which cannot become text."
-            raise DataError(f"{title(self.file)}: column {show(self.names[index])} {fault}")
+            problem = f"holds values of type {unquoted(str(source))}, which cannot become text."
+            raise DataError(f"{title(self.file)}: column {quoted(self.names[index])} {problem}")
         return tuple(cell or "" for cell in source.take(rows).cast(pa.string()).to_pylist())
 
     def find(self, wanted: str | int) -> int:
@@ -195,7 +195,7 @@ class Frame:
             first = seen.setdefault(self.names[index], index)
             if first != index:
                 raise DataError(
-                    f"{title(self.file)} has two columns named {show(self.names[index])}, at positions {first} and "
+                    f"{title(self.file)} has two columns named {quoted(self.names[index])}, at positions {first} and "
                     f"{index}. Rename one or leave it out with drop={index}."
                 )
 
@@ -206,7 +206,7 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
     Raises:
         InvalidArgumentError: there is no such column.
 
-    Example:
+    Examples:
         >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)
         (1, 0)
     """
@@ -220,14 +220,14 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
     if -width <= index < width and not isinstance(wanted, bool):
         return index % width
     raise InvalidArgumentError(
-        f"There is no column {show(str(wanted))}. The columns are {listed(names)}.{like(str(wanted), names)}"
+        f"There is no column {quoted(str(wanted))}. The columns are {listed(names)}.{did_you_mean(str(wanted), names)}"
     )
 
 
 def is_readable(kind: Any) -> bool:
     """Say whether a column of this Arrow type can be read.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> is_readable(pa.float32()), is_readable(pa.list_(pa.float32()))
         (True, False)
@@ -308,7 +308,7 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.fl
 def all_match(cells: Any, pattern: str) -> bool:
     """Return whether all Arrow texts (n,) match a pattern. Missing ones are ignored.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> all_match(pa.array(["1", "2"]), NUMBER)
         True
@@ -329,7 +329,7 @@ _ISO = (  # Arrow's reader of times needs a time, no blank before the zone, and 
 def timestamps(cells: Any) -> Any:
     """Return the times (n,) of ISO 8601 dates; null for those that do not exist.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> timestamps(pa.array(["2026-01-01", "2026-02-30"])).is_null().to_pylist()
         [False, True]
@@ -372,7 +372,7 @@ def _days(array: Any) -> NDArray[np.float64]:
 def is_value(cell: str, form: TextFormat) -> bool:
     """Say whether a text is a number or a date.
 
-    Example:
+    Examples:
         >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
         (True, True, False)
     """

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from rfgp.errors import DataError
-from rfgp.tables.messages import brief, title, unreadable
+from rfgp.tables.messages import one_line, title, unreadable
 
 MOST_BYTES = 1 << 30  # unpacked; reading needs several times as much memory
 _PIECE = 1 << 20
@@ -35,7 +35,7 @@ def check_file(file: Path) -> None:
     Raises:
         DataError: It is missing, empty, a folder, or a device.
 
-    Example:
+    Examples:
         >>> check_file(Path("missing.csv"))
         Traceback (most recent call last):
         rfgp.errors.DataError: There is no file missing.csv.
@@ -59,7 +59,7 @@ def read_utf8(file: Path, encoding: str) -> bytes:
     Raises:
         DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size,price")
@@ -115,7 +115,7 @@ def _opened(file: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
                 yield unpacked
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise unreadable(
-            file, f"it cannot be unpacked ({brief(error)}); fetch it again, or correct its name."
+            file, f"it cannot be unpacked ({one_line(error)}); fetch it again, or correct its name."
         ) from error
     except OSError as error:
         raise unreadable(file, f"{(error.strerror or str(error)).lower()}.") from error

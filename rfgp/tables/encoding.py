@@ -15,7 +15,7 @@ from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.messages import counted, show, title
+from rfgp.tables.messages import counted, quoted, title
 from rfgp.tables.options import ReadOptions
 from rfgp.tables.refusals import (
     check_cells,
@@ -31,7 +31,7 @@ from rfgp.tables.table import Table
 
 T = TypeVar("T")
 
-_MOST_FAULTS = 8
+_MOST_PROBLEMS = 8
 
 
 def encode_table(frame: Frame, request: ReadOptions) -> Table:
@@ -41,7 +41,7 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
         DataError: A column has text, dates or gaps that the request does not allow.
         InvalidArgumentError: there is no such target or dropped column.
 
-    Example:
+    Examples:
         >>> import pandas as pd
         >>> from rfgp.tables.frames import read_frame
         >>> request = ReadOptions("price")
@@ -55,7 +55,7 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
     gap = np.any([column.missing for column in lacking], axis=0)
     rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_booleans(output):
-        said = f"{title(frame.file)}: the target {show(output.name)} holds booleans. They are fitted as 0 and 1."
+        said = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     *rules, target = all_of(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
@@ -83,7 +83,7 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     empty = [column for column in inputs if column.missing.all()]
     if empty:
         raise DataError(
-            f"Column {show(empty[0].name)} must have a value in the rows with a target, got none. Leave it out."
+            f"Column {quoted(empty[0].name)} must have a value in the rows with a target, got none. Leave it out."
         )
     return tuple(np.nanmean(X, axis=0).tolist())
 
@@ -98,7 +98,7 @@ def _choose(frame: Frame, request: ReadOptions) -> tuple[list[Column], Column]:
     forced = {frame.find(name) for name in request.forced}
     target = frame.find(request.target) if request.target is not None else _last(frame, indices)
     if target in dropped:
-        raise InvalidArgumentError(f"The target {show(frame.names[target])} is among the columns to drop.")
+        raise InvalidArgumentError(f"The target {quoted(frame.names[target])} is among the columns to drop.")
     if request.wanted is None:
         counts = _indices(frame, {*indices} - forced - {target})
         indices = [index for index in indices if index not in counts]
@@ -127,7 +127,7 @@ def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set
     indices = {frame.find(name) for name in wanted}
     for index in sorted(indices & {target, *dropped}):
         role = "the target" if index == target else "among the columns to drop"
-        raise InvalidArgumentError(f"The column {show(frame.names[index])} must not be an input, since it is {role}.")
+        raise InvalidArgumentError(f"The column {quoted(frame.names[index])} must not be an input, since it is {role}.")
     return sorted({*indices, target})
 
 
@@ -161,63 +161,63 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
         >>> all_of(SimpleNamespace(file="t.csv"), [lambda: 1, lambda: 2])
         [1, 2]
     """
-    results, faults = [], []
+    results, problems = [], []
     for step in steps:
         try:
             results.append(step())
         except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError(_joined(faults, frame))
+            problems.append(str(error))
+    if problems:
+        raise DataError(_joined(problems, frame))
     return results
 
 
-def _joined(faults: list[str], frame: Frame) -> str:
+def _joined(problems: list[str], frame: Frame) -> str:
     """Join messages that begin with the file's name."""
     begin = f"{title(frame.file)}: "
-    more = [fault.replace(begin, "") for fault in faults[1:_MOST_FAULTS]]
-    rest = [_counted_kinds(faults[_MOST_FAULTS:])] if len(faults) > _MOST_FAULTS else []
-    message = "\n".join([begin * faults[0].startswith(begin) + faults[0].replace(begin, ""), *more, *rest])
+    more = [problem.replace(begin, "") for problem in problems[1:_MOST_PROBLEMS]]
+    rest = [_counted_kinds(problems[_MOST_PROBLEMS:])] if len(problems) > _MOST_PROBLEMS else []
+    message = "\n".join([begin * problems[0].startswith(begin) + problems[0].replace(begin, ""), *more, *rest])
     names_row = re.search(r"\brow \d", message) is not None
     has_header = frame.header and isinstance(frame.file, Path)
     return message + f" Rows count from 0{', after the header' if has_header else ''}." * names_row
 
 
-def _counted_kinds(faults: list[str]) -> str:
-    """Return how many more columns have faults, and of which kind, as a sentence."""
-    kinds = {word: sum(word in fault for fault in faults) for word in ("text", "dates", "missing")}
+def _counted_kinds(problems: list[str]) -> str:
+    """Return how many more columns have problems, and of which kind, as a sentence."""
+    kinds = {word: sum(word in problem for problem in problems) for word in ("text", "dates", "missing")}
     words = ", ".join(
         f"{count:,} with {word}{' cells' * (word == 'missing')}" for word, count in kinds.items() if count
     )
-    return f"And {counted(len(faults), 'more column')}{': ' * bool(words)}{words}."
+    return f"And {counted(len(problems), 'more column')}{': ' * bool(words)}{words}."
 
 
 def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
-    """Return a column as `_used` does, with all its faults in one error.
+    """Return a column as `_used` does, with all its problems in one error.
 
     Raises:
         DataError: Its type, texts, dates or gaps are not allowed, or its texts are all different.
     """
-    faults = []
+    problems = []
     try:
         used = _used(frame, column, request, forced)
     except DataError as error:
-        used, faults = column, [str(error)]
+        used, problems = column, [str(error)]
     if used is None:
         return None
     if request.missing == "mean" and used.is_level and used.kind == "text":
         used = used.filled()
     steps: list[Callable[[], object]] = [partial(check_cells, used, request.missing)]
-    if not faults and request.missing != "drop":  # otherwise the remaining rows decide
+    if not problems and request.missing != "drop":  # otherwise the remaining rows decide
         steps.append(partial(_rule, used, frame))
     for step in steps:
         try:
             step()
         except DataError as error:
-            faults.append(str(error))
+            problems.append(str(error))
             break
-    if faults:
-        raise DataError("\n".join(faults))
+    if problems:
+        raise DataError("\n".join(problems))
     return used
 
 

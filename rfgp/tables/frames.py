@@ -12,7 +12,7 @@ _NAME = "The dataframe"
 def is_frame(table: Any) -> bool:
     """Return whether this is a dataframe rather than a path.
 
-    Example:
+    Examples:
         >>> import pandas as pd
         >>> is_frame(pd.DataFrame()), is_frame("table.csv")
         (True, False)
@@ -26,7 +26,7 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
     Raises:
         DataError: it has no rows or columns.
 
-    Example:
+    Examples:
         >>> import pandas as pd
         >>> read_frame(pd.DataFrame({"size": [1, 2]}), TextFormat()).names
         ('size',)

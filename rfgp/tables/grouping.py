@@ -34,7 +34,7 @@ def read_groups(
         DataError: The file cannot be read, or the column has missing cells.
         InvalidArgumentError: There is no such column.
 
-    Example:
+    Examples:
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
         ...     file = Path(folder) / "table.csv"

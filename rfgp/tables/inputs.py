@@ -11,7 +11,7 @@ from rfgp.errors import DataError
 from rfgp.rows.names import is_index_name, warn_of_levels
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.encoding import all_of, class_codes, filled, join, used_rows
-from rfgp.tables.messages import counted, like, listed, title
+from rfgp.tables.messages import counted, did_you_mean, listed, title
 from rfgp.tables.refusals import check_dates, check_gaps, holds_text
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Inputs
@@ -24,7 +24,7 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
         DataError: Columns are missing, or hold cells that the schema does not know.
         InvalidArgumentError: There is no such further column.
 
-    Example:
+    Examples:
         >>> import pandas as pd
         >>> from rfgp.tables.frames import read_frame
         >>> schema = Schema.of_numbers(("size",), "price")
@@ -66,7 +66,7 @@ def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]
     if lacking:
         raise DataError(
             f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
-            f"Its columns are {listed(frame.names)}.{like(lacking[0], frame.names)}"
+            f"Its columns are {listed(frame.names)}.{did_you_mean(lacking[0], frame.names)}"
         )
     wanted = {rule.name for rule in (*schema.inputs, schema.output)}
     frame.check_names([index for index, name in enumerate(frame.names) if name in wanted])

@@ -2,9 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from rfgp.tables.messages import show
+from rfgp.errors import DataError
+from rfgp.tables.messages import quoted, title
 from rfgp.tables.options import TextFormat
 
 
@@ -16,7 +18,7 @@ def pointed(
 
     A separator that is not between groups of three digits stays, and the cell is not a number.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> pointed(pa.array(["1.200,5"]), TextFormat(decimal=",", thousands=".")).to_pylist()
         ['1200.5']
@@ -34,7 +36,7 @@ def pointed(
 def pointed_text(cell: str, form: TextFormat) -> str:
     """Return one cell likewise, or a text that is no number.
 
-    Example:
+    Examples:
         >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
         '1200.5'
     """
@@ -62,7 +64,7 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
         name: The column that cannot be read.
         form: The spelling of cells in the current options.
 
-    Example:
+    Examples:
         >>> advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
         'Give decimal="," if a comma is the decimal mark. '
     """
@@ -84,7 +86,7 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
             for kinds in (("decimal", "both"), ("thousands",))
         ]
         return (
-            f"In {show(pair[0])} the {word} is a decimal mark, in {show(pair[1])} it may separate thousands. Give "
+            f"In {quoted(pair[0])} the {word} is a decimal mark, in {quoted(pair[1])} it may separate thousands. Give "
             f'decimal="{mark}" only if it is a decimal mark in all columns. Otherwise spell the numbers alike. '
         )
     return "Some numbers have a decimal comma and some a decimal point. Spell them alike. "
@@ -93,7 +95,7 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
 def has_marks(cell: str) -> bool:
     """Return whether a text could be a number with a comma or a point.
 
-    Example:
+    Examples:
         >>> has_marks("1,200"), has_marks("1200")
         (True, False)
     """
@@ -142,3 +144,42 @@ def _use(cells: Sequence[str], decimal: str) -> str:
         return "decimal"
     groups = _grouped(decimal, mark)
     return "both" if all(re.match(single, cell) or re.match(groups, cell) for cell in cells) else "odd"
+
+
+def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -> Any:
+    """Return an Arrow batch of texts with numbers in some columns.
+
+    Raises:
+        DataError: A cell of these columns is not a number with these marks.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> batch = pa.RecordBatch.from_pydict({"price": ["1,5"]})
+        >>> pointed_batch(Path("table.csv"), batch, ["price"], TextFormat(decimal=","))["price"].to_pylist()
+        [1.5]
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    out = {name: batch.column(name) for name in batch.schema.names}
+    for name in columns:
+        cells = pc.utf8_trim_whitespace(batch.column(name))
+        try:
+            out[name] = pointed(cells, form).cast(pa.float64())
+        except pa.ArrowInvalid as error:
+            cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
+            marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
+            raise DataError(
+                f"{title(file)}: column {quoted(name)} must hold numbers with {marks}, got {quoted(cell)}."
+            ) from error
+    return pa.RecordBatch.from_pydict(out)
+
+
+def _is_number(cell: str, form: TextFormat) -> bool:
+    import pyarrow as pa
+
+    try:
+        pa.scalar(pointed_text(cell, form)).cast(pa.float64())
+    except pa.ArrowInvalid:
+        return False
+    return True

@@ -4,18 +4,18 @@ from pathlib import Path
 
 from rfgp.counts import counted as counted
 from rfgp.errors import DataError
-from rfgp.messages import brief as brief
-from rfgp.messages import like as like
+from rfgp.messages import did_you_mean as did_you_mean
 from rfgp.messages import listed as listed
-from rfgp.messages import plain as plain
+from rfgp.messages import one_line as one_line
 from rfgp.messages import printable as printable
-from rfgp.messages import show as show
+from rfgp.messages import quoted as quoted
+from rfgp.messages import unquoted as unquoted
 
 
 def title(file: Path | str) -> str:
     """Return a file's path, or the name of a dataframe, as a message shows it.
 
-    Example:
+    Examples:
         >>> title("table.csv")
         'table.csv'
     """
@@ -25,7 +25,7 @@ def title(file: Path | str) -> str:
 def unreadable(file: Path, why: str) -> DataError:
     """Return the error for a file that is not a table.
 
-    Example:
+    Examples:
         >>> str(unreadable(Path("table.csv"), "it is a picture."))
         'table.csv is not a table that can be read: it is a picture.'
     """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypedDict
 
 from rfgp.errors import InvalidArgumentError
-from rfgp.tables.messages import show
+from rfgp.tables.messages import quoted
 
 Categories = Literal["error", "one-hot", "levels", "drop"]
 Dates = Literal["error", "days", "drop"]
@@ -31,7 +31,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 class TextFormat:
     """How a text file spells its cells.
 
-    Example:
+    Examples:
         >>> TextFormat(decimal=",", thousands=".").decimal
         ','
     """
@@ -49,11 +49,11 @@ class TextFormat:
             choices = ", ".join(repr(mark) for mark in SEPARATORS if mark != self.decimal)
             raise InvalidArgumentError(
                 f"thousands must be one of {choices} with the decimal mark {self.decimal!r}, "
-                f"got {show(self.thousands)}."
+                f"got {quoted(self.thousands)}."
             )
         if self.comment is not None and not re.fullmatch(r"\S{1,10}", self.comment):
             raise InvalidArgumentError(
-                f"comment must be one to ten characters without blanks, got {show(self.comment)}."
+                f"comment must be one to ten characters without blanks, got {quoted(self.comment)}."
             )
         try:
             if not re.fullmatch(r"[A-Za-z0-9_-]{1,40}", self.encoding):
@@ -61,7 +61,7 @@ class TextFormat:
             b"a".decode(self.encoding, "replace")  # also refuses codecs of bytes, such as "zip"
         except (LookupError, UnicodeError):
             raise InvalidArgumentError(
-                f"encoding must be a text encoding, got {show(self.encoding)}. Try utf-8 or latin-1."
+                f"encoding must be a text encoding, got {quoted(self.encoding)}. Try utf-8 or latin-1."
             ) from None
 
 
@@ -93,7 +93,7 @@ class TableOptions(TypedDict, total=False):
 class ReadOptions:
     """A checked call of `read_table`; the fields are its arguments.
 
-    Example:
+    Examples:
         >>> ReadOptions("price", drop="id").left_out
         ('id',)
     """
@@ -120,7 +120,7 @@ class ReadOptions:
         for option in ("names", "missing_marks"):
             value = getattr(self, option)
             if value is not None and (isinstance(value, str) or not all(isinstance(name, str) for name in value)):
-                raise InvalidArgumentError(f"{option} must be a list of texts, got {show(str(value))}.")
+                raise InvalidArgumentError(f"{option} must be a list of texts, got {quoted(str(value))}.")
 
     @property
     def format(self) -> TextFormat:
@@ -155,9 +155,9 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
 def no_choice(option: str, value: object) -> InvalidArgumentError:
     """Return the error for an option whose value is not among its choices.
 
-    Example:
+    Examples:
         >>> str(no_choice("decimal", ";"))
         "decimal must be one of '.', ',', got ';'."
     """
     choices = ", ".join(repr(choice) for choice in CHOICES[option])
-    return InvalidArgumentError(f"{option} must be one of {choices}, got {show(str(value))}.")
+    return InvalidArgumentError(f"{option} must be one of {choices}, got {quoted(str(value))}.")

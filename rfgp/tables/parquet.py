@@ -10,7 +10,7 @@ from rfgp.errors import DataError, requires_extra
 from rfgp.tables import content
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.content import check_file
-from rfgp.tables.messages import brief, plain, title, unreadable
+from rfgp.tables.messages import one_line, title, unquoted, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAGIC = b"PAR1"
@@ -47,13 +47,13 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
             names = [name.strip() for name in parquet.schema_arrow.names]
             if len(set(names)) < len(names):
                 twice = next(name for name in names if names.count(name) > 1)
-                raise DataError(f"{title(file)} has two columns named {plain(twice)!r}. Rename one.")
+                raise DataError(f"{title(file)} has two columns named {unquoted(twice)!r}. Rename one.")
             yield parquet
     except PermissionError as error:
         raise unreadable(file, "permission denied.") from error
     except (pa.ArrowException, OSError, UnicodeDecodeError, OverflowError) as error:
         raise unreadable(
-            file, f"the Parquet data are damaged or end too early ({brief(error)}); fetch it again."
+            file, f"the Parquet data are damaged or end too early ({one_line(error)}); fetch it again."
         ) from error
 
 
@@ -63,7 +63,7 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
     Raises:
         DataError: the file is missing, no Parquet, damaged, without rows or columns, or too large.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import pandas as pd
         >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:

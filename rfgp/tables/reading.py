@@ -11,7 +11,7 @@ from rfgp.tables.encoding import encode_table
 from rfgp.tables.frames import is_frame, read_frame
 from rfgp.tables.inputs import encode_inputs
 from rfgp.tables.marks import marked
-from rfgp.tables.messages import plain, show
+from rfgp.tables.messages import quoted, unquoted
 from rfgp.tables.options import (
     MISSING_MARKS,
     PARQUET_SUFFIXES,
@@ -84,7 +84,7 @@ def read_table(
     Warns:
         IndexColumnWarning: An unnamed column counts the rows and is left out, or may be an index.
 
-    Example:
+    Examples:
         >>> import pandas as pd, rfgp
         >>> columns = {"color": ["red", "blue"] * 2, "size": [1, 2, 3, 4], "price": [2.0, 3.0, 5.0, 7.0]}
         >>> frame = pd.DataFrame(columns)
@@ -127,7 +127,7 @@ def read_csv(path: str | Path, target: str | int | None = None, **options: Unpac
         DataError: The file is missing, empty, not text or ragged, or has cells that cannot become finite numbers.
         InvalidArgumentError: There is no such column, choice or encoding.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w") as file:
         ...     _ = file.write("size,price\n1,2\n2,4\n")
@@ -150,7 +150,7 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
         DataError: The file is missing, damaged, too large, or has cells that cannot become finite numbers.
         InvalidArgumentError: There is no such column or choice, or `names` is given.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import pandas as pd
         >>> with tempfile.NamedTemporaryFile() as file:
@@ -176,7 +176,7 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
         DataError: The file cannot be read, lacks columns, or has cells that the schema does not know.
         InvalidArgumentError: The ending of the file's name is unknown, or there is no such column.
 
-    Example:
+    Examples:
         >>> import pandas as pd
         >>> table = read_table(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), "price")
         >>> read_inputs(pd.DataFrame({"size": [3]}), table.schema).X.tolist()
@@ -200,7 +200,7 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         DataError: The file cannot be read.
         InvalidArgumentError: There is no such choice, encoding or ending of a name.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size,price\n1,2\n2,4\n")
@@ -222,7 +222,7 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         DataError: The file cannot be read.
         InvalidArgumentError: There is no such choice, encoding or ending of a name.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("day,price\n2026-01-01,2\n2026-01-02,4\n")
@@ -250,7 +250,7 @@ def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inpu
             raise
         mark, other = schema.decimal, "," if schema.decimal == "." else "."
         raise DataError(
-            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {show(text)} may have another one. "
+            f"{error} The decimal mark is {mark!r}, as in the fitted table, but {quoted(text)} may have another one. "
             f'Give decimal="{other}" if so.'
         ) from error
 
@@ -284,5 +284,5 @@ def _is_parquet(path: Any) -> bool:
     suffix = Path(path).suffix.lower()
     if suffix not in TABLE_SUFFIXES:
         endings = ", ".join(TABLE_SUFFIXES)
-        raise InvalidArgumentError(f"The ending of path must be one of {endings}, got {plain(Path(path).name)}.")
+        raise InvalidArgumentError(f"The ending of path must be one of {endings}, got {unquoted(Path(path).name)}.")
     return suffix in PARQUET_SUFFIXES

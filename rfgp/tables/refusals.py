@@ -8,7 +8,7 @@ import numpy as np
 from rfgp.errors import DataError, IdentifierWarning
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.marks import advice, marked
-from rfgp.tables.messages import counted, show, title
+from rfgp.tables.messages import counted, quoted, title
 
 MOST_LEVELS = 256
 """The largest number of different texts that a category may have."""
@@ -46,7 +46,7 @@ def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> Dat
         True
     """
     if is_named and not column.is_target:
-        remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({show(column.name)})."
+        remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({quoted(column.name)})."
         return column.error(f"{holds_text(column)}. {hint(column, frame)}{remedy}")
     if are_all_different(column):
         kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, as of an identifier"
@@ -106,10 +106,11 @@ def is_identifier(column: Column, frame: Frame) -> bool:
     cells = column.cells.drop_null()
     if len(cells.unique()) < len(cells):
         return False
-    said = (
-        f"{title(column.file)}: column {show(column.name)} is left out: each of its {len(cells):,} texts is different, "
+    begin = f"{title(column.file)}: column {quoted(column.name)} is left out: each of its {len(cells):,} texts is "
+    warnings.warn(
+        IdentifierWarning(f"{begin}different, such as {column.spell(column.odd[0])}, as of an identifier."),
+        stacklevel=9,
     )
-    warnings.warn(IdentifierWarning(f"{said}such as {column.spell(column.odd[0])}, as of an identifier."), stacklevel=9)
     return True
 
 
@@ -160,8 +161,8 @@ def check_mixed(column: Column, frame: Frame) -> None:
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
         remedy += "choose another target" if column.is_target else f"leave it out ({column.drop})"
-        fault = f"{holds_text(column)} among {counted(numbers, 'number')}. {hint(column, frame)}"
-        raise column.error(f"{fault}{remedy}.")
+        problem = f"{holds_text(column)} among {counted(numbers, 'number')}. {hint(column, frame)}"
+        raise column.error(f"{problem}{remedy}.")
 
 
 def check_cells(column: Column, policy: str) -> None:

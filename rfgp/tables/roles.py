@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.rows import Chunk
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
-from rfgp.tables.messages import listed, plain, show, title
+from rfgp.tables.messages import listed, quoted, title, unquoted
 
 Target = str | Sequence[str] | None
 Columns = Mapping[str, NDArray[Any]]
@@ -27,7 +27,7 @@ class Roles:
         noise: The name of the column of known noise variances.
         sample_weight: The name of the column of weights.
 
-    Example:
+    Examples:
         >>> Roles("price", noise="variance").inputs(["size", "price", "variance"], "The file")
         ['size']
     """
@@ -39,13 +39,13 @@ class Roles:
 
     def __post_init__(self) -> None:
         if isinstance(self.columns, str):
-            raise InvalidArgumentError(f"columns must be a list of names, got {show(self.columns)}.")
+            raise InvalidArgumentError(f"columns must be a list of names, got {quoted(self.columns)}.")
         names = [*self.others, *(self.columns or ())]
         for name in names:
             if not isinstance(name, str):
-                raise InvalidArgumentError(f"Names of columns must be texts, got {show(str(name))}.")
+                raise InvalidArgumentError(f"Names of columns must be texts, got {quoted(str(name))}.")
             if names.count(name) > 1:
-                raise InvalidArgumentError(f"Columns must be named once, got {show(name)} twice.")
+                raise InvalidArgumentError(f"Columns must be named once, got {quoted(name)} twice.")
         if self.target is not None and not len(self.target):
             raise InvalidArgumentError("target must have at least one name, got an empty list. Leave it out.")
 
@@ -67,7 +67,7 @@ class Roles:
         """
         for name in (*self.others, *(self.columns or ())):
             if name not in names:
-                raise InvalidArgumentError(f"{where} has no column {show(name)}; it has {listed(list(names))}.")
+                raise InvalidArgumentError(f"{where} has no column {quoted(name)}; it has {listed(list(names))}.")
         rest = [name for name in names if name not in self.others]
         inputs = rest if self.columns is None else list(self.columns)
         if not inputs:
@@ -135,7 +135,7 @@ class Roles:
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
     """Return the inputs among columns. If None or not inputs, return all.
 
-    Example:
+    Examples:
         >>> selected(["size", "age"], ["age"])
         ['age']
     """
@@ -155,12 +155,13 @@ def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
     kind = column.type
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise DataError(
-            f"{title(file)}: column {show(name)} holds {plain(str(kind))}, not numbers. Leave it out with columns=, or "
-            "encode it first."
+            f"{title(file)}: column {quoted(name)} holds {unquoted(str(kind))}, not numbers. Leave it out with "
+            "columns=, "
+            "or encode it first."
         )
     if column.null_count:
         row = first + int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])
-        raise DataError(f"{title(file)}: column {show(name)} has a missing cell in row {row:,}.")
+        raise DataError(f"{title(file)}: column {quoted(name)} has a missing cell in row {row:,}.")
     values = np.asarray(column.to_numpy(zero_copy_only=False))
     return values if values.dtype in (np.float32, np.float64) else values.astype(np.float64)
 

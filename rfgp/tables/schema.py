@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.tables.messages import counted, show
+from rfgp.tables.messages import counted, quoted
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
@@ -28,7 +28,7 @@ class ColumnRule:
             "level" (one column of the texts' positions among the levels).
         levels: The texts of a category or of levels, sorted.
 
-    Example:
+    Examples:
         >>> ColumnRule("color", 0, "category", ("blue", "red")).encoded
         ('color=blue', 'color=red')
     """
@@ -62,7 +62,7 @@ class Schema:
         encoding: The text's encoding.
         thousands: The separator of thousands.
 
-    Example:
+    Examples:
         >>> schema = Schema.of_numbers(("size", "age"), "price")
         >>> schema.columns, schema.target
         (('size', 'age'), 'price')
@@ -154,7 +154,7 @@ class Schema:
         fields = {"thousands": None, **content}
         version = fields.pop("version")
         if type(version) is not int or version != _VERSION:
-            raise _bad(f"its version is {show(str(version))}, and {_VERSION} is the one known")
+            raise _bad(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")
         schema: Schema = _decoded(cls, fields, "the schema")
         _check(schema)
         return schema
@@ -165,15 +165,17 @@ def _check(schema: Schema) -> None:
     rules = (*schema.inputs, schema.output)
     for rule in rules:
         if rule.role not in _ROLES:
-            raise _bad(f"column {show(rule.name)} has the role {show(rule.role)}")
+            raise _bad(f"column {quoted(rule.name)} has the role {quoted(rule.role)}")
         if bool(rule.levels) != (rule.role in _WITH_LEVELS) or list(rule.levels) != sorted(set(rule.levels)):
-            raise _bad(f"column {show(rule.name)} has levels that do not fit its role, or are not sorted and different")
+            raise _bad(
+                f"column {quoted(rule.name)} has levels that do not fit its role, or are not sorted and different"
+            )
         if rule.role == "level" and rule is schema.output:
-            raise _bad(f"the target {show(rule.name)} has the role 'level'")
+            raise _bad(f"the target {quoted(rule.name)} has the role 'level'")
         if not 0 <= rule.position < schema.width:
-            raise _bad(f"column {show(rule.name)} has a position that is not among {counted(schema.width, 'column')}")
+            raise _bad(f"column {quoted(rule.name)} has a position that is not among {counted(schema.width, 'column')}")
     if schema.missing not in CHOICES["missing"]:
-        raise _bad(f"missing is {show(schema.missing)}")
+        raise _bad(f"missing is {quoted(schema.missing)}")
     if len(schema.fills) != (len(schema.columns) if schema.missing == "mean" else 0):
         raise _bad(f"{counted(len(schema.fills), 'fill')} for {counted(len(schema.columns), 'encoded column')}")
     if not all(map(math.isfinite, schema.fills)):
@@ -195,7 +197,7 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
         if not isinstance(value, dict):
             raise _bad(f"{name} is not a dictionary")
         if mismatched := set(hints).symmetric_difference(value):
-            raise _bad(f"{name} lacks or does not know the field {show(str(min(mismatched, key=str)))}")
+            raise _bad(f"{name} lacks or does not know the field {quoted(str(min(mismatched, key=str)))}")
         make: Any = kind
         return make(**{key: _decoded(hint, value[key], key) for key, hint in hints.items()})
     if get_origin(kind) is tuple and isinstance(value, list):
@@ -203,7 +205,7 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
     if kind is float and type(value) in (int, float):
         return float(value) if abs(value) < _HUGE else math.inf
     if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
-        raise _bad(f"{name} is {show(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
+        raise _bad(f"{name} is {quoted(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
     return value
 
 

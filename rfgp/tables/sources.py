@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_booleans
-from rfgp.tables.marks import pointed, pointed_text
-from rfgp.tables.messages import brief, listed, plain, show, title, unreadable
+from rfgp.tables.marks import pointed_batch
+from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
 from rfgp.tables.roles import Columns, Roles, Target, selected
@@ -34,7 +34,7 @@ class Parquet:
 
     Args:
         path: A file, several, or a folder whose *.parquet files are read in the order of their names.
-        target: The target column's name, or a list of k. If None, there is none, as in rows to predict at.
+        target: The target column's name, or a list of k. If None, the table has no target.
         columns: Names of the input columns, in order. If None, all others.
         noise: Name of the column of known noise variances.
         sample_weight: Name of the column of weights.
@@ -43,7 +43,7 @@ class Parquet:
         DataError: A file is missing or not Parquet. While it is read: cells that are not finite numbers.
         InvalidArgumentError: There is no such column.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> import pandas as pd
         >>> with tempfile.NamedTemporaryFile(suffix=".parquet") as file:
@@ -85,7 +85,7 @@ class Parquet:
         """Yield inputs and other columns of a file in Arrow's batches."""
         columns = [*inputs, *self._roles.others]
         if missing := set(columns) - set(_names(file)):
-            raise DataError(f"{title(file)} has no column {show(min(missing))} any more.")
+            raise DataError(f"{title(file)} has no column {quoted(min(missing))} any more.")
         with opened(file) as parquet:
             yield from parquet.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
 
@@ -100,30 +100,37 @@ class Parquet:
 
 
 class CSV:
-    r"""The rows of a comma-, semicolon- or tab-separated table of numbers.
+    r"""The rows of a text table, separated by commas, semicolons or tabs, read in batches.
+
+    `GP` reads columns of numbers, dates, text and booleans by name. `chunks()`, for other models, requires columns of
+    numbers. Tables separated by blanks are refused; use `read_table`.
 
     Args:
-        path: The file, perhaps gzipped.
-        target: The target column's name, or a list of k. If None, there is none, as in rows to predict at. Without a
-            header the columns are "0", "1" and so on.
+        path: The file, plain or gzipped.
+        target: The name of the target column, or a list of k names. If None, the table has no target, for example rows
+            to predict at. Without a header, the columns are "0", "1" and so on.
         columns: Names of the input columns, in order. If None, all others.
         noise: Name of the column of known noise variances.
         sample_weight: Name of the column of weights.
         names: The columns' names, for a file without a header.
         decimal: The decimal mark, "." or ",".
-        thousands: The separator of groups of three digits, such as "," in 1,200. If None, there is none.
+        thousands: The separator of groups of three digits, such as "," in 1,200. If None, numbers are not grouped.
 
     Raises:
-        DataError: The file is missing or not a table. While it is read: cells that are not finite numbers.
-        InvalidArgumentError: There is no such column, or no such mark.
+        DataError: The file is missing, empty, not text, separated by blanks, or has two columns of one name. While it
+            is read: the header changed, or a cell is not a finite number where one is required.
+        InvalidArgumentError: There is no such column, decimal mark or separator, or `names` has not one name a column.
 
-    Example:
+    Examples:
         >>> import tempfile
+        >>> import rfgp
+        >>> from rfgp import kernels as k
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
-        ...     _ = file.write("size,price\n1,2\n2,4\n")
+        ...     _ = file.write("day,shop,sales\n2026-01-05,north,1\n2026-01-06,south,2\n2026-01-07,north,4\n")
         ...     file.flush()
-        ...     [chunk.y.tolist() for chunk in CSV(file.name, "price").chunks()]
-        [[2.0, 4.0]]
+        ...     gp = rfgp.GP(k.Linear("day") + k.Group("shop"), seed=0).fit(CSV(file.name, "sales"))
+        >>> gp.predict({"day": np.array(["2026-01-06"], "M8[D]"), "shop": ["north"]}).mean.shape
+        (1,)
     """
 
     def __init__(
@@ -196,12 +203,12 @@ class CSV:
                 ),
             )
             for batch in batches:
-                yield _pointed(self.path, batch, columns, self._form) if has_marks else batch
+                yield pointed_batch(self.path, batch, columns, self._form) if has_marks else batch
         except (pa.ArrowException, OSError) as error:
-            raise unreadable(self.path, f"{brief(error).rstrip('.')}.") from error
+            raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
 
     def __repr__(self) -> str:
-        return f"CSV({plain(self.path.name)})"
+        return f"CSV({unquoted(self.path.name)})"
 
 
 class Batches:
@@ -220,7 +227,7 @@ class Batches:
     Raises:
         InvalidArgumentError: `read` is an iterator, which can be read only once. Later: there is no such column.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> import rfgp
         >>> X = np.linspace(0, 10, 100)[:, None]
@@ -284,8 +291,8 @@ class Batches:
         except (TypeError, ValueError, LookupError) as error:
             if isinstance(error, RfgpError):
                 raise
-            fault = f"A batch must be rows of numbers, got {type(block).__name__}: {brief(error).rstrip('.')}."
-            raise DataError(fault) from error
+            problem = f"A batch must be rows of numbers, got {type(block).__name__}: {one_line(error).rstrip('.')}."
+            raise DataError(problem) from error
 
     def _chunk(self, block: Any) -> Chunk:
         if isinstance(block, Chunk):
@@ -331,9 +338,9 @@ class Batches:
             self._inputs = self._roles.inputs(list(table), "A batch")
             self._inputs = self._roles.without_index(self._inputs, "A batch", lambda name: np.asarray(table[name]))
         if missing := {*self._inputs, *self._roles.others} - set(table):
-            raise DataError(f"All batches must have the columns of the first, got one without {show(min(missing))}.")
+            raise DataError(f"All batches must have the columns of the first, got one without {quoted(min(missing))}.")
         if self._roles.targets and not self._warned:
-            self._warned = any(warn_of_booleans(table[name], show(name)) for name in self._roles.targets)
+            self._warned = any(warn_of_booleans(table[name], quoted(name)) for name in self._roles.targets)
         return self._inputs
 
     def __repr__(self) -> str:
@@ -345,39 +352,10 @@ def _has_names(block: Any) -> bool:
     return isinstance(block, Mapping) or hasattr(block, "columns")
 
 
-def _pointed(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -> Any:
-    """Return an Arrow batch of texts with numbers in some columns."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    out = {name: batch.column(name) for name in batch.schema.names}
-    for name in columns:
-        cells = pc.utf8_trim_whitespace(batch.column(name))
-        try:
-            out[name] = pointed(cells, form).cast(pa.float64())
-        except pa.ArrowInvalid as error:
-            cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
-            marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
-            raise DataError(
-                f"{title(file)}: column {show(name)} must hold numbers with {marks}, got {show(cell)}."
-            ) from error
-    return pa.RecordBatch.from_pydict(out)
-
-
-def _is_number(cell: str, form: TextFormat) -> bool:
-    import pyarrow as pa
-
-    try:
-        pa.scalar(pointed_text(cell, form)).cast(pa.float64())
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
 def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     if not isinstance(path, str | Path):
         if not isinstance(path, Sequence) or not all(isinstance(file, str | Path) for file in path):
-            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {show(str(path))}.")
+            raise InvalidArgumentError(f"path must be a file, several, or a folder, got {quoted(str(path))}.")
         files = [Path(file) for file in path]
     else:
         files = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
@@ -395,4 +373,4 @@ def _warn_of_booleans(file: Path, targets: Iterable[str]) -> None:
     with opened(file) as parquet:
         for name in targets:
             kind = str(parquet.schema_arrow.field(name).type)
-            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {show(name)}")
+            warn_of_booleans(np.empty(0, dtype=bool if kind == "bool" else float), f"{title(file)}: {quoted(name)}")

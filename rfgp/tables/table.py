@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from rfgp.errors import DataError, requires_extra
-from rfgp.tables.messages import counted, listed, show
+from rfgp.tables.messages import counted, listed, quoted
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.torch_context import unlisted
 
@@ -35,7 +35,7 @@ class Table:
         rows: The positions (n,) of the rows in the file, from 0 after the header. By default, all.
         num_rows: The number of rows of the file, at least n.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> Table(np.zeros((3, 2)), np.ones(3), ("size", "age"), "price")
         Table(3 rows, 2 columns (size, age), target 'price')
@@ -62,7 +62,7 @@ class Table:
         n, d = self.X.shape
         classes = "" if self.classes is None else f" of {len(self.classes)} classes"
         size = f"{counted(n, 'row')}, {counted(d, 'column')} ({listed(self.columns)})"
-        return f"Table({size}, target {show(self.target)}{classes})"
+        return f"Table({size}, target {quoted(self.target)}{classes})"
 
     def frame(self) -> Any:
         """Return the inputs as a pandas DataFrame (n, d) to fit a model by column names.
@@ -84,9 +84,9 @@ class Table:
             return
         advice = "Choose another target, or fit classes with rfgp.sklearn.GPClassifier."
         if len(self.classes) == 2:
-            advice = f'Give likelihood="bernoulli" (--likelihood bernoulli) to predict {show(self.classes[1])}.'
+            advice = f'Give likelihood="bernoulli" (--likelihood bernoulli) to predict {quoted(self.classes[1])}.'
         raise DataError(
-            f"The target {show(self.target)} must have numbers, got the classes {listed(self.classes)}. " + advice
+            f"The target {quoted(self.target)} must have numbers, got the classes {listed(self.classes)}. " + advice
         )
 
 
@@ -102,7 +102,7 @@ class Inputs:
         rules: The rules of the columns, with the levels of this file after those of the fitted table.
         carried: The texts of further columns (n,) by name.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> Inputs(np.zeros((3, 2)), np.arange(3), 3)
         Inputs(3 rows, 2 columns, no targets)
@@ -135,7 +135,7 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 
     They are in microseconds, or in seconds beyond `_FAR`.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> times_of(np.array([0.5])).tolist()
         [datetime.datetime(1970, 1, 1, 12, 0)]
@@ -147,7 +147,7 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
     """Return encoded inputs (n, d) as a DataFrame with levels and dates.
 
-    Example:
+    Examples:
         >>> import numpy as np
         >>> frame_of([ColumnRule("color", 0, "level", ("blue", "red"))], np.array([[1.0]]))["color"].tolist()
         ['red']

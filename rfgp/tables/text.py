@@ -12,7 +12,7 @@ from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.content import read_first, read_utf8
 from rfgp.tables.marks import advice, has_marks
-from rfgp.tables.messages import brief, counted, show, title, unreadable
+from rfgp.tables.messages import counted, one_line, quoted, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MOST_COLUMNS = 100_000
@@ -48,7 +48,7 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
         DataError: the file is missing, empty, not text, or ragged.
         InvalidArgumentError: `names` has not one name for each column.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size,price\n1,2\n")
@@ -77,7 +77,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
         DataError: the file is missing, empty, not text, or separated by blanks.
         InvalidArgumentError: `names` has not one name for each column.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size,price\n1,2\n")
@@ -92,7 +92,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
     head = _read_head(file, data, mark, form, names, None)
     if len(set(head.names)) < len(head.names):
         twice = next(name for name in head.names if head.names.count(name) > 1)
-        raise DataError(f"{title(file)} has two columns named {show(twice)}. Rename one.")
+        raise DataError(f"{title(file)} has two columns named {quoted(twice)}. Rename one.")
     return head
 
 
@@ -102,7 +102,7 @@ def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
     Raises:
         DataError: the file is missing, empty or not text.
 
-    Example:
+    Examples:
         >>> import tempfile
         >>> with tempfile.NamedTemporaryFile("w", suffix=".csv") as file:
         ...     _ = file.write("size,price\n1,2\n")
@@ -142,8 +142,8 @@ def _find_separator(file: Path, data: bytes, form: TextFormat) -> str:
         raise DataError(f"{title(file)} is empty: it has only blank lines or comments.")
     most = max(*map(lines[0].count, ",;\t"), len(lines[0].split()) - 1) + 1
     if most > _MOST_COLUMNS:
-        fault = f"its first line has {most:,} cells, more than {_MOST_COLUMNS:,}"
-        raise unreadable(file, f"{fault} (are the line ends missing?).")
+        problem = f"its first line has {most:,} cells, more than {_MOST_COLUMNS:,}"
+        raise unreadable(file, f"{problem} (are the line ends missing?).")
     best, mark = 0.0, ","
     for candidate in ";\t, " if form.decimal == "." else ";\t ,":
         widths = [len(cells) for cells in _records(lines, candidate) if cells]
@@ -187,8 +187,8 @@ def _read_head(
     if reader.line_num > 1:
         _check_lines(file, data, mark)
     if names is not None and len(names) != len(cells):
-        fault = f"{counted(len(names), 'name')}, and its first line has {counted(len(cells), 'cell')}"
-        raise InvalidArgumentError(f"{title(file)}: names holds {fault}.")
+        problem = f"{counted(len(names), 'name')}, and its first line has {counted(len(cells), 'cell')}"
+        raise InvalidArgumentError(f"{title(file)}: names holds {problem}.")
     if header is None or names is not None:
         header = names is None and _is_header(file, [cell.strip() for cell in cells], form)
     column_names = names if names is not None else _named(cells) if header else map(str, range(len(cells)))
@@ -221,14 +221,14 @@ def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
         index = values.index(False)
         hint = advice(numbers, str(index), form)
         raise DataError(
-            f"{title(file)}: the first line must be a header or a row, got numbers and text ({show(cells[index])}). "
+            f"{title(file)}: the first line must be a header or a row, got numbers and text ({quoted(cells[index])}). "
             f"If it is a row, give names for the columns. In a header no name may be a number. {hint}".rstrip()
         )
     hints = {name: hint for name in numbers if (hint := advice(numbers, name, form))}
     if hints and all(has_marks(cell) or cell.isdecimal() for cell in cells):
         index = int(min(hints, key=int))
         raise DataError(
-            f"{title(file)}: the first line holds cells like {show(cells[index])}. {hints[str(index)]}".rstrip()
+            f"{title(file)}: the first line holds cells like {quoted(cells[index])}. {hints[str(index)]}".rstrip()
         )
     return True
 
@@ -258,7 +258,7 @@ def _parse(file: Path, data: bytes, head: Head, form: TextFormat) -> Any:
             return parse(lambda row: "error" if row.text.strip() else "skip")
         except pa.ArrowInvalid as error:
             _check_lines(file, data, head.mark, len(names))
-            raise unreadable(file, f"{brief(error)}.") from error
+            raise unreadable(file, f"{one_line(error)}.") from error
 
 
 def _check_lines(file: Path, data: bytes, mark: str, width: int | None = None) -> None:
@@ -270,8 +270,10 @@ def _check_lines(file: Path, data: bytes, mark: str, width: int | None = None) -
         for cells in reader:
             if width and cells and len(cells) != width and "".join(cells).strip():
                 more = "more cells than" if len(cells) > width else "fewer cells than"
-                fault = f"line {reader.line_num:,} has {counted(len(cells), 'cell')}, {more} the first line ({width:,})"
-                raise unreadable(file, f"{fault}; give every column a name and every row all its cells.")
+                problem = (
+                    f"line {reader.line_num:,} has {counted(len(cells), 'cell')}, {more} the first line ({width:,})"
+                )
+                raise unreadable(file, f"{problem}; give every column a name and every row all its cells.")
             opened = reader.line_num + 1
     except csv.Error as error:
         if "unexpected end" in str(error) or "field larger" in str(error):

@@ -26,7 +26,7 @@ def reader_of(cells: Any, form: TextFormat) -> Reader:
 def as_texts(cells: Any, form: TextFormat) -> Any:
     """Return texts (b,) unchanged.
 
-    Example:
+    Examples:
         >>> as_texts(["a"], TextFormat())
         ['a']
     """
@@ -36,7 +36,7 @@ def as_texts(cells: Any, form: TextFormat) -> Any:
 def as_numbers(cells: Any, form: TextFormat) -> Any:
     """Return texts (b,) as integers or as numbers.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> as_numbers(pa.array(["1", "2"]), TextFormat()).to_pylist()
         [1, 2]
@@ -70,7 +70,7 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
 def as_truth(cells: Any, form: TextFormat) -> Any:
     """Return texts (b,) as booleans.
 
-    Example:
+    Examples:
         >>> import pyarrow as pa
         >>> as_truth(pa.array(["true", "false"]), TextFormat()).to_pylist()
         [True, False]

@@ -6,7 +6,7 @@ import networkx as nx
 import pytest
 
 import graphs
-from graphs.checks import check_count, check_fits, machine_memory, shown
+from graphs.checks import check_count, check_fits, machine_memory, short_repr
 
 RING = graphs.Graph.from_networkx(nx.cycle_graph(16))
 KERNEL = graphs.kernels.Diffusion()
@@ -78,7 +78,7 @@ def test_check_fits_uses_either_bound():
 
 
 def test_shown_shortens_any_value():
-    assert shown(10**5000) == "a very long int"
-    assert len(shown("x" * 1000)) == 80
+    assert short_repr(10**5000) == "a very long int"
+    assert len(short_repr("x" * 1000)) == 80
     with pytest.raises(graphs.InvalidArgumentError, match="k must be a positive integer, got a very long int"):
         check_count("k", -(10**5000))

@@ -135,6 +135,22 @@ def test_planted_a_missing_shape_is_found():
     assert undocumented(names) == ["no_docstring", "no_shape"]
 
 
+OTHER_TITLE = re.compile(r"(?m)^ *(?!Examples: *$)(?i:examples?|usage|samples?|demos?):+ *$")
+"""Titles of a section of examples other than "Examples:", the only one of Google style here."""
+
+
+def test_examples_have_one_title():
+    for folder in ("graphs", "rfgp", "benchmarks", "examples", "tests"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
+            assert not OTHER_TITLE.search(path.read_text(encoding="utf-8")), path
+
+
+def test_planted_titles_of_examples_are_found():
+    titles = ("Example:", "Examples:", "Example::", "examples:", "Usage:")
+    found = [title for title in titles if OTHER_TITLE.search(f"Text.\n\n    {title}\n        >>> 1\n")]
+    assert found == ["Example:", "Example::", "examples:", "Usage:"]
+
+
 def sources():
     return [path for package in ("graphs", "rfgp") for path in sorted((ROOT / package).rglob("*.py"))]
 

@@ -209,7 +209,7 @@ def test_a_computed_property_does_not_block_other_objects():
     meeting = threading.Barrier(2)
 
     class Thing:
-        @torch_context.Cached
+        @torch_context.CachedWithoutLock
         def value(self):
             meeting.wait(10)
             return object()

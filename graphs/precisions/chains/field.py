@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, check_count, is_number, shown
+from graphs.checks import as_numbers, check_count, is_number, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.chains.knots import hermite_projector
@@ -68,10 +68,10 @@ class ChainField(MarkovField):
         knots = as_numbers(self.knots)
         if knots.ndim != 1 or not len(knots) or not np.isfinite(knots).all() or not (np.diff(knots) > 0).all():
             raise InvalidArgumentError(
-                f"knots must be ascending finite numbers (K,), got {shown(self.knots)}. Pass np.unique(knots)."
+                f"knots must be ascending finite numbers (K,), got {short_repr(self.knots)}. Pass np.unique(knots)."
             )
         if not is_number(self.unit) or not 0 < self.unit < np.inf:
-            raise InvalidArgumentError(f"unit must be a positive number, got {shown(self.unit)}.")
+            raise InvalidArgumentError(f"unit must be a positive number, got {short_repr(self.unit)}.")
         object.__setattr__(self, "knots", knots)
 
     @cached_property
@@ -267,5 +267,5 @@ class ChainField(MarkovField):
         """Return sqrt(2 nu) / lengthscale."""
         given = as_numbers(values)
         if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {shown(values)}.")
+            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
         return math.sqrt(2 * self.alpha - 1) / float(given[0])

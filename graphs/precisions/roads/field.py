@@ -7,7 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, check_choice, counted, is_count, is_number, shown
+from graphs.checks import as_numbers, check_choice, counted, is_count, is_number, short_repr
 from graphs.errors import InvalidArgumentError
 from graphs.precisions.base import MarkovField, Pattern
 from graphs.precisions.roads.layout import BOUNDARIES, KINDS, SIGNS, Layout, lay_out
@@ -74,9 +74,9 @@ class RoadField(MarkovField):
 
     def __post_init__(self) -> None:
         if not isinstance(self.roads, RoadNetwork):
-            raise InvalidArgumentError(f"roads must be a graphs.RoadNetwork, got {shown(self.roads)}.")
+            raise InvalidArgumentError(f"roads must be a graphs.RoadNetwork, got {short_repr(self.roads)}.")
         if not is_count(self.alpha) or self.alpha not in KAPPA:
-            raise InvalidArgumentError(f"alpha must be 1 or 2, got {shown(self.alpha)}.")
+            raise InvalidArgumentError(f"alpha must be 1 or 2, got {short_repr(self.alpha)}.")
         check_choice("boundary", self.boundary, BOUNDARIES)
         road, fraction = self.roads.read_positions(self.cuts)
         object.__setattr__(self, "cuts", np.stack([road.astype(np.float64), fraction], axis=1))
@@ -155,7 +155,7 @@ class RoadField(MarkovField):
             InvalidArgumentError: If positions are not on these roads, or the tolerance is not a number of at least 0.
         """
         if not is_number(within) or not 0 <= within < np.inf:
-            raise InvalidArgumentError(f"within must be a number of at least 0, got {shown(within)}.")
+            raise InvalidArgumentError(f"within must be a number of at least 0, got {short_repr(within)}.")
         road, fraction = self.roads.read_positions(positions)
         if within > 0:
             steps = np.maximum(1.0, np.floor(self.roads.lengths[road] / within))
@@ -223,6 +223,6 @@ class RoadField(MarkovField):
         """Return kappa times lengths, (p,)."""
         given = as_numbers(values)
         if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {shown(values)}.")
+            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
         with np.errstate(over="ignore", under="ignore"):
             return np.asarray(lengths / given[0] * KAPPA[self.alpha])

@@ -14,7 +14,7 @@ from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
 from rfgp.solvers.terms import known_terms
-from rfgp.torch_context import Cached
+from rfgp.torch_context import CachedWithoutLock
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ class CoupledDensePosterior(Posterior):
         prior = both.kernel(inputs, inputs) if both.blocks else left.new_zeros(())
         return (prior - self._explained(left, right)).movedim(0, -1)
 
-    @Cached
+    @CachedWithoutLock
     def _own(self) -> Prior:
         """The terms that are predicted."""
         return self.prior if self.terms is None else self.prior.of(self.terms)

@@ -11,7 +11,7 @@ from rfgp.approximations import MeasuredFeatures
 from rfgp.approximations.measured import sample_of
 from rfgp.approximations.nodes import NodeTerm
 from rfgp.regression.graph.checks import features_of
-from rfgp.regression.selection_report import ERROR, RATE, Limits, Score, SelectionReport, Trial
+from rfgp.regression.selection_report import ERROR, FLOPS_PER_SECOND, Limits, Score, SelectionReport, Trial
 from rfgp.regression.spec import ModelSpec
 
 _SOLVED = ("precision", "rational", "exact")
@@ -55,7 +55,9 @@ def selection_of(advice: Advice, graph: graphs.Graph, sampled: int, used: str | 
         best, reason = used, f"{used}, which was in use, because {best} is not twice as good. {reason}"
     is_measured = len(advice.candidates) > 1
     way = "of a sample, against the exact kernel" if is_measured else ""
-    return SelectionReport(names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=RATE)
+    return SelectionReport(
+        names.index(best), trials, reason, ERROR, sampled if is_measured else 0, way, rate=FLOPS_PER_SECOND
+    )
 
 
 def exact_selection(graph: graphs.Graph) -> SelectionReport:
@@ -65,9 +67,9 @@ def exact_selection(graph: graphs.Graph) -> SelectionReport:
         graph: The graph.
     """
     N = graph.num_nodes
-    trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / RATE, 24.0 * N**2)
+    trial = Trial("exact", {"features": "exact"}, _EVALUATIONS * 2.0 * N**3 / FLOPS_PER_SECOND, 24.0 * N**2)
     reason = f"exact: the graph has {N:,} nodes, few enough for the exact kernel, so nothing was measured."
-    return SelectionReport(0, (trial,), reason, ERROR, rate=RATE)
+    return SelectionReport(0, (trial,), reason, ERROR, rate=FLOPS_PER_SECOND)
 
 
 def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
@@ -80,7 +82,7 @@ def _trial(candidate: Candidate, graph: graphs.Graph, sampled: int) -> Trial:
     shown = ", ".join(f"{name}={value}" for name, value in candidate.options.items())
     options: dict[str, Any] = {"features": candidate.features, **candidate.options}
     scores = (Score(sampled, float(candidate.error), 0.0),)
-    seconds, memory = _EVALUATIONS * products * N / RATE, _BYTES * nonzeros * N
+    seconds, memory = _EVALUATIONS * products * N / FLOPS_PER_SECOND, _BYTES * nonzeros * N
     return Trial(f"{candidate.features}({shown})", plain(options), seconds, memory, scores)
 
 

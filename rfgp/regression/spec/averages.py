@@ -128,7 +128,7 @@ def approximated(state: GPState, approximation: Any) -> GPState:
         NotFittedError: There are no rows.
         InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
     """
-    rows, first = state.needed_rows("with_approximation"), largest(state)
+    rows, first = state.require_rows(purpose="with_approximation"), largest(state)
     spec, values = with_rows(_spec_of(first), rows), first.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
     spec = spec.with_approximations(chosen, values, len(rows))

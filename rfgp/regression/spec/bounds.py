@@ -19,7 +19,7 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
         NotFittedError: There are no rows.
         InvalidArgumentError: The likelihood is not Gaussian, or a term has no bounds.
     """
-    spec, rows = state.spec, state.needed_rows("evidence_bounds")
+    spec, rows = state.spec, state.require_rows(purpose="evidence_bounds")
     assert isinstance(spec, ModelSpec)
     if not spec.is_gaussian:
         raise InvalidArgumentError(

@@ -20,7 +20,7 @@ from rfgp.parameters import Hyperparameter
 from rfgp.regression.spec.sources import coded
 from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
-from rfgp.rows.arrays import Origin
+from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.scaling import Scaling
 
@@ -53,8 +53,8 @@ class ModelInputs:
     indicators: Indicators = field(default_factory=dict)
     reads_blocks = True
 
-    def read(self, inputs: Any) -> tuple[Tensor, Origin]:
-        """Return the columns of a table as a matrix (n, D), and the origin of the table."""
+    def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
+        """Return the columns of a table as a matrix (n, D), and the output format of the table."""
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
         table = self.named(with_indicators(table_of(inputs, graph), self.indicators))
@@ -63,7 +63,7 @@ class ModelInputs:
         check_points(self._all_terms, inputs)
         if self.columns is not None:
             check_near(self.schema, self.columns, inputs.detach())
-        return inputs, Origin(table.origin.is_numpy, inputs.new_empty(0))
+        return inputs, OutputFormat(table.output_format.is_numpy, inputs.new_empty(0))
 
     def named(self, table: Table) -> Table:
         """Return a table with the training column names if one of the two has no names.

@@ -39,8 +39,10 @@ class ModelOptions:
         dtype: The dtype of the rows. If None, that of the data.
         budget: The number of features that the terms with random features share. If None, they share none.
         memory: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
-        alternatives: Kernels on the same columns by name, among which a fit selects. If empty, it keeps `kernel`.
-        search_space: The candidates among which a fit selects, for `rfgp.selection`. If None, it keeps `kernel`.
+        alternatives: A few kernels on the same columns by name. All are fitted, and the best by leave-one-out is kept.
+            If empty, the fit keeps `kernel`.
+        search_space: The candidates of kernel="auto" with approximations, eliminated in rounds of `rfgp.selection`. If
+            None, the fit keeps `kernel`.
         indicators: The levels of columns that are read as indicators, by key. Known with data if the kernel is
             selected.
         starts: Starting values by dotted name. Known with data.

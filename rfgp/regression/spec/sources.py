@@ -37,11 +37,11 @@ class CodedSource:
     def coded(self, source: RowSource, first: int = 0) -> Iterator[Chunk]:
         """Yield the rows of a part of the source, after `first` rows."""
         for table, chunk in tables_of(source, self.keys, first):
-            inputs, origin = self.reader.read(table)
+            inputs, output_format = self.reader.read(table)
             y, is_matrix = chunk.y, isinstance(chunk.X, np.ndarray | Tensor)
             if not is_matrix and self.reader.dtype is None:  # columns may have different dtypes
                 inputs, y = _of_one_type(inputs, y)
-            yield chunk._replace(X=inputs.numpy() if origin.is_numpy else inputs, y=y, names=None)
+            yield chunk._replace(X=inputs.numpy() if output_format.is_numpy else inputs, y=y, names=None)
 
 
 class CodedPartitions(CodedSource):

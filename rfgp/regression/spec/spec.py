@@ -39,7 +39,7 @@ from rfgp.regression.spec.starts import (
     variance_of,
     with_mean_variances,
 )
-from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, is_read_in_blocks, pool_of
+from rfgp.rows import Block, Chunk, DataSummary, Rows, RowSource, as_source, is_read_in_blocks, rows_in_memory
 from rfgp.scaling import Affine, Scaling
 
 S = TypeVar("S", bound="ModelSpec")
@@ -204,7 +204,7 @@ class ModelSpec(BaseSpec):
         chosen, in_blocks = self.options.approximations, is_read_in_blocks(rows)
         spec = self.with_approximations(chosen, values, len(rows), in_blocks=in_blocks)
         check_blocks(spec, values, rows)
-        data, some = spec.term_data(values, len(rows)), pool_of(rows).take(slice(NORMALIZED_ROWS))
+        data, some = spec.term_data(values, len(rows)), rows_in_memory(rows).take(slice(NORMALIZED_ROWS))
         return spec, spec.normalized(with_least_noise(values, spec.approximations, data, some), some)
 
     def normalized(self, values: ParameterValues, rows: Block) -> ParameterValues:

@@ -17,7 +17,7 @@ from rfgp.kernels.terms import BoundTerm
 from rfgp.likelihoods import Likelihood
 from rfgp.parameters import Hyperprior, ParameterValues
 from rfgp.priors import HalfNormalDeviation
-from rfgp.rows import Block, Rows, ends_of, pool_of, typical_noise
+from rfgp.rows import Block, Rows, ends_of, rows_in_memory, typical_noise
 from rfgp.scaling import Affine, moments
 
 MOST_SAMPLED = 10_000
@@ -85,7 +85,7 @@ def sampled(rows: Rows, seed: int) -> Block:
         rows: The rows.
         seed: The seed of the sample.
     """
-    block = pool_of(rows)
+    block = rows_in_memory(rows)
     if len(block) <= MOST_SAMPLED:
         return block
     order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))

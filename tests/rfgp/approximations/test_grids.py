@@ -92,7 +92,7 @@ def twin(case, y=Y):
 
 def check_predictions(gp, case="space and time"):
     """Means, variances and covariances of the sum and of each term are those of dense algebra."""
-    assert isinstance(gp.state.infer(gp.state.needed_rows("a test")), IterativeSolver)
+    assert isinstance(gp.state.infer(gp.state.require_rows(purpose="a test")), IterativeSolver)
     dense, found = twin(case), gp.predict(NEW)
     for name in ("f", "slope"):
         one = found.terms[name]
@@ -112,7 +112,7 @@ def test_grid_matches_dense_algebra(case):
 @pytest.mark.parametrize("case", KERNELS)
 def test_density_matches_dense_algebra_within_its_error(case):
     gp = model(case)
-    found = gp.state.infer(gp.state.needed_rows("a test"))
+    found = gp.state.infer(gp.state.require_rows(purpose="a test"))
     scale = float(gp.state.scaling.targets.scale)
     expected = twin(case).log_marginal_likelihood() + N * np.log(scale)
     score = (found.log_marginal_likelihood().item() - expected) / found.likelihood_error
@@ -127,7 +127,7 @@ def leaves_of(gp):
 
 def check_score(gp):
     """The gradient that draws are read for is that of dense algebra in all hyperparameters."""
-    rows, rng = gp.state.needed_rows("a test"), np.random.default_rng(3)
+    rows, rng = gp.state.require_rows(purpose="a test"), np.random.default_rng(3)
     left, signs = torch.from_numpy(rng.normal(size=(N, 3))), torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
     state, leaves = leaves_of(gp)
     first, second = (state.prior().kernels[0] for _ in range(2))
@@ -211,7 +211,7 @@ def test_fit_finds_planted_lengthscales():
     y = 3.2 + np.linalg.cholesky(matrix + 0.05 * np.eye(n)) @ rng.normal(size=n)
     free = k.Matern(("x", "y"), nu=1.5) * k.RBF("t")
     gp = rfgp.GP(free.named("f") + k.Linear("slope", name="slope"), approximation=rfgp.Exact(), seed=0).fit(rows, y)
-    assert isinstance(gp.state.infer(gp.state.needed_rows("a test")), IterativeSolver)
+    assert isinstance(gp.state.infer(gp.state.require_rows(purpose="a test")), IterativeSolver)
     assert 0.03 < gp.hyperparameters["noise"].item() < 0.08
     assert 1.0 < gp.hyperparameters["f.rbf.lengthscale"].item() < 2.0
     assert (gp.hyperparameters["f.matern.lengthscale"] / torch.tensor([0.6, 0.4])).log().abs().max() < 0.7
@@ -227,7 +227,7 @@ def test_outputs_likelihoods_and_fields_go_with_grids():
     gp = rfgp.GP(kernel, approximation=chosen, start={"noise": 0.05}, seed=0).condition(ROWS, Y)
     dense = rfgp.GP(kernel, approximation=rfgp.RandomFeatures(4), start={"noise": 0.05}, seed=0).condition(ROWS, Y)
     assert dense.terms["field"].approximation == rfgp.SparsePrecision()
-    assert isinstance(gp.state.infer(gp.state.needed_rows("a test")), IterativeSolver)
+    assert isinstance(gp.state.infer(gp.state.require_rows(purpose="a test")), IterativeSolver)
     assert gp.predict(NEW).terms["f"].std.max() < 1
 
 

@@ -91,7 +91,7 @@ def inputs_of(gp, rows):
 
 def check_density(gp):
     """The density and its gradient in every hyperparameter are those of the multiplied features, to 1e-8."""
-    rows, (state, raw) = gp.state.needed_rows("a test"), leaves_of(gp)
+    rows, (state, raw) = gp.state.require_rows(purpose="a test"), leaves_of(gp)
     phi, values = torch.cat(features_of(state, rows.inputs), dim=1), state.hyperparameters
     noise, mean = values.standardized("noise").double(), values.standardized("mean").double()
     covariance = phi @ phi.mT + noise * torch.eye(N, dtype=torch.float64)
@@ -109,7 +109,7 @@ def check_density(gp):
 
 def check_predictions(gp, mean_digits=1e-8, digits=1e-8):
     """Means and variances of the sum and of each term are those of the multiplied features."""
-    inputs, rows = inputs_of(gp, BOTH), gp.state.needed_rows("a test")
+    inputs, rows = inputs_of(gp, BOTH), gp.state.require_rows(purpose="a test")
     with torch.no_grad():
         parts = [phi.numpy() for phi in features_of(gp.state, inputs)]
     noise, mean = (gp.state.hyperparameters.standardized(name).numpy() for name in ("noise", "mean"))
@@ -141,13 +141,13 @@ def test_conjugate_gradients_match_multiplied_features(monkeypatch):
     monkeypatch.setattr(choice, "MOST_DENSE", 10)
     for way in ("walks", "chebyshev"):
         gp = model("matern of each group", way)
-        assert isinstance(gp.state.infer(gp.state.needed_rows("a test")), IterativeSolver)
+        assert isinstance(gp.state.infer(gp.state.require_rows(purpose="a test")), IterativeSolver)
         check_predictions(gp, 1e-7, 1e-5)
 
 
 def check_score(gp):
     """The gradient that draws are read for is that of dense algebra, in both factors and the variance."""
-    rows, rng = gp.state.needed_rows("a test"), np.random.default_rng(3)
+    rows, rng = gp.state.require_rows(purpose="a test"), np.random.default_rng(3)
     left, signs = torch.from_numpy(rng.normal(size=(N, 3))), torch.tensor([1.0, -0.5, 2.0], dtype=torch.float64)
     state, raw = leaves_of(gp)
     phi = features_of(state, rows.inputs)[0]

@@ -21,8 +21,8 @@ def test_containers_have_the_same_columns(container):
         cells = table.cells(key).expanded()
         assert list(cells.values) == column
         assert not cells.missing.any()
-    assert table.origin.is_numpy
-    assert table.origin.template.dtype == torch.float64
+    assert table.output_format.is_numpy
+    assert table.output_format.like.dtype == torch.float64
 
 
 @pytest.mark.parametrize("container", CONTAINERS.values(), ids=CONTAINERS)
@@ -126,13 +126,13 @@ ORIGINS = {
 
 @pytest.mark.parametrize(("given", "is_numpy", "dtype"), ORIGINS.values(), ids=ORIGINS)
 def test_origin_says_where_results_go_back_to(given, is_numpy, dtype):
-    origin = Table.of(given).origin
-    assert (origin.is_numpy, origin.template.dtype, origin.template.shape) == (is_numpy, dtype, (0,))
+    output_format = Table.of(given).output_format
+    assert (output_format.is_numpy, output_format.like.dtype, output_format.like.shape) == (is_numpy, dtype, (0,))
 
 
 def test_a_table_of_the_target_alone_has_an_origin():
     table = Table.of({"y": [1.0, 2.0]}, target="y")
-    assert (table.num_rows, table.origin.template.dtype) == (2, torch.float64)
+    assert (table.num_rows, table.output_format.like.dtype) == (2, torch.float64)
     assert repr(table) == "Table(2 rows, 0 columns: )"
 
 

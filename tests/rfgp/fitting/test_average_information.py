@@ -96,7 +96,7 @@ def test_scoring_starts_within_bounds(name, iterative):
     beside = outside.replaced({name: torch.tensor(np.nextafter(high, -np.inf))})  # missed by rounding
     for start in (outside, beside):
         assert start.raw[name].item() != high
-        values, report = ascended(state, start, given_iterations=0)
+        values, report = ascended(state, start, iteration_limit=0)
         assert values.raw[name].item() == high
         assert report.at_bounds == (name,)
     if name == "noise":

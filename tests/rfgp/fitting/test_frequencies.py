@@ -19,7 +19,7 @@ def fit_of(n, **options):
     """Return a fit of 5 frequencies at its start."""
     X, y = table(n)
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True, **options).condition(X, y)
-    return TermFit.of(gp.state, Plan(given_iterations=7))
+    return TermFit.of(gp.state, Plan(iteration_limit=7))
 
 
 def rows_of(block):
@@ -229,7 +229,7 @@ def test_copies_of_held_out_rows_are_not_learned_from():
     gp = rfgp.SparseSpectrumGP(num_frequencies=5, seed=0, learn_frequencies=True).condition(
         np.tile(X, (2, 1)), np.tile(y, 2)
     )
-    split = TermFit.of(gp.state, Plan(given_iterations=7)).split()
+    split = TermFit.of(gp.state, Plan(iteration_limit=7)).split()
     assert len(split.held_out) == 30
     assert not rows_of(split.held_out) & rows_of(split.training)
 
@@ -273,6 +273,6 @@ def test_laplace_features_cannot_be_learned():
 def test_learning_ends_if_its_curve_cannot_reach_a_gain(needed, steps):
     """It ends after four scores of the test rows, and the report counts the steps."""
     fit = fit_of(400)
-    fit = replace(fit, plan=Plan(given_iterations=100, needed_gain=needed))
+    fit = replace(fit, plan=Plan(iteration_limit=100, needed_gain=needed))
     outcome = frequencies.learn(fit, fit.split(), fit.values, frequencies.NO_SEARCH)
     assert outcome.stage.iterations == outcome.stage.evaluations == len(outcome.trace) == steps

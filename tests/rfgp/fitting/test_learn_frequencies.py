@@ -109,7 +109,7 @@ def test_rejected_frequencies_are_searched_without_rivals(fixed_also_compared):
     X, y = rng.standard_normal((600, 3)), rng.standard_normal(600)  # there is nothing to learn
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)
     _, report = fit_terms(
-        begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, fixed_also_compared=fixed_also_compared)
+        begin(gp.spec, Chunk(X, y)), Plan(iteration_limit=20, fixed_also_compared=fixed_also_compared)
     )
     assert report.learned_frequencies_rejected
     assert any(stage.name.startswith("all rows") for stage in report.stages) != fixed_also_compared
@@ -122,6 +122,6 @@ def test_fixed_frequencies_of_rivals_use_few_rows(fixed_also_compared):
     y = np.sin(2 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(600)
     gp = rfgp.SparseSpectrumGP(num_frequencies=24, seed=0, learn_frequencies=True)  # more numbers than rows
     _, report = fit_terms(
-        begin(gp.spec, Chunk(X, y)), Plan(given_iterations=20, fixed_also_compared=fixed_also_compared)
+        begin(gp.spec, Chunk(X, y)), Plan(iteration_limit=20, fixed_also_compared=fixed_also_compared)
     )
     assert any(stage.name.startswith("all rows") for stage in report.stages) != fixed_also_compared

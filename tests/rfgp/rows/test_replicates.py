@@ -16,7 +16,7 @@ def regressions(approximation, kernel):
     X = rng.normal(size=(15, 2))[rng.integers(15, size=60)]
     gp = rfgp.GP(kernel, approximation=approximation, seed=0).condition(X, X[:, 0] + 0.3 * rng.normal(size=60))
     found: GPState = gp.state
-    merged = merge_replicates(found.needed_rows("a test"))
+    merged = merge_replicates(found.require_rows(purpose="a test"))
     return found, found.replace(rows=merged, num_observations=len(merged))
 
 

@@ -9,8 +9,9 @@ from selection_cases import candidate
 
 import rfgp
 from rfgp import kernels as k
+from rfgp.regression.spec import ModelOptions
 from rfgp.selection import costs
-from rfgp.selection.candidates import AutoSpace
+from rfgp.selection.candidates import AutoSpace, Candidate
 
 FITTED = r"""
 import ctypes, pathlib, re, sys, threading, time, warnings
@@ -95,3 +96,20 @@ def test_scoring_costs_no_more_than_a_fit(rows):
             scored = costs.fit_cost(one, rows, 8, most_rows=fitted)
             assert scored.seconds <= whole.seconds
             assert scored.memory <= whole.memory
+
+
+@pytest.mark.parametrize(
+    ("approximations", "num_features"),
+    [
+        ({"rbf": rfgp.RandomFeatures(64)}, 128),
+        ({"rbf": rfgp.RandomFeatures(64, kind="laplace")}, 64),
+        ({"rbf": rfgp.RandomFeatures(64, kind="laplace"), "local": rfgp.RandomFeatures(32)}, 128),
+        ({"rbf": rfgp.RandomFeatures(64), "local": rfgp.InducingPoints(10)}, 138),
+        ({"rbf": rfgp.RandomFeatures(64), "local": rfgp.Vecchia(5)}, 128),
+        ({"rbf": rfgp.Exact()}, 0),
+    ],
+)
+def test_dense_features_of_all_terms_are_counted(approximations, num_features):
+    kernels = [k.RBF(name="rbf"), k.Matern(nu=1.5, name="local")][: len(approximations)]
+    kernel = sum(kernels[1:], kernels[0])
+    assert Candidate(ModelOptions(kernel, approximations=approximations)).num_features == num_features

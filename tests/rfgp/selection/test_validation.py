@@ -29,7 +29,7 @@ def waves(n, seed=0):
 @pytest.mark.parametrize("likelihood", ["gaussian", "poisson"])
 def test_held_out_densities_are_those_of_predictions(likelihood):
     X, y = table(100) if likelihood == "gaussian" else counts(100)
-    rows = validation_of(rfgp.GP(likelihood=likelihood, seed=0), X, y, given_iterations=3)
+    rows = validation_of(rfgp.GP(likelihood=likelihood, seed=0), X, y, iteration_limit=3)
     found, scaling = rows.fitted(ALONE, 1000, None), rows.state.scaling
     assert (len(rows.rows), len(rows.held_out)) == (80, 20)
     new = scaling.inputs.inverse(rows.held_out.inputs).numpy()
@@ -44,7 +44,7 @@ def test_exposures_of_held_out_counts_are_used():
     y = rng.poisson(times * np.exp(np.sin(3 * X[:, 0]))).astype(float)
     gp = rfgp.GP(likelihood="poisson", seed=0)
     with_times, without = (
-        validation_of(gp, X, y, exposure, given_iterations=20).fitted(ALONE, 80, None).log_prob.mean()
+        validation_of(gp, X, y, exposure, iteration_limit=20).fitted(ALONE, 80, None).log_prob.mean()
         for exposure in (times, None)
     )
     assert with_times > without + 0.5
@@ -54,7 +54,7 @@ def test_noise_that_varies_is_scored_on_some_rows():
     rng = np.random.default_rng(0)
     X = rng.uniform(-1, 1, (60, 1))
     y = np.sin(3 * X[:, 0]) + np.exp(X[:, 0] - 2) * rng.standard_normal(60)
-    rows = validation_of(rfgp.GP(likelihood="heteroscedastic", seed=0), X, y, given_iterations=3)
+    rows = validation_of(rfgp.GP(likelihood="heteroscedastic", seed=0), X, y, iteration_limit=3)
     density = rows.fitted(candidate(RBF, rfgp.Exact()), 40, None).log_prob
     assert len(density) == 12
     assert np.isfinite(density.numpy()).all()
@@ -65,7 +65,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     X, y = waves(2000)
     X = np.column_stack([X, np.random.default_rng(1).uniform(-1, 1, (2000, 3))])
     monkeypatch.setattr(validation, "MOST_HELD_OUT", 40)
-    rows = validation_of(rfgp.GP(seed=0), X, y, given_iterations=8)
+    rows = validation_of(rfgp.GP(seed=0), X, y, iteration_limit=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
     whole = rows.fitted(near, 200, None).log_prob
     monkeypatch.setattr(validation, "MOST_CONDITIONED", 1000)
@@ -89,7 +89,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
 @pytest.mark.parametrize("with_features", [False, True])
 def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
     """The start has the other candidate's hyperparameters and draw, under its own kernel."""
-    rows = validation_of(rfgp.GP(seed=0), *waves(200), given_iterations=8)
+    rows = validation_of(rfgp.GP(seed=0), *waves(200), iteration_limit=8)
     one, other = (
         candidate(RBF + kernel, FIXED, NEAR) if with_features else candidate(kernel, NEAR) for kernel in (MATERN, ROUGH)
     )
@@ -218,7 +218,7 @@ def test_wrong_groups_are_named(groups, error, message):
 def test_searches_for_scores_end_early_without_neighbors(monkeypatch, one, is_rough):
     plans, fit = [], validation.fit_terms
     monkeypatch.setattr(validation, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
-    rows = validation_of(rfgp.GP(seed=0), *waves(150), given_iterations=2)
+    rows = validation_of(rfgp.GP(seed=0), *waves(150), iteration_limit=2)
     rows.fitted(one, 100, None)
     assert [plan.least_gain for plan in plans] == [validation.HELD_OUT_GAIN * 100 * is_rough]
 
@@ -250,7 +250,7 @@ def test_learned_frequencies_are_conditioned_on_all_rows(monkeypatch):
 def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is_conditioned):
     """Planted: a search on fewer rows than those that were scored ended 0.3 nats a row lower on bike."""
     fits, fit = [], select.fit_terms
-    monkeypatch.setattr(select, "MOST_SHARED", most)
+    monkeypatch.setattr(select, "MAX_ROWS_SHARED_NEIGHBORS", most)
     monkeypatch.setattr(validation, "FEW_ROWS", 0)
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     favored(monkeypatch, lambda one: one.neighbors is not None)

@@ -1,4 +1,4 @@
-"""Faults of columns: sentences about cells that a kernel cannot read, each with a remedy."""
+"""Problems of columns: sentences about cells that a kernel cannot read, each with a remedy."""
 
 import re
 from collections.abc import Callable
@@ -11,13 +11,13 @@ from rfgp.columns.cells import REAL, Cells, CellType, as_float, as_numpy, cell_t
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema
 from rfgp.counts import not_finite
-from rfgp.messages import shown
-from rfgp.rows.cells import Fault
+from rfgp.messages import short_repr
+from rfgp.rows.cells import Problem
 
 _DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
 _MOST = 8
-"""The largest number of columns whose faults one message lists."""
+"""The largest number of columns whose problems one message lists."""
 
 
 def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
@@ -26,7 +26,7 @@ def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.faults import invalid_cells
+        >>> from rfgp.columns.problems import invalid_cells
         >>> invalid_cells(ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
         ["Column 't' has 1 missing value, the first in row 1; rbf(t) reads it. Leave such rows out, or fill them."]
     """
@@ -43,7 +43,7 @@ def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.faults import type_mismatches
+        >>> from rfgp.columns.problems import type_mismatches
         >>> len(type_mismatches(ColumnSchema("t", ColumnKind.NUMBER, is_date=True), of_objects([1.0])))
         1
     """
@@ -65,7 +65,7 @@ def joined(problems: list[str]) -> str:
     """Return one message about the problems of at most eight columns.
 
     Examples:
-        >>> from rfgp.columns.faults import joined
+        >>> from rfgp.columns.problems import joined
         >>> joined(["Column 't' has 1 missing value, the first in row 3. Fill it."])
         "Column 't' has 1 missing value, the first in row 3. Fill it. Rows count from 0."
     """
@@ -80,7 +80,7 @@ def is_date(text: str) -> bool:
     """Return whether a text is an ISO date, with or without a time.
 
     Examples:
-        >>> from rfgp.columns.faults import is_date
+        >>> from rfgp.columns.problems import is_date
         >>> is_date("2026-01-31 12:00"), is_date("31 January")
         (True, False)
     """
@@ -88,19 +88,19 @@ def is_date(text: str) -> bool:
 
 
 def _title(column: ColumnSchema) -> str:
-    return f"Column {shown(column.key)}"
+    return f"Column {short_repr(column.key)}"
 
 
-def _sentence(column: ColumnSchema, fault: Fault, needs: str, remedy: str) -> str:
+def _sentence(column: ColumnSchema, problem: Problem, needs: str, remedy: str) -> str:
     """Return "Column 'price' holds text ('high' in row 2, 1 such cell); rbf(price) reads numbers. Convert it."."""
-    words = str(fault)
+    words = str(problem)
     return f"{words[0].upper()}{words[1:]}; {column.readers} reads {needs}. {remedy}"
 
 
 def _missing_values(column: ColumnSchema, cells: Cells) -> str:
     row = cells.first + int(cells.missing.argmax())
-    fault = Fault(column.key, "missing values", row, "", int(cells.missing.sum()))
-    return _sentence(column, fault, "it", "Leave such rows out, or fill them.")
+    problem = Problem(column.key, "missing values", row, "", int(cells.missing.sum()))
+    return _sentence(column, problem, "it", "Leave such rows out, or fill them.")
 
 
 def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: str) -> str:
@@ -109,9 +109,9 @@ def _holding(column: ColumnSchema, cells: Cells, bad: Any, remedy: str, needs: s
     cell = as_numpy(cells.values)[row : row + 1].tolist()[0]
     cell_type = cells.cell_type if cells.cell_type is not CellType.OBJECT else cell_type_of(type(cell))
     description = f"values of type {type(cell).__name__}" if cell_type is CellType.OBJECT else str(cell_type)
-    word = str(np.datetime64(int(cell // 1), "D")) if cells.cell_type is CellType.DATE else shown(cell)
-    fault = Fault(column.key, description, cells.first + row, word, int(np.sum(bad)))
-    return _sentence(column, fault, needs, remedy)
+    word = str(np.datetime64(int(cell // 1), "D")) if cells.cell_type is CellType.DATE else short_repr(cell)
+    problem = Problem(column.key, description, cells.first + row, word, int(np.sum(bad)))
+    return _sentence(column, problem, needs, remedy)
 
 
 def _present(cells: Cells, test: Callable[[Any], bool]) -> NDArray[np.bool_]:
@@ -188,7 +188,8 @@ def _types(cells: Cells) -> str:
         if not is_missing:
             first_rows.setdefault(cell_type_of(type(cell)), row)
     words = (
-        f"{cell_type} ({shown(cells.values[row])} in row {cells.first + row})" for cell_type, row in first_rows.items()
+        f"{cell_type} ({short_repr(cells.values[row])} in row {cells.first + row})"
+        for cell_type, row in first_rows.items()
     )
     return " and ".join(words)
 

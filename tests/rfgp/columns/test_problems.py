@@ -1,4 +1,4 @@
-"""Columns that cannot be read: every fault, named by column, row and term, all at once."""
+"""Columns that cannot be read: every problem, named by column, row and term, all at once."""
 
 import datetime
 from decimal import Decimal
@@ -36,7 +36,7 @@ class Odd:
         raise RuntimeError("broken on purpose")
 
 
-FAULTS = {
+PROBLEMS = {
     "missing": (
         [1.0, None, float("nan")],
         NUMBER,
@@ -96,7 +96,7 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize(("column", "kind", "words"), FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize(("column", "kind", "words"), PROBLEMS.values(), ids=PROBLEMS)
 def test_faults_are_named(column, kind, words):
     with pytest.raises(DataError, match=words) as found:
         schema_of(column, kind)
