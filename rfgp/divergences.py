@@ -9,7 +9,7 @@ from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky
 from rfgp.quadrature import Operator, quadrature
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 class GaussianDistribution(Protocol):
@@ -110,7 +110,7 @@ class KLEstimate(NamedTuple):
     error: float
 
 
-@default_settings()
+@with_torch_defaults()
 def estimate_kl(
     first: OperatorDistribution,
     second: OperatorDistribution,

@@ -12,7 +12,7 @@ from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.regression.spec import ModelSpec
 from rfgp.saving import read
 from rfgp.saving.gp import MODELS
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 CLASSES: dict[str, type[GP]] = {
     kind.__name__: kind for kind in (GP, ExactGP, SparseSpectrumGP, GraphGP, MeshGP, RoadGP)
@@ -20,7 +20,7 @@ CLASSES: dict[str, type[GP]] = {
 """The classes of models by their names in files."""
 
 
-@default_settings()
+@with_torch_defaults()
 def load(path: str | Path) -> Any:
     """Load a model from a file that `save` wrote.
 

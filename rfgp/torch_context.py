@@ -40,7 +40,7 @@ class CachedWithoutLock(cached_property[T]):
 
 
 @contextmanager
-def default_settings() -> Iterator[None]:
+def with_torch_defaults() -> Iterator[None]:
     """Compute under the default settings of torch and numpy; a decorator of public methods.
 
     Tensors made in `torch.inference_mode` can never take part in a gradient. A model therefore computes outside of it,
@@ -48,7 +48,7 @@ def default_settings() -> Iterator[None]:
     their device. Underflow gives 0 without an error, whatever `numpy.errstate` says.
 
     Examples:
-        >>> with torch.inference_mode(), default_settings():
+        >>> with torch.inference_mode(), with_torch_defaults():
         ...     x = torch.ones(2)
         >>> x.is_inference()
         False

@@ -125,13 +125,13 @@ print(f"largest difference of the means: {np.abs(again.predict(future).mean - gp
 # Here: a Latin hypercube. Each coordinate of the m points has one value in each of m strata, and the strata of
 # different coordinates are matched at random. Quantiles of the normal distribution make the points Gaussian. Their
 # norms are then replaced by those of the kernel's spectrum, so the coupling serves Matern kernels too. A coupling
-# implements ``_rows``, which returns the frequencies (m, d) in any order.
+# implements ``_frequencies``, which returns the frequencies (m, d) in any order.
 
 
 class LatinHypercube(couplings.Coupling):
     """Frequencies whose Gaussian coordinates are stratified."""
 
-    def _rows(self, m, d, spectrum, generator):
+    def _frequencies(self, m, d, spectrum, generator):
         strata = torch.rand(m, d, generator=generator, dtype=torch.float64).argsort(dim=0)
         cube = (strata + torch.rand(m, d, generator=generator, dtype=torch.float64)) / m
         gaussian = torch.special.ndtri(cube.clamp(1e-12, 1 - 1e-12))

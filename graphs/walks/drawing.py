@@ -1,4 +1,8 @@
-"""Drawing of walks into plain arrays: chunks of start nodes in threads, concatenated in order."""
+"""Drawing of walks into plain arrays: chunks of start nodes in threads, concatenated in order.
+
+The load of a visit is its importance weight: the product of U_ab / p_ab over the steps of the walk, over
+m P(length >= hop). U is the shift operator, p_ab are the transition probabilities, and m is the number of walkers.
+"""
 
 import os
 import sys
@@ -17,7 +21,7 @@ from graphs.couplings import STEP_COUPLINGS
 from graphs.errors import InvalidArgumentError
 from graphs.graph import Graph
 from graphs.walks.settings import WalkSettings
-from graphs.walks.starts import mean_reach, prepare_starts
+from graphs.walks.starts import mean_exact_visits, prepare_starts
 from graphs.walks.transitions import TransitionModel
 
 Array = NDArray[Any]
@@ -27,7 +31,8 @@ CHUNK_WALKERS = 2**15
 
 _LEAST_WALKERS = 2**10
 
-_LONG = 2e8
+_PROGRESS_BAR_VISITS = 2e8
+"""The number of expected visits above which a progress bar is shown."""
 _IN_THREADS = 2e5
 """The number of expected visits above which threads are used. Starting them costs thousands of visits."""
 
@@ -70,7 +75,7 @@ def draw(
         progress: Whether to show a progress bar.
 
     Raises:
-        InvalidArgumentError: If walkers repel and their moves are not uniform.
+        InvalidArgumentError: If steps are without replacement ("repelling") and moves are not uniform.
         MemoryBudgetError: If the result would need more than `max_memory`.
 
     Examples:
@@ -94,7 +99,7 @@ def draw(
     chunk = _chunk_rows(len(starts), settings.num_walkers, num_threads)
     columns = [_Growing(np.int64, len(starts)), _Growing(np.int64, len(starts))]
     columns += [_Growing(kind, expected) for kind in (np.int32, np.uint8, np.uint8, load_type)]
-    with _bar(len(starts), progress and expected > _LONG) as advance, _pool(num_threads) as pool:
+    with _bar(len(starts), progress and expected > _PROGRESS_BAR_VISITS) as advance, _pool(num_threads) as pool:
         pieces = [starts[first : first + chunk] for first in range(0, len(starts), chunk)]
         map_chunks = pool.map if len(pieces) > 1 and expected > _IN_THREADS else map
         for piece, part in zip(pieces, map_chunks(lambda rows: walk_chunk(model, rows, settings), pieces), strict=True):
@@ -153,8 +158,8 @@ def _expected(
     """Return the expected number of visits, and the type of their loads."""
     expected = len(starts) * (1 + settings.num_walkers * settings.halting.mean())
     if settings.max_hops > 0:
-        expected += len(starts) * mean_reach(model, starts, settings.exact_hops)
-    load_type = _load_type(settings, _carries(model, settings))
+        expected += len(starts) * mean_exact_visits(model, starts, settings.exact_hops)
+    load_type = _load_type(settings, _weights_depend_on_path(model, settings))
     longest = settings.halting.quantile(np.array([1 - 1e-12]))[0] + settings.max_hops
     bytes_per_visit = 4 + 2 * np.min_scalar_type(int(longest)).itemsize + load_type.itemsize
     remedy = "Use fewer walkers or start nodes, or a larger p_halt."
@@ -188,25 +193,25 @@ def walk_chunk(
     matrix = model.matrix
     keys, lengths = node_draws(starts, settings)
     survival = settings.halting.survival(int(lengths.max(initial=0)))
-    prepared, carries = prepare_starts(model, starts, settings), _carries(model, settings)
+    prepared, path_dependent = prepare_starts(model, starts, settings), _weights_depend_on_path(model, settings)
     totals = lengths.sum(1) + prepared.counts
     offsets = np.cumsum(totals) - totals
     visits = np.empty(int(totals.sum()), np.uint64)
-    carried = np.empty(len(visits) if carries else 0)
+    path_weights = np.empty(len(visits) if path_dependent else 0)
     exact_slots = np.arange(len(prepared.visits)) + np.repeat(
         offsets - np.cumsum(prepared.counts) + prepared.counts, prepared.counts
     )
     visits[exact_slots] = prepared.visits
-    if carries:
-        carried[exact_slots] = prepared.loads
+    if path_dependent:
+        path_weights[exact_slots] = prepared.loads
     cursors = offsets + prepared.counts
     walk(
         matrix.indptr,
         matrix.indices,
         model.cumulative,
-        model.load_factors if carries else np.zeros(0),
+        model.load_factors if path_dependent else np.zeros(0),
         prepared.nodes,
-        prepared.first_loads if carries else np.zeros((0, 0)),
+        prepared.first_loads if path_dependent else np.zeros((0, 0)),
         prepared.hops,
         keys,
         lengths,
@@ -214,28 +219,28 @@ def walk_chunk(
         STEP_COUPLINGS.index(settings.step_coupling),
         cursors,
         visits,
-        carried,
+        path_weights,
     )
     small = np.min_scalar_type(len(survival) + settings.max_hops)
-    kinds = (np.int32, small, small, _load_type(settings, carries))
+    kinds = (np.int32, small, small, _load_type(settings, path_dependent))
     indices, hop_counts, hops, loads = (np.empty(len(visits), kind) for kind in kinds)
-    node_counts, visit_counts = merge(offsets, offsets + totals, visits, carried, indices, hop_counts, hops, loads)
+    node_counts, visit_counts = merge(offsets, offsets + totals, visits, path_weights, indices, hop_counts, hops, loads)
     nodes, visited = int(node_counts.sum()), int(visit_counts.sum())
     return VisitArrays(node_counts, visit_counts, indices[:nodes], hop_counts[:nodes], hops[:visited], loads[:visited])
 
 
-def _carries(model: TransitionModel, settings: WalkSettings) -> bool:
-    """Return whether walkers carry their loads, which depend on the path."""
+def _weights_depend_on_path(model: TransitionModel, settings: WalkSettings) -> bool:
+    """Return whether loads depend on the path, so that walkers must keep them."""
     return settings.max_hops > 0 or not model.load_is_path_independent
 
 
-def _load_type(settings: WalkSettings, carries: bool) -> np.dtype[Any]:
+def _load_type(settings: WalkSettings, path_dependent: bool) -> np.dtype[Any]:
     """Return the type of loads or of numbers of visits."""
-    return np.dtype(np.float64) if carries else np.min_scalar_type(settings.num_walkers)
+    return np.dtype(np.float64) if path_dependent else np.min_scalar_type(settings.num_walkers)
 
 
 def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the direction keys (n,) and the lengths (n, m) of n start nodes.
+    """Return the step keys (n,) and the lengths (n, m) of n start nodes.
 
     Examples:
         >>> import graphs
@@ -246,7 +251,7 @@ def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArra
     """
     length_keys = random.derive(random.stream(settings.seed, random.Role.LENGTHS), nodes)
     step_keys = random.derive(random.stream(settings.seed, random.Role.STEPS), nodes)
-    return step_keys, settings.coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
+    return step_keys, settings.length_coupling.draw(length_keys[:, None], settings.num_walkers, settings.halting)
 
 
 class _Growing:

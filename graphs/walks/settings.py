@@ -1,4 +1,8 @@
-"""The settings of walks, which with the graph and the start nodes determine every walk."""
+"""The settings of walks, which with the graph and the start nodes determine every walk.
+
+With h exact hops, the powers U^0 to U^h of the shift operator are summed exactly before walkers start. Walkers begin at
+nodes after h hops and estimate the higher powers.
+"""
 
 from dataclasses import dataclass
 
@@ -55,12 +59,13 @@ class WalkSettings:
     Attributes:
         num_walkers: The number m of walkers per node.
         halting: The distribution of lengths.
-        lengths: The name of the coupling of lengths.
-        step_coupling: The coupling of steps: "independent", "stratified" or "repelling".
+        lengths: The name of `length_coupling`, as in `graphs.sample_walks(lengths=)`.
+        step_coupling: The coupling of steps: "independent", "stratified" or "repelling" (neighbors without
+            replacement).
         transitions: "weights" or "uniform".
         seed: The seed.
-        coupling: The coupling of lengths.
-        exact_hops: The number of exact first hops, or a rule.
+        length_coupling: The coupling of lengths.
+        exact_hops: The number h of exact first hops, or a rule. See the docstring of the module.
 
     Examples:
         >>> import graphs
@@ -75,7 +80,7 @@ class WalkSettings:
     step_coupling: str
     transitions: str
     seed: int
-    coupling: LengthCoupling
+    length_coupling: LengthCoupling
     exact_hops: int | HopRule = 0
 
     @property

@@ -66,15 +66,15 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     return WalkStarts(num_hops, per_hop.sum(1), visits, loads, first_nodes, first_loads)
 
 
-def mean_reach(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:
+def mean_exact_visits(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:
     """Estimate the mean number of exact visits of a start node from a sample.
 
     Examples:
         >>> import numpy as np
         >>> import graphs
         >>> from graphs.walks.transitions import TransitionModel
-        >>> from graphs.walks.starts import mean_reach
-        >>> mean_reach(TransitionModel(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
+        >>> from graphs.walks.starts import mean_exact_visits
+        >>> mean_exact_visits(TransitionModel(graphs.Graph.from_grid((3, 3)), "weights"), np.array([4]), 1)
         5.0
     """
     sample = starts[np.linspace(0, len(starts) - 1, min(len(starts), 32), dtype=np.int64)]

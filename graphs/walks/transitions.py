@@ -21,6 +21,9 @@ class TransitionModel:
     a walk from i to a is then r_i / r_a on any path. For the normalized Laplacian r_a = sqrt(d_a), so p_ab = W_ab /
     d_a. For the combinatorial Laplacian r_a = 1, and walks stay at a node with probability U_aa.
 
+    U = I - L is the shift operator: D^(-1/2) W D^(-1/2) for the normalized Laplacian L, and I - (D - W) / max_a d_a for
+    the combinatorial one.
+
     Attributes:
         graph: The graph.
         transitions: "weights" or "uniform".
@@ -43,9 +46,9 @@ class TransitionModel:
 
     @cached_property
     def sqrt_degrees(self) -> Floats:  # (N,)
-        """Square roots r (N,) of the degrees.
+        """Square roots r (N,) of the degrees for the normalized Laplacian, 1 at isolated nodes.
 
-        They are 1 at isolated nodes, and for the combinatorial Laplacian.
+        For the combinatorial Laplacian, r is 1 at all nodes.
         """
         if self.graph.laplacian == "combinatorial":
             return np.ones(self.graph.num_nodes)

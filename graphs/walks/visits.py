@@ -1,4 +1,8 @@
-"""Merged visits of walks, with a few bytes each."""
+"""Merged visits of walks, with a few bytes each.
+
+The modulation of a kernel K is the sequence of coefficients f_l of K^(1/2) = sum_l f_l U^l, with the shift operator
+U = I - L.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +36,8 @@ class Visits:
         hops: Hops (V,), ascending in each entry.
         loads: Sums of loads (V,), or numbers of visits.
         load_per_visit: The load (L + 1,) of one visit if `loads` are numbers of visits, otherwise (0,).
-        sqrt_degrees: sqrt(d) (N,) if `loads` are numbers of visits, otherwise (0,).
+        sqrt_degrees: sqrt(d) (N,) if `loads` are numbers of visits, otherwise (0,). All 1 for the combinatorial
+            Laplacian.
 
     Examples:
         >>> import graphs

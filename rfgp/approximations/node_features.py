@@ -363,10 +363,10 @@ def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
     """Return the options with which another seed draws walks of the same distribution."""
     settings = walks.settings
     chosen: dict[str, Any] = {"exact_hops": settings.exact_hops}
-    if isinstance(settings.coupling, Sigma):
-        chosen["permutation"] = settings.coupling.permutation
-    if isinstance(settings.coupling, Tuples):
-        chosen["tuples"] = settings.coupling.tuples
+    if isinstance(settings.length_coupling, Sigma):
+        chosen["permutation"] = settings.length_coupling.permutation
+    if isinstance(settings.length_coupling, Tuples):
+        chosen["tuples"] = settings.length_coupling.tuples
     return chosen
 
 

@@ -32,7 +32,7 @@ class RandomFeatures(Approximation):
 
     Attributes:
         num_frequencies: The number m of frequencies. They give 2 m Fourier features.
-        kind: "fourier", or "laplace" for positive features of the Gaussian kernel.
+        kind: "fourier", or "laplace" for the positive (Laplace) features of the Gaussian kernel.
         coupling: The joint distribution of the frequencies: a name or an object of `rfgp.couplings`. For Fourier
             features "energy" is `couplings.Energy(weighted=True)`. Learned frequencies have equal weights.
         learn_frequencies: Whether a fit optimizes the frequencies.

@@ -29,7 +29,7 @@ _RIDGE = 1e-10
 """The ridge that is added to the normal equations."""
 _MIN_WEIGHT = 1e-6
 """The smallest first weight relative to 1 / m, so that its logarithm is finite."""
-MIN_SPREAD = 1e-3
+MIN_SQUARED_DISTANCE = 1e-3
 """The least mean squared distance of two rows, in squared lengthscales, at which frequencies are optimized."""
 
 
@@ -90,7 +90,7 @@ class DataAdapted(Coupling):
             omega = optimized_frequencies(omega, base.weights / m, x)
         return Frequencies(omega, m * fitted_weights(omega, x, spectrum))
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ def fitted_weights(
 def normal_error(
     omega: Tensor,  # (m, d)
     weights: Tensor,  # (m,)
-    spread: Tensor,  # (d, d)
+    difference_covariance: Tensor,  # (d, d)
 ) -> Tensor:  # ()
     """Return the mean squared kernel error over differences ~ N(0, t S).
 
@@ -155,7 +155,7 @@ def normal_error(
     Args:
         omega: The frequencies w_i, (m, d).
         weights: Their weights, (m,), with sum 1.
-        spread: S, (d, d).
+        difference_covariance: S, (d, d), twice the covariance of the rows.
 
     With q^+- = (w_i +- w_j)^T t S (w_i +- w_j),
 
@@ -166,14 +166,16 @@ def normal_error(
     over `SCALES`.
 
     Examples:
-        >>> spread, weights = torch.eye(1).double(), torch.ones(1).double()
-        >>> at_zero, at_one = (float(normal_error(torch.tensor([[w]]).double(), weights, spread)) for w in (0.0, 1.0))
+        >>> difference_covariance, weights = torch.eye(1).double(), torch.ones(1).double()
+        >>> at_zero, at_one = (
+        ...     float(normal_error(torch.tensor([[w]]).double(), weights, difference_covariance)) for w in (0.0, 1.0)
+        ... )
         >>> at_zero > at_one
         True
     """
-    products = omega @ spread @ omega.mT
+    products = omega @ difference_covariance @ omega.mT
     squares = products.diagonal()[:, None] + products.diagonal()
-    values, vectors = torch.linalg.eigh(spread)
+    values, vectors = torch.linalg.eigh(difference_covariance)
     rotated, total = omega @ vectors, omega.new_zeros(())
     for t in SCALES:
         scaled = t * values
@@ -205,8 +207,8 @@ def optimized_frequencies(
         >>> bool((omega[1] - omega[0]).abs() > 0.1)  # they were too close together
         True
     """
-    spread = 2 * torch.cov(x.mT, correction=0).reshape(x.shape[1], -1)
-    if not MIN_SPREAD < float(spread.diagonal().sum()) < float("inf"):
+    difference_covariance = 2 * torch.cov(x.mT, correction=0).reshape(x.shape[1], -1)
+    if not MIN_SQUARED_DISTANCE < float(difference_covariance.diagonal().sum()) < float("inf"):
         return omega
     with torch.enable_grad():
         moving = omega.clone().requires_grad_()
@@ -215,7 +217,7 @@ def optimized_frequencies(
         falling = torch.optim.lr_scheduler.CosineAnnealingLR(steps, STEPS)
         for _ in range(STEPS):
             steps.zero_grad()
-            torch.autograd.backward(normal_error(moving, logits.softmax(0), spread))
+            torch.autograd.backward(normal_error(moving, logits.softmax(0), difference_covariance))
             steps.step()
             falling.step()
     return moving.detach()

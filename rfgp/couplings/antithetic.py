@@ -1,4 +1,4 @@
-"""Antithetic pairs of frequencies, for positive features."""
+"""Antithetic pairs of frequencies, for positive (Laplace) features."""
 
 from typing import ClassVar
 
@@ -14,8 +14,9 @@ from rfgp.spectra import Spectrum
 class Antithetic(Coupling):
     """Pairs omega, -omega of the frequencies of another coupling, in random order.
 
-    For positive features exp(omega . x) the two signs are negatively correlated. Fourier features refuse such a draw,
-    because the cosine and the sine of -omega . x repeat those of omega . x. The number m of frequencies must be even.
+    For positive (Laplace) features exp(omega . x - |x|^2) the two signs are negatively correlated. Fourier features
+    refuse such a draw, because the cosine and the sine of -omega . x repeat those of omega . x. The number m of
+    frequencies must be even.
 
     Args:
         base: The coupling of the m / 2 frequencies omega.
@@ -53,7 +54,7 @@ class Antithetic(Coupling):
         half = self.base.sample(m // 2, d, spectrum=spectrum, generator=generator)
         return half.with_negatives()
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""The RF-conformity of positive features, and its minimization (Reid et al. 2023, Eqs. 10 to 12)."""
+"""The RF-conformity of positive (Laplace) features, and its minimization (Reid et al. 2023, Eqs. 10 to 12)."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ class SimplexOptimized(Coupling):
             raise InvalidArgumentError(f"distance must be positive and at most {FARTHEST:g}, got {distance!r}.")
         self.distance = float(distance)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not isinstance(spectrum, Gaussian):
             raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
         if d < 2:
@@ -69,8 +69,8 @@ def conformity(
     """Return the RF-conformity of vectors (Reid et al. 2023, Eq. 12).
 
     It is the mean over i != j of H(|omega_i + omega_j| v), H(t) = E cosh(t u) for one coordinate u of a uniform
-    direction. On average over the norms, the mean squared error of positive features at v = |x + y| is (Theorem 3.2
-    there)
+    direction. On average over the norms, the mean squared error of positive features exp(omega . x - |x|^2)
+    at v = |x + y| is (Theorem 3.2 there)
 
         exp(-2 |x|^2 - 2 |y|^2) / m [exp(2 v^2) - exp(v^2) + (m - 1) (conformity - exp(v^2))].
 

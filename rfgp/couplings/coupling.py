@@ -13,7 +13,7 @@ from rfgp.counts import check_counts, counted
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Gaussian, Spectrum
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 _MAX_ENTRIES = 2**30
 
@@ -21,8 +21,8 @@ _MAX_ENTRIES = 2**30
 class Coupling(ABC):
     """A joint distribution of m frequencies.
 
-    Each frequency, with its weight, has the spectral measure as its distribution. The rows are shuffled, so that any
-    slice of a draw is unbiased too. The same state of a generator gives the same draw.
+    Each frequency, with its weight, has the spectral measure as its distribution. The frequencies are shuffled, so that
+    any slice of a draw is unbiased too. The same state of a generator gives the same draw.
 
     Examples:
         >>> from rfgp import couplings
@@ -46,10 +46,13 @@ class Coupling(ABC):
 
     @property
     def is_antithetic(self) -> bool:
-        """Whether frequencies come in pairs omega, -omega, for positive features only."""
+        """Whether frequencies come in pairs omega, -omega, for positive (Laplace) features only.
+
+        Positive features are exponentials: exp(omega . x - |x|^2) for the Gaussian kernel.
+        """
         return False
 
-    @default_settings()
+    @with_torch_defaults()
     def sample(
         self,
         num_frequencies: int,
@@ -84,7 +87,7 @@ class Coupling(ABC):
         drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
         return self._draw(int(num_frequencies), int(num_dims), measure, drawn_by)
 
-    @default_settings()
+    @with_torch_defaults()
     def sample_product(
         self,
         num_frequencies: int,
@@ -95,8 +98,9 @@ class Coupling(ABC):
     ) -> Frequencies:
         """Draw frequencies of a product of kernels on different columns.
 
-        Lengthscales are 1. A row has a block of columns for each factor. The blocks of one row are independent, so the
-        estimate of the product is unbiased. All Gaussian factors are one ensemble over their columns.
+        Lengthscales are 1. A frequency has a block of columns for each factor. The blocks of one frequency are
+        independent, so the estimate of the product is unbiased. The frequencies of all Gaussian factors are drawn
+        jointly over their columns.
 
         Args:
             num_frequencies: m, at least 1.
@@ -128,10 +132,10 @@ class Coupling(ABC):
         return Frequencies(drawn.dense()[:, columns], drawn.weights)
 
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
-        """Draw an ensemble for each factor, and pair their rows at random.
+        """Draw the frequencies of each factor jointly, and pair them over factors at random.
 
-        Each row gets a random sign. Without the signs, the product would be biased for ensembles of one column whose
-        frequencies are all positive.
+        Each frequency gets a random sign. Without the signs, the product would be biased for factors of one column
+        whose frequencies are all positive.
         """
         if self.is_antithetic:
             raise InvalidArgumentError(
@@ -162,13 +166,13 @@ class Coupling(ABC):
         return measure
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        """Draw the rows in random order."""
-        matrix = self._rows(m, d, spectrum, generator)
+        """Draw the frequencies in random order."""
+        matrix = self._frequencies(m, d, spectrum, generator)
         return Frequencies(matrix[torch.randperm(m, generator=generator)])
 
     @abstractmethod
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        """Draw the rows (m, d), in any order."""
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        """Draw the frequencies (m, d), in any order."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"

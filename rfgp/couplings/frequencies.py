@@ -15,7 +15,8 @@ class Frequencies:
     Args:
         matrix: (m, d), one frequency per row.
         weights: (m,), nonnegative, with mean 1. If None, all are 1.
-        antithetic: Whether the rows come in pairs omega, -omega. Only positive features can use such pairs.
+        antithetic: Whether the frequencies come in pairs omega, -omega. Only positive (Laplace) features can use such
+            pairs.
 
     Raises:
         InvalidArgumentError: If an argument is not a real tensor, the shapes do not match, or a weight is negative or
@@ -57,7 +58,7 @@ class Frequencies:
 
     @property
     def antithetic(self) -> bool:
-        """Whether the rows come in pairs omega, -omega."""
+        """Whether the frequencies come in pairs omega, -omega."""
         return self._antithetic
 
     @staticmethod

@@ -22,7 +22,7 @@ class IID(Coupling):
 
     needs_isotropy: ClassVar[bool] = False
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not spectrum.is_isotropic:
             return spectrum.coordinate_quantile(uniform(m * d, generator)).reshape(m, d)
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)

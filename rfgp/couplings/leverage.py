@@ -50,7 +50,7 @@ class Leverage(Coupling):
         )
         return Frequencies(gaussian / gaussian.norm(dim=1, keepdim=True) * norms[:, None], weights)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:

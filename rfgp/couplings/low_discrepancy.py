@@ -52,14 +52,14 @@ class Halton(Coupling):
         """Whether the points are not randomized."""
         return self.randomization == "none"
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         dims = _dims(d, spectrum)
         if self.randomization == "scrambled":
-            return _rows(qmc.Halton(dims, scramble=True, seed=_seed(generator)).random(m), d, spectrum)
+            return _to_frequencies(qmc.Halton(dims, scramble=True, seed=_seed(generator)).random(m), d, spectrum)
         points = qmc.Halton(dims, scramble=False).random(m + 1)[1:]  # the first is 0, which has no quantile
         if self.randomization == "shifted":
             points = (points + _seed(generator).random(dims)) % 1
-        return _rows(points, d, spectrum)
+        return _to_frequencies(points, d, spectrum)
 
     def __repr__(self) -> str:
         return f"Halton({'' if self.randomization == 'scrambled' else repr(self.randomization)})"
@@ -76,8 +76,8 @@ class Sobol(Coupling):
 
     needs_isotropy: ClassVar[bool] = False
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return _rows(_sobol(m, _dims(d, spectrum), _seed(generator)), d, spectrum)
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return _to_frequencies(_sobol(m, _dims(d, spectrum), _seed(generator)), d, spectrum)
 
 
 class DigitalNet(Coupling):
@@ -95,11 +95,11 @@ class DigitalNet(Coupling):
 
     needs_isotropy: ClassVar[bool] = False
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         seed, others = _seed(generator), _dims(d, spectrum) - 1
         first = (np.arange(m) / m + seed.random()) % 1.0
         points = first[:, None] if others == 0 else np.column_stack([first, _sobol(m, others, seed)])
-        return _rows(points, d, spectrum)
+        return _to_frequencies(points, d, spectrum)
 
 
 def _sobol(m: int, dims: int, seed: np.random.Generator) -> np.ndarray:  # (m, dims)
@@ -143,7 +143,7 @@ def _dims(d: int, spectrum: Spectrum) -> int:
     return d if _by_coordinates(spectrum) else d + 1
 
 
-def _rows(
+def _to_frequencies(
     points: np.ndarray,  # (m, _dims)
     d: int,
     spectrum: Spectrum,

@@ -29,7 +29,7 @@ class NearOrthogonal(Coupling):
         Frequencies(m=6, d=3)
     """
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         rotation = haar_rows(1, d, d, generator)
         return (_directions(m, d) @ rotation) * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
 

@@ -1,4 +1,4 @@
-"""Joint distributions of the norms of an ensemble, as uniforms that radial quantiles map to norms."""
+"""Joint distributions of the norms of jointly drawn frequencies, as uniforms that radial quantiles map to norms."""
 
 from typing import Any
 

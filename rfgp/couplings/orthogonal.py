@@ -24,7 +24,7 @@ class Orthogonal(Coupling):
         True
     """
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
         return directions * spectrum.radial_quantile(uniform(m, generator), d)[:, None]
 
@@ -47,7 +47,7 @@ class Pairwise(Coupling):
         Frequencies(m=8, d=3)
     """
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
         return directions * spectrum.radial_quantile(norms.pairwise(m, d, generator), d)[:, None]
 
@@ -72,7 +72,7 @@ class ConstantNorm(Coupling):
         """Always True."""
         return True
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         if not isinstance(spectrum, Gaussian):
             raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
         return math.sqrt(d) * haar_blocks(m, d, generator)
@@ -82,7 +82,7 @@ class Monotone(Coupling):
     """Orthogonal directions with positively monotone (PM) norms.
 
     All directions of a block have the same norm. This is the largest positive dependence of norms, as pairwise coupling
-    has the largest negative one. It makes kernel estimates worse and row-normalized attention better (Reid et al. 2024,
+    has the largest negative one. It makes kernel estimates worse and softmax attention better (Reid et al. 2024,
     App. B.3).
 
     Examples:
@@ -92,7 +92,7 @@ class Monotone(Coupling):
         True
     """
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
         return directions * spectrum.radial_quantile(norms.monotone(m, d, generator), d)[:, None]
 
@@ -109,7 +109,7 @@ class Stratified(Coupling):
         Frequencies(m=8, d=3)
     """
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions = haar_blocks(m, d, generator)
         u = norms.stratified(m, generator)[torch.randperm(m, generator=generator)]
         return directions * spectrum.radial_quantile(u, d)[:, None]
@@ -136,7 +136,7 @@ class Copula(Coupling):
     def __init__(self, correlation: Any = None) -> None:
         self.correlation = correlation
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         factor = norms.correlation_factor([[1.0]] if self.correlation is None else self.correlation)
         directions = haar_blocks(m, d, generator)
         return directions * spectrum.radial_quantile(norms.copula(m, factor, generator), d)[:, None]

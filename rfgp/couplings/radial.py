@@ -14,7 +14,7 @@ PROPOSAL_SCALES = (0.8, 1.6)
 
 
 class RadialDistribution:
-    """The distribution q of the norms r of an ensemble, and the weights p(r) / q(r).
+    """The distribution q of the norms r of frequencies, and the weights p(r) / q(r).
 
     p is the radial distribution of the spectrum, with the distribution function F and the density f. The norms are
     r = b F^{-1}(u'), and u' in (0, 1) has the density h of a histogram with bins of equal width. Both factors of the

@@ -55,7 +55,7 @@ _REGISTRY: Registry[Coupling] = Registry(
 def by_name(name: str | Coupling, **options: Any) -> Coupling:
     """Return a coupling by its name, such as "pairwise" or "iid-antithetic".
 
-    The suffix "-antithetic" adds the negative of every frequency, for positive features.
+    The suffix "-antithetic" adds the negative of every frequency, for positive (Laplace) features.
 
     Args:
         name: A name, or a coupling, which is returned unchanged.

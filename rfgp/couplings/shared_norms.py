@@ -1,4 +1,4 @@
-"""Norms that are shared within blocks and correlated between them, for row-normalized attention."""
+"""Norms that are shared within blocks and correlated between them, for softmax attention."""
 
 import math
 from collections.abc import Sequence
@@ -18,11 +18,11 @@ from rfgp.spectra import Spectrum
 class SharedNorms(Coupling):
     """Orthogonal directions with one norm for each block, correlated over blocks.
 
-    The norms may have any distribution. It extends `Monotone` by two degrees of freedom. A correlation between the
-    blocks adds a common factor to all estimates, which cancels in row-normalized attention. The norms may have any
-    distribution, with importance weights, which also contain such a factor. Both make kernel estimates worse. With a
-    correlation, neither their variance nor the error of attention vanishes as m grows, so the best values depend on m.
-    `rfgp.learn.learn_attention` finds them. Use "shared-norms-antithetic" for positive features.
+    It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all
+    estimates, which cancels in softmax attention. The norms may have any distribution, with importance weights, which
+    also contain such a factor. Both make kernel estimates worse. With a correlation, neither their variance nor the
+    error of attention vanishes as m grows, so the best values depend on m. `rfgp.learn.learn_attention` finds them. Use
+    "shared-norms-antithetic" for positive (Laplace) features.
 
     Args:
         correlation: The correlation of the Gaussian copula of the blocks' norms, from 0 (`Monotone`) to 1 (one norm).
@@ -65,7 +65,7 @@ class SharedNorms(Coupling):
         normal = math.sqrt(self.correlation) * drawn[0] + math.sqrt(1 - self.correlation) * drawn[1:]
         return torch.as_tensor(special.ndtr(normal.numpy())).clamp(2.0**-53, 1 - 2.0**-53)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:

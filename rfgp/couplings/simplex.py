@@ -1,4 +1,4 @@
-"""Blocks of directions at the vertices of a simplex, for positive features (Reid et al. 2023)."""
+"""Blocks of directions at the vertices of a simplex, for positive (Laplace) features (Reid et al. 2023)."""
 
 import math
 from typing import Any
@@ -33,7 +33,7 @@ class Simplex(Coupling):
         -0.5
     """
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         _check_dims(d)
         norms = spectrum.radial_quantile(uniform(m, generator), d)
         return rotated(simplex(d).expand(-(-m // d), d, d), generator)[:m] * norms[:, None]
@@ -57,7 +57,7 @@ class SimplexPlus(Coupling):
     def __init__(self, num_sweeps: int = 20) -> None:
         self.num_sweeps = check_count("num_sweeps", num_sweeps, least=0)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         _check_dims(d)
         blocks = -(-m // d)
         norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)

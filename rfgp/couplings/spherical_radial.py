@@ -70,5 +70,5 @@ class SphericalRadial(Coupling):
     def __repr__(self) -> str:
         return f"SphericalRadial({'origin=True' if self.origin else ''})"
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()

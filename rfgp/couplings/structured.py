@@ -131,7 +131,7 @@ class _FastProducts:
         bits = torch.randint(0, 2, (-(-m // size), self.num_products, size), generator=generator, dtype=torch.int8)
         return 2 * bits - 1
 
-    def _rows(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         frequencies: Tensor = self._draw(m, d, spectrum, generator).dense()
         return frequencies
 

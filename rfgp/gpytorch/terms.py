@@ -23,10 +23,10 @@ from rfgp.kernels import Kernel
 from rfgp.kernels.terms import unused
 from rfgp.paths import find_path, find_paths
 from rfgp.regression.spec import ModelOptions
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
-@default_settings()
+@with_torch_defaults()
 def kernel_of(
     kernel: Kernel,
     approximations: Any = "auto",
@@ -202,7 +202,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         """The approximation of each term by name."""
         return dict(self._drawn.spec.approximations)
 
-    @default_settings()
+    @with_torch_defaults()
     def with_approximation(self, approximation: Any) -> Self:
         """Return the kernel with other approximations at the same hyperparameters, which it does not share.
 
@@ -233,7 +233,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         """Return what a state_dict needs to repeat the draws: JSON, as bytes (b,)."""
         return torch.frombuffer(bytearray(json.dumps(self._drawn.state).encode()), dtype=torch.uint8)
 
-    @default_settings()
+    @with_torch_defaults()
     def set_extra_state(self, state: Tensor) -> None:
         """Repeat the draws of a state_dict, bytes (b,).
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 def in_caller_form(value: Tensor, template: Tensor, as_numpy: bool) -> Any:
@@ -40,7 +40,7 @@ def read_real(name: str, values: Any) -> Tensor:
         raise InvalidArgumentError(f"{name} must be an array of numbers: {str(error)[:100]}.") from error
 
 
-@default_settings()
+@with_torch_defaults()
 def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     """Return values y with the shape of a mean, (n,) or (n, k), or a single value, ().
 

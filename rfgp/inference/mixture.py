@@ -17,7 +17,7 @@ from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 NO_FUNCTIONS = "An average of models cannot draw functions. Use predict(X).sample() instead."
 NO_TERMS = "An average of models is not divided into terms. Use its largest member: gp.members[0][1].predict(X).terms."
@@ -276,7 +276,7 @@ class MixturePrediction(Prediction):
         parts = list(self.parts())
         return self._out(_mixture_cdf(parts, check_values(y, self.mean_tensor(), may_be_one=True)))
 
-    @default_settings()
+    @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
         """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
@@ -289,7 +289,7 @@ class MixturePrediction(Prediction):
         parts = list(self.parts())
         return self._out(_mixture_log_prob(parts, check_values(y, self.mean_tensor())))
 
-    @default_settings()
+    @with_torch_defaults()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution, (s, n). Each draw is from one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -302,7 +302,7 @@ class MixturePrediction(Prediction):
                 draws[rows] = member.sample(len(rows), generator=generator)
         return self._out(draws)
 
-    @default_settings()
+    @with_torch_defaults()
     def linear(self, weights: Any) -> "MixturePrediction":
         """Return the joint distribution of linear functionals, (m, n) or (n,)."""
         functionals = super().linear(weights)

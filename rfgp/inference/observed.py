@@ -18,7 +18,7 @@ from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictiv
 from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.scaling import Affine
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,12 +110,12 @@ class ObservedClasses(Prediction):
         """The most probable classes, (n,)."""
         return self._out(self._probabilities().argmax(-1))
 
-    @default_settings()
+    @with_torch_defaults()
     def mean_tensor(self) -> Tensor:
         """Return the probabilities (n, C), float64 tensor."""
         return self._probabilities().clone()
 
-    @default_settings()
+    @with_torch_defaults()
     def variance_tensor(self) -> Tensor:
         """Return the variances of the classes' indicators, (n, C), float64 tensor."""
         p = self._probabilities()
@@ -136,7 +136,7 @@ class ObservedClasses(Prediction):
         labels = torch.arange(p.shape[1], dtype=values.dtype)
         return self._out((p * (labels <= values[:, None])).sum(1))
 
-    @default_settings()
+    @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of labels: (n,), or (q, n) for q probabilities.
 
@@ -148,7 +148,7 @@ class ObservedClasses(Prediction):
         cumulative[:, -1] = 1.0
         return self._out((cumulative < p[..., None, None]).sum(-1))
 
-    @default_settings()
+    @with_torch_defaults()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw labels from their joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)
@@ -224,12 +224,12 @@ class ObservedPrediction(Prediction):
         """Return the distribution itself, or that at other exposures, (n,) or one number."""
         return self if exposure is None else replace(self, offset=log_exposure(self, exposure))
 
-    @default_settings()
+    @with_torch_defaults()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,), float64 tensor."""
         return self._unit * self._moments()[0]
 
-    @default_settings()
+    @with_torch_defaults()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,), float64 tensor."""
         return self._unit**2 * self._moments()[1]
@@ -252,7 +252,7 @@ class ObservedPrediction(Prediction):
         values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
         return self._out(self._predictive.cdf(values))
 
-    @default_settings()
+    @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of observations: (n,), or (q, n) for q probabilities.
 
@@ -264,7 +264,7 @@ class ObservedPrediction(Prediction):
         quantiles = torch.stack([self._unit * quantile_of(predictive, self.likelihood, level) for level in levels])
         return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
-    @default_settings()
+    @with_torch_defaults()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw observations from the joint distribution, (s, n)."""
         num_samples, generator = read_draws(num_samples, seed, generator)

@@ -15,7 +15,7 @@ from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_prob, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
 from rfgp.linalg import covariance_root
-from rfgp.torch_context import default_settings, unlisted
+from rfgp.torch_context import unlisted, with_torch_defaults
 
 
 @unlisted("latent", "location", "scale", "template", "mean_tensor", "variance_tensor", "covariance_tensor", "operator")
@@ -95,7 +95,7 @@ class Prediction:
         """The covariance matrix, (n, n) or (n, n, k)."""
         return self._out(self.covariance_tensor())
 
-    @default_settings()
+    @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
         """Return the quantiles of the marginal distributions.
 
@@ -139,7 +139,7 @@ class Prediction:
         share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small probabilities
         return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
 
-    @default_settings()
+    @with_torch_defaults()
     def linear(
         self,
         weights: Any,  # (n,) or (m, n)
@@ -177,7 +177,7 @@ class Prediction:
         refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
         return LogNormal(self)
 
-    @default_settings()
+    @with_torch_defaults()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
         """Draw from the joint distribution.
 
@@ -220,12 +220,12 @@ class Prediction:
         variance, mean = self.variance_tensor(), self.mean_tensor()
         return self._out(normal_log_prob(check_values(y, mean), mean, variance))
 
-    @default_settings()
+    @with_torch_defaults()
     def mean_tensor(self) -> Tensor:
         """Return the mean (n,) or (n, k), float64 tensor."""
         return self._to_units(self.latent.mean())
 
-    @default_settings()
+    @with_torch_defaults()
     def variance_tensor(self) -> Tensor:
         """Return the marginal variances (n,) or (n, k), float64 tensor."""
         variance, noise = self.latent.variance(), _noise(self)
@@ -233,7 +233,7 @@ class Prediction:
             return self.scale**2 * variance
         return _per_output(self, variance + (noise.diagonal() if noise.ndim == 2 else noise))
 
-    @default_settings()
+    @with_torch_defaults()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
         refusals.check_closed_form(self._has_closed_form, refusals.NO_COVARIANCE)

@@ -1,8 +1,9 @@
 """Couplings learned for an objective: the copula of the norms, and their distribution with importance weights.
 
 Frequencies are a differentiable function of the parameters and of random numbers that do not depend on them. So the
-gradient of the mean objective is the mean of gradients (Reid et al., 2024, App. A.5). Each step draws new ensembles.
-The objective over a fixed validation set of other ensembles determines the best parameters and the end of the search.
+gradient of the mean objective is the mean of gradients (Reid et al., 2024, App. A.5). Each step draws new sets
+of frequencies. The objective over a fixed validation set of other draws determines the best parameters and the end of
+the search.
 """
 
 from rfgp.learn.attention import learn_attention as learn_attention

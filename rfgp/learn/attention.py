@@ -33,7 +33,7 @@ def learn_attention(
     seed: int = 0,
     progress: bool = True,
 ) -> Learned:
-    """Learn a coupling for row-normalized attention: the correlation of the blocks' norms, and their distribution.
+    """Learn a coupling for softmax attention: the correlation of the blocks' norms, and their distribution.
 
     The coupling has pairs omega, -omega of `SharedNorms`. Its correlation, histogram and scale are learned from
     "monotone-antithetic" on, which is returned if nothing better is found. Numerator and normalizer stay unbiased. The
@@ -45,7 +45,7 @@ def learn_attention(
         num_dims: d.
         num_bins: The number of bins of the proposal histogram.
         num_steps: The largest number of steps of Adam.
-        num_draws: The number of ensembles per step. The validation set has four times as many.
+        num_draws: The number of draws of m frequencies per step. The validation set has four times as many.
         learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
         seed: The seed of all draws.

@@ -42,7 +42,7 @@ def learn_copula(
         spectrum: An isotropic spectrum. If None, the Gaussian one.
         size: k, the number of consecutive norms that are coupled. If None, d, as in the paper.
         num_steps: The largest number of steps of Adam.
-        num_draws: The number of ensembles per step. The validation set has four times as many.
+        num_draws: The number of draws of m frequencies per step. The validation set has four times as many.
         learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
         seed: The seed of all draws.
@@ -107,7 +107,7 @@ def learn_radial_distribution(
         features: "fourier", or "laplace" (pairs).
         num_bins: The number of bins of the histogram.
         num_steps: The largest number of steps of Adam.
-        num_draws: The number of ensembles per step. The validation set has four times as many.
+        num_draws: The number of draws of m frequencies per step. The validation set has four times as many.
         learning_rate: The first rate of Adam. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
         seed: The seed of all draws.

@@ -90,9 +90,10 @@ def attention_error(
     *,
     scale: float | None = None,
 ) -> Objective:
-    """Return the objective of attention, the mean squared error of the row-normalized scores of positive features.
+    """Return the objective of softmax attention, for positive features.
 
-    A common factor of all scores of a row cancels. So other couplings are optimal for this error than for the kernel.
+    It is the mean squared error of the normalized scores. A common factor of all scores of a row cancels. So other
+    couplings are optimal for this error than for the kernel.
 
     Source: Reid et al. (2024), section 5, where couplings for it are an open question.
 

@@ -52,7 +52,7 @@ class Search:
         draw: Draws frequencies with the current parameters.
         parameters: Tensors with gradients, changed in place.
         num_steps: The largest number of steps.
-        num_draws: The number of ensembles per step. The validation set has four times as many.
+        num_draws: The number of draws of m frequencies per step. The validation set has four times as many.
         learning_rate: The first rate. It decays along a cosine.
         patience: The search ends after ten times as many steps without improvement.
         seed: The seed of all draws.

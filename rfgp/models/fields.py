@@ -10,7 +10,7 @@ from rfgp.kernels.domains import MeshDomain
 from rfgp.likelihoods import Likelihood
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 class RoadGP(GP):
@@ -57,7 +57,7 @@ class RoadGP(GP):
 
     leaf = Roads
 
-    @default_settings()
+    @with_torch_defaults()
     def __init__(
         self,
         roads: graphs.RoadNetwork,
@@ -123,7 +123,7 @@ class MeshGP(GP):
 
     leaf = Mesh
 
-    @default_settings()
+    @with_torch_defaults()
     def __init__(
         self,
         field: Any,

@@ -33,7 +33,7 @@ from rfgp.regression.spec import (
 from rfgp.saving.gp import MODELS, row_terms
 from rfgp.selection import AutoSpace, fit_model, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 class GP(Process[ModelSpec]):
@@ -105,7 +105,7 @@ class GP(Process[ModelSpec]):
     """The class of the approximation of the first term. Presets fix it."""
     strategy = staticmethod(fit_model)
 
-    @default_settings()
+    @with_torch_defaults()
     def __init__(
         self,
         kernel: Kernel | str = "auto",
@@ -183,7 +183,7 @@ class GP(Process[ModelSpec]):
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
         return tuple((share, self._with(member)) for share, member in parts)
 
-    @default_settings()
+    @with_torch_defaults()
     def select(
         self,
         X: Any,
@@ -225,7 +225,7 @@ class GP(Process[ModelSpec]):
         with Reporter(progress=progress) as reporter:
             return run_selection(begun, Plan(reporter=reporter))
 
-    @default_settings()
+    @with_torch_defaults()
     def with_approximation(self, approximation: Any) -> Self:
         """Return a copy of the model with other approximations.
 
@@ -250,7 +250,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(approximated(self.state, read_approximation(approximation)))
 
-    @default_settings()
+    @with_torch_defaults()
     def exact(self) -> Self:
         """Return a copy of the model without approximations.
 
@@ -269,7 +269,7 @@ class GP(Process[ModelSpec]):
         """
         return self._with(each_changed(self.state, lambda member: approximated(member, Exact())))
 
-    @default_settings()
+    @with_torch_defaults()
     def evidence_bounds(self) -> EvidenceBounds:
         """Return bounds of the exact log marginal likelihood.
 

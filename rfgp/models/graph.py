@@ -32,7 +32,7 @@ from rfgp.parameters import Hyperprior
 from rfgp.regression import FitReport, SelectionReport
 from rfgp.regression.graph import FeatureCheck, check_features, features_of, selection_of_features
 from rfgp.rows import gathered
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 class GraphGP(GP):
@@ -108,7 +108,7 @@ class GraphGP(GP):
 
     leaf = Nodes
 
-    @default_settings()
+    @with_torch_defaults()
     def __init__(
         self,
         graph: graphs.Graph,
@@ -216,7 +216,7 @@ class GraphGP(GP):
         kernel: GraphKernel = nodes_of(data)[1]
         return kernel
 
-    @default_settings()
+    @with_torch_defaults()
     def exact(self) -> Self:
         """Return a copy of the model without approximations.
 
@@ -227,7 +227,7 @@ class GraphGP(GP):
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
         return self.with_approximation(SparsePrecision() if is_sparse else Exact())
 
-    @default_settings()
+    @with_torch_defaults()
     def diagnose(self, *, seed: int = 0) -> FeatureCheck:
         """Estimate the error of the features without the exact process.
 

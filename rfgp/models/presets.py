@@ -16,7 +16,7 @@ from rfgp.models.process import Process
 from rfgp.parameters import Hyperprior
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.stationary import stationary_model
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 _SHARED = (
     "ard",
@@ -95,7 +95,7 @@ class SparseSpectrumGP(GP):
 
     approximation_class = RandomFeatures
 
-    @default_settings()
+    @with_torch_defaults()
     def __init__(
         self,
         spectrum: str | spectra.Spectrum = "gaussian",
@@ -183,7 +183,7 @@ class ExactGP(GP):
 
     approximation_class = Exact
 
-    @default_settings()
+    @with_torch_defaults()
     def __init__(
         self,
         spectrum: str | spectra.Spectrum = "gaussian",

@@ -29,7 +29,7 @@ from rfgp.regression import (
     solved_if_read,
 )
 from rfgp.saving import Codec, Saved, write
-from rfgp.torch_context import default_settings, unlisted
+from rfgp.torch_context import unlisted, with_torch_defaults
 
 F = TypeVar("F", bound=BaseSpec)
 
@@ -101,7 +101,7 @@ class Process(ABC, Generic[F]):
         return self._needed().state.num_observations
 
     @property
-    @default_settings()
+    @with_torch_defaults()
     def state(self) -> GPState:
         """The immutable model state at the current hyperparameters.
 
@@ -112,7 +112,7 @@ class Process(ABC, Generic[F]):
 
     # --- training --------------------------------------------------------------------------------
 
-    @default_settings()
+    @with_torch_defaults()
     def fit(
         self,
         X: Any,
@@ -182,7 +182,7 @@ class Process(ABC, Generic[F]):
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @default_settings()
+    @with_torch_defaults()
     def condition(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -210,7 +210,7 @@ class Process(ABC, Generic[F]):
             warnings.warn(warning, stacklevel=3)
         return self
 
-    @default_settings()
+    @with_torch_defaults()
     def update(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
@@ -245,7 +245,7 @@ class Process(ABC, Generic[F]):
 
     # --- results ---------------------------------------------------------------------------------
 
-    @default_settings()
+    @with_torch_defaults()
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood in the user's units, 0-d.
 
@@ -254,7 +254,7 @@ class Process(ABC, Generic[F]):
         fitted = self._needed()
         return fitted.state.replace(hyperparameters=fitted.live.values).log_marginal_likelihood()
 
-    @default_settings()
+    @with_torch_defaults()
     def leave_one_out(self) -> LeaveOneOut:
         """Return the predictive distribution of each observation given all others.
 
@@ -265,7 +265,7 @@ class Process(ABC, Generic[F]):
         """
         return self.state.leave_one_out()
 
-    @default_settings()
+    @with_torch_defaults()
     def predict(self, X: Any, *, derivative: Any = None) -> Prediction:
         """Return the posterior of the latent function in the user's units.
 
@@ -293,7 +293,7 @@ class Process(ABC, Generic[F]):
         """
         return self.state.predict(X, derivative)
 
-    @default_settings()
+    @with_torch_defaults()
     def integrate(self, low: Any, high: Any, columns: Any = None) -> Prediction:
         """Return the joint posterior of integrals of the function over boxes.
 
@@ -326,7 +326,7 @@ class Process(ABC, Generic[F]):
         """
         return integrated(self.state, low, high, columns)
 
-    @default_settings()
+    @with_torch_defaults()
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior, which can be evaluated at any inputs.
 
@@ -348,7 +348,7 @@ class Process(ABC, Generic[F]):
         """
         return self.state.sample_functions(num_samples, seed)
 
-    @default_settings()
+    @with_torch_defaults()
     def prior_covariance(self, X: Any) -> Tensor:
         """Return the prior covariance of the function in the user's units.
 
@@ -362,7 +362,7 @@ class Process(ABC, Generic[F]):
         """
         return self.state.prior_covariance(X)
 
-    @default_settings()
+    @with_torch_defaults()
     def save(self, path: str | Path, data: bool = False) -> None:
         """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
 

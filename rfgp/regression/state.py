@@ -48,7 +48,7 @@ from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import arranged
 from rfgp.scaling import Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart, solver_for
-from rfgp.torch_context import default_settings
+from rfgp.torch_context import with_torch_defaults
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -235,7 +235,7 @@ class GPState:
         with torch.no_grad():
             drawn = self.posterior.sample_functions(num_samples, generator)
 
-        @default_settings()
+        @with_torch_defaults()
         def functions(X: Any) -> Any:
             inputs, output_format = self.points(X)
             with torch.set_grad_enabled(torch.is_grad_enabled() and inputs.requires_grad):

@@ -17,7 +17,7 @@ _MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
 def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
     """Return the tuned settings of walks as JSON."""
     settings = None if walks is None else walks.settings
-    coupling, hops = (None, None) if settings is None else (settings.coupling, settings.exact_hops)
+    coupling, hops = (None, None) if settings is None else (settings.length_coupling, settings.exact_hops)
     return {
         "permutation": coupling.permutation.tolist() if isinstance(coupling, Sigma) else None,
         "tuples": coupling.tuples.tolist() if isinstance(coupling, Tuples) else None,

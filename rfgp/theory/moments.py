@@ -5,7 +5,7 @@ one coordinate u of a uniform direction (`rfgp.special`). Fourier features estim
 exp(-|x|^2 - |y|^2) times exp(v^2 / 2), the mean of exp(omega . (x + y)). Below, their moments are those of that mean,
 without the first factor, which is the same for every coupling.
 
-Every cross moment is that of two frequencies of an ensemble that is rotated at random as a whole or by blocks. For a
+Every cross moment is that of two jointly drawn frequencies that are rotated at random as a whole or by blocks. For a
 pair with lengths |omega_i +- omega_j| = s_+, s_- it is E[C(s_+ z) + C(s_- z)] / 2 for Fourier features. It is
 E H(s_+ v) for positive features (Reid et al., 2024, Eqs. 14 to 18; Reid et al., 2023, Eq. 10).
 """

@@ -24,7 +24,7 @@ class Circulant(couplings.Coupling):
     A block is the circulant matrix of one frequency with random signs of the columns, so its rows have equal lengths.
     """
 
-    def _rows(self, m: int, d: int, spectrum: spectra.Spectrum, generator: torch.Generator) -> torch.Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: spectra.Spectrum, generator: torch.Generator) -> torch.Tensor:
         blocks = -(-m // d)
         first = torch.randn(blocks, d, generator=generator, dtype=torch.float64)
         lengths = spectrum.radial_quantile(uniform(blocks, generator), d)

@@ -1,4 +1,4 @@
-"""Products of two stationary kernels through random features: i.i.d., paired at random, and one joint ensemble."""
+"""Products of two stationary kernels through random features: i.i.d., paired at random, and jointly drawn."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ class Paired(Coupling):
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         return Energy(weighted=True).sample(m, d, spectrum=spectrum, generator=generator)
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
 

@@ -1,7 +1,7 @@
 """Compiled loops of walks: serial and `nogil`, run by `graphs.walks.drawing` in a thread pool.
 
 A visit is a 64-bit number, node << 32 | hop. If the load of a visit follows from its start, node and hop, only visits
-are stored. Otherwise `carried` holds their loads.
+are stored. Otherwise `path_weights` holds their path-dependent loads.
 """
 
 from graphs.walks.compiled.merging import gather as gather

@@ -9,7 +9,7 @@ _DIGIT, _DIGIT_MASK, _DIGITS = np.uint64(7), np.uint64(127), 128
 
 
 @jit
-def _sort(visits, carried, other_visits, other_carried, counts):
+def _sort(visits, path_weights, other_visits, other_weights, counts):
     """Sort visits by node, stably, by digits of 7 bits; return both arrays."""
     size = visits.size
     differing = np.uint64(0)
@@ -28,14 +28,14 @@ def _sort(visits, carried, other_visits, other_carried, counts):
                 digit = (visits[a] >> shift) & _DIGIT_MASK
                 slot = np.uint64(counts[digit])
                 other_visits[slot] = visits[a]
-                if carried.size:
-                    other_carried[slot] = carried[a]
+                if path_weights.size:
+                    other_weights[slot] = path_weights[a]
                 counts[digit] += 1
             visits, other_visits = other_visits, visits
-            carried, other_carried = other_carried, carried
+            path_weights, other_weights = other_weights, path_weights
         shift += _DIGIT
         differing >>= _DIGIT
-    return visits, carried
+    return visits, path_weights
 
 
 @jit
@@ -43,7 +43,7 @@ def merge(
     offsets,  # (n,) beginnings of the visits of each start
     ends,  # (n,) their ends
     visits,
-    carried,  # like `visits`, or (0,)
+    path_weights,  # path-dependent loads, like `visits`, or (0,)
     columns,  # this and the following arrays are outputs of the size of `visits`
     hop_counts,
     hops,
@@ -51,26 +51,26 @@ def merge(
 ):
     """Merge the visits of each start by node and hop; they must ascend in the hop.
 
-    A load is the sum of the carried loads, or the number of visits. Writes columns and hop_counts per distinct node,
-    and hops and loads per distinct visit. Returns the number of nodes and of visits of each start, (n,) and (n,).
+    A load is the sum of the path-dependent loads, or the number of visits. Writes columns and hop_counts per distinct
+    node, and hops and loads per distinct visit. Returns the number of nodes and of visits of each start, (n,) and (n,).
     """
     node_counts, visit_counts = np.empty(offsets.size, np.int64), np.empty(offsets.size, np.int64)
     widest = 0
     for row in range(offsets.size):
         widest = max(widest, ends[row] - offsets[row])
-    spare, spare_carried = np.empty(widest, np.uint64), np.empty(widest if carried.size else 0)
+    spare, spare_weights = np.empty(widest, np.uint64), np.empty(widest if path_weights.size else 0)
     counts = np.empty(_DIGITS + 1, np.int32)
     entry = visit = np.int64(-1)
     for row in range(offsets.size):
         inside, size = slice(offsets[row], ends[row]), ends[row] - offsets[row]
-        held = carried[inside] if carried.size else carried
-        keys, values = _sort(visits[inside], held, spare[:size], spare_carried[:size], counts)
+        held = path_weights[inside] if path_weights.size else path_weights
+        keys, values = _sort(visits[inside], held, spare[:size], spare_weights[:size], counts)
         first_entry, first_visit = entry, visit
         previous_node = previous = ~np.uint64(0)
         for a in range(size):
             key = keys[a]
             if key == previous:
-                loads[visit] += values[a] if carried.size else 1
+                loads[visit] += values[a] if path_weights.size else 1
                 continue
             node = key >> _HOP_BITS
             if node != previous_node:
@@ -78,7 +78,7 @@ def merge(
                 columns[entry], hop_counts[entry], previous_node = node, 0, node
             visit += 1
             hop_counts[entry] += 1
-            hops[visit], loads[visit] = key & _HOP_MASK, values[a] if carried.size else 1
+            hops[visit], loads[visit] = key & _HOP_MASK, values[a] if path_weights.size else 1
             previous = key
         node_counts[row], visit_counts[row] = entry - first_entry, visit - first_visit
     return node_counts, visit_counts

@@ -120,16 +120,16 @@ def _choose_edges(
 
 
 @jit
-def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visits, factors, loads, carried):
+def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visits, factors, loads, path_weights):
     """Record the visits of walkers 0..count-1."""
     for a in range(count):
         start = np.uint64(rows[a])
         slot = np.uint64(cursors[start])
         visits[slot] = (np.uint64(nodes[a]) << _HOP_BITS) | np.uint64(first_hops[start] + step)
         cursors[start] = slot + np.uint64(1)
-        if carried.size:
+        if path_weights.size:
             loads[a] *= factors[np.uint64(edges[a])]
-            carried[slot] = loads[a] / survival
+            path_weights[slot] = loads[a] / survival
 
 
 @jit
@@ -149,7 +149,7 @@ def walk(
     indptr,  # (N + 1,) int32 or int64, the rows of U
     indices,  # (nnz,) int32
     cumulative,  # (nnz,) cumulative transition probabilities of each row, or (0,) if they are uniform
-    factors,  # (nnz,) U_ab / p_ab, or (0,) if loads are not carried
+    factors,  # (nnz,) U_ab / p_ab, or (0,) if loads do not depend on the path
     begins,  # (n, m) int32, the nodes at which walkers begin
     first_loads,  # (n, m) their loads there, or (0, 0)
     first_hops,  # (n,) the hops at which they begin
@@ -159,13 +159,13 @@ def walk(
     step_coupling,
     cursors,  # (n,) index of the next visit of each start
     visits,  # uint64
-    carried,  # like `visits`, or (0,)
+    path_weights,  # path-dependent loads, like `visits`, or (0,)
 ):
     """Walk with m walkers of n start nodes and append their visits."""
     room = lengths.size
     nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
     firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
-    streams, loads = np.empty(room, np.uint64), np.empty(room if carried.size else 0)
+    streams, loads = np.empty(room, np.uint64), np.empty(room if path_weights.size else 0)
     grouped = 0 if step_coupling == INDEPENDENT else room
     order, taken = np.empty(grouped, np.int32), np.empty(grouped, np.int32)
     count = np.int64(0)
@@ -174,7 +174,7 @@ def walk(
             if lengths[row, walker] > 0:
                 nodes[count], rows[count], left[count] = begins[row, walker], row, lengths[row, walker]
                 streams[count] = derive(keys[row], walker)
-                if carried.size:
+                if path_weights.size:
                     loads[count] = first_loads[row, walker]
                 count += 1
     step = 0
@@ -198,7 +198,9 @@ def walk(
         for a in range(count):
             nodes[a] = indices[np.uint64(edges[a])]
         step += 1
-        _record(nodes, rows, edges, count, first_hops, step, survival[step], cursors, visits, factors, loads, carried)
+        _record(
+            nodes, rows, edges, count, first_hops, step, survival[step], cursors, visits, factors, loads, path_weights
+        )
         count = _keep(nodes, rows, left, streams, loads, count, step)
 
 

@@ -27,18 +27,18 @@ Array = NDArray[Any]
 class Energy(Coupling):
     """Frequencies that repel each other, for any m.
 
-    The norms are stratified over the whole ensemble, one in each of m quantiles of their distribution. The directions
-    minimize the part of the estimate's second moment that depends on them, summed over pairs
-    (`rfgp.couplings.energy.potential`). They are solved once for each m and d. A draw has new norms in the strata,
-    one Haar rotation for all directions, and a random order of the rows. So each frequency has the spectral measure as
-    its distribution. Up to m = d these are orthogonal directions with stratified norms. Beyond, the error is well below
-    that of independent orthogonal blocks. The gain is smallest if m is far too small for the lengthscale.
+    The norms are stratified over all m frequencies, one in each of m quantiles of their distribution. The directions
+    minimize the energy: the mean squared kernel error up to a constant, a sum over pairs of frequencies
+    (`rfgp.couplings.energy.potential`). They are solved once for each m and d. A draw has new norms in the strata, one
+    Haar rotation for all directions, and a random order of the frequencies. So each frequency has the spectral measure
+    as its distribution. Up to m = d these are orthogonal directions with stratified norms. Beyond, the error is well
+    below that of independent orthogonal blocks. The gain is smallest if m is far too small for the lengthscale.
 
-    The frequencies of a product of kernels (`sample_product`) are one ensemble over the columns of all factors. Their
+    The frequencies of a product of kernels (`sample_product`) are drawn jointly over the columns of all factors. Their
     directions are solved anew in each draw (`rfgp.couplings.energy.product`): 512 frequencies take about a second.
 
     Args:
-        features: "fourier", or "laplace": pairs omega, -omega for positive features, m even.
+        features: "fourier", or "laplace": pairs omega, -omega for positive (Laplace) features, m even.
         weighted: Whether norms are drawn from a broader distribution than the spectrum's, with importance weights. Its
             scale is optimized together with the directions. Then phi(x) . phi(x) is 1 in expectation only.
         proposal_scale: The factor of all norms, with importance weights, if `weighted` is False. The default 1 changes
@@ -158,9 +158,9 @@ class Energy(Coupling):
         return Frequencies.paired(rows, weights[order])
 
     def _draw_product(self, m: int, factors: list[tuple[Spectrum, int]], generator: torch.Generator) -> Frequencies:
-        """Draw one ensemble over all factors, with the product of their potentials.
+        """Draw frequencies jointly over all factors, with the product of their potentials.
 
-        With `distances`, which belong to one factor, the ensembles of the factors are paired at random.
+        With `distances`, which belong to one factor, the frequencies of the factors are paired at random.
         """
         if self.features != "fourier" or self.distances is not None:
             return super()._draw_product(m, factors, generator)
@@ -189,8 +189,8 @@ class Energy(Coupling):
         size, num_steps = product.plan(m, len(dims), self.effort == "full")
         if num_steps == 0:
             return blocks
-        reaches = tuple(self.problem(d, measure).reach(m) for measure, d in factors)
-        potential = product.ProductPotential.of(spectra, dims, reaches)
+        table_ends = tuple(self.problem(d, measure).table_end(m) for measure, d in factors)
+        potential = product.ProductPotential.of(spectra, dims, table_ends)
         parts = [
             product.with_optimized_directions(
                 [b[i : i + size] for b in blocks], weights[i : i + size], potential, num_steps
@@ -199,7 +199,7 @@ class Energy(Coupling):
         ]
         return [np.concatenate(rows) for rows in zip(*parts, strict=True)]
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         return self._draw(m, d, spectrum, generator).dense()
 
     def _count(self, m: int) -> int:
@@ -223,7 +223,9 @@ class Energy(Coupling):
             InvalidArgumentError: If positive features are combined with another spectrum than the Gaussian one.
         """
         if self.features == "laplace" and not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"The spectrum of positive features must be Gaussian, got {spectrum!r}.")
+            raise InvalidArgumentError(
+                f"The spectrum of positive (Laplace) features must be Gaussian, got {spectrum!r}."
+            )
         distances = None if self.distances is None else tuple(map(tuple, self.distances))
         proposal_histogram = None if self.proposal_histogram is None else tuple(self.proposal_histogram)
         return _problem(

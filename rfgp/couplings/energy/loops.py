@@ -12,14 +12,14 @@ _FASTMATH = {"reassoc", "contract", "nsz"}  # sums in any order; no assumption a
 
 
 @jit(fastmath=_FASTMATH)
-def repel(gram, row_squares, squares, weights, value, slope, per_length, push, level):
+def repel(gram, row_squares, squares, weights, value, slope, per_length, push, weight_slopes):
     """Turn rows of the Gram matrix into the coefficients of the gradient, in place.
 
     Let s+- = |omega_i +- omega_j|. V and its derivative V' in s^2 are tabulated at equal steps of s. Afterwards
 
-        gram[i, j] = w_j (V'(s+) - V'(s-)),
-        push[i]    = sum_j w_j (V'(s+) + V'(s-)),
-        level[i]   = sum_j w_j (V(s+) + V(s-)) / 2, unless `level` is empty.
+        gram[i, j]       = w_j (V'(s+) - V'(s-)),
+        push[i]          = sum_j w_j (V'(s+) + V'(s-)),
+        weight_slopes[i] = sum_j w_j (V(s+) + V(s-)) / 2, unless `weight_slopes` is empty.
 
     Beyond the end of the table its last value and slope hold.
     """
@@ -37,13 +37,13 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, l
             plus = slope[a] + x * (slope[a + 1] - slope[a])
             minus = slope[b] + y * (slope[b + 1] - slope[b])
             pushed += weights[j] * (plus + minus)
-            if level.size:
-                both_levels = value[a] + x * (value[a + 1] - value[a]) + value[b] + y * (value[b + 1] - value[b])
-                total += weights[j] * half * both_levels
+            if weight_slopes.size:
+                both_values = value[a] + x * (value[a + 1] - value[a]) + value[b] + y * (value[b + 1] - value[b])
+                total += weights[j] * half * both_values
             gram[i, j] = weights[j] * (plus - minus)
         push[i] = pushed
-        if level.size:
-            level[i] = total
+        if weight_slopes.size:
+            weight_slopes[i] = total
 
 
 @jit(fastmath=_FASTMATH)

@@ -1,6 +1,6 @@
 """The repulsion potential of frequencies: the second moment of a kernel estimate, as a table.
 
-Let omega_i = r_i u_i R, with one Haar rotation R for the whole ensemble. The estimate of k at distance z is
+Let omega_i = r_i u_i R, with one Haar rotation R for all frequencies. The estimate of k at distance z is
 k_hat(z) = sum_i w_i / m cos(omega_i . z). The cosines of sums and differences are averaged over R, with
 C(t) = E cos(t u_1) and u uniform on the sphere:
 
@@ -8,8 +8,11 @@ C(t) = E cos(t u_1) and u uniform on the sphere:
     E k_hat   = sum_i  w_i / m C(r_i z)
 
 (Reid et al., 2024, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
-positive features the same holds with cosh instead of cos and v = |x + y| instead of z. The moments then have the
-factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
+positive (Laplace) features exp(omega . x - |x|^2) the same holds with cosh instead of cos and v = |x + y| instead of z.
+The moments then have the factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
+
+k is fixed and the norms do not depend on directions. So as a function of directions the second moment is the mean
+squared error up to a constant. It is called the energy.
 """
 
 from dataclasses import dataclass
@@ -78,24 +81,24 @@ class Potential:
         sign = -1.0 if self.kind == "fourier" else 1.0
         return self._sum(s, self.num_dims + 2, sign * self.distances**2 / (2 * self.num_dims))
 
-    def single(
+    def mean_term(
         self,
         r: Array,  # (...)
     ) -> Array:  # (...)
-        """Return sum_k c_k E[k_hat(z_k)] C(r z_k)."""
+        """Return sum_k c_k E[k_hat(z_k)] C(r z_k), the term of the error that is linear in the weights."""
         return self._sum(r, self.num_dims, self.means)
 
-    def table(self, reach: float) -> tuple[Array, Array, float]:
+    def table(self, table_end: float) -> tuple[Array, Array, float]:
         """Tabulate V and its slope at equal steps of s.
 
         Args:
-            reach: The largest s.
+            table_end: The largest s.
 
         Returns:
             V and dV / d(s^2) at the knots, and the number of steps per unit of s.
         """
-        s = np.linspace(0.0, reach, _KNOTS)
-        return self.pair(s), self.slope(s), (_KNOTS - 1) / reach
+        s = np.linspace(0.0, table_end, _KNOTS)
+        return self.pair(s), self.slope(s), (_KNOTS - 1) / table_end
 
     def _sum(self, s: Array, num_dims: int, factors: Array) -> Array:
         total = np.zeros_like(s, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Frequencies of a product of kernels on different columns: one ensemble over the columns of all factors.
+"""Frequencies of a product of kernels on different columns, drawn jointly over the columns of all factors.
 
 Let omega_i = (omega_1i, ..., omega_Fi), with one Haar rotation R_a for each factor's block of columns. The estimate of
 k_1(x_1) ... k_F(x_F) is k_hat = sum_i w_i / m cos(sum_a omega_ai . x_a). Its moments are averages over the rotations.
@@ -8,10 +8,11 @@ With |x_a| = z_a, C_a(t) = E cos(t u_1) and u uniform on the sphere of d_a,
     E k_hat   = sum_i  w_i / m prod_a C_a(r_ai z_a)
 
 (`rfgp.couplings.energy.potential` has the case F = 1). The mean depends on the norms r_ai alone. So k_hat is unbiased
-if each row's norms are independent and follow their radial distributions, for any directions found from the norms.
-Pairing norms by their energy would break this. Instead row i takes the norms of the strata (rank_a(i) + S_a) mod m,
-with S_a uniform and independent. For each i these strata are uniform and independent for any ranks. The ranks are those
-of Sobol points, which spreads the pairs of norms evenly.
+if each frequency's norms are independent and follow their radial distributions, for any directions found from the
+norms. Pairing norms by their energy (the mean squared kernel error up to a constant) would break this. Instead
+frequency i takes the norms of the strata (rank_a(i) + S_a) mod m, with S_a uniform and independent. For each i these
+strata are uniform and independent for any ranks. The ranks are those of Sobol points, which spreads the pairs of norms
+evenly.
 """
 
 import itertools
@@ -32,24 +33,24 @@ from rfgp.spectra import Spectrum
 
 Array = NDArray[Any]
 
-LEVELS = {2: (0.0, 0.6, 1.2, 2.0, 3.0), 3: (0.0, 0.9, 2.0)}
+DISTANCE_GRID = {2: (0.0, 0.6, 1.2, 2.0, 3.0), 3: (0.0, 0.9, 2.0)}
 """Distances of each factor in lengthscales, by the number of factors. All their combinations are used."""
 
-FEW_LEVELS = (0.0, 1.5)
+FEW_DISTANCES = (0.0, 1.5)
 """Distances for four factors and more. At most two of them are not 0."""
 
 _KNOTS = 4096
 _RATE = 0.1
 STEPS, FULL_STEPS = 30, 300
 MAX_JOINT, BLOCK_SIZE = 512, 256
-"""The largest ensemble whose rows a quick draw optimizes jointly, and the block size of larger ones."""
+"""The largest number of frequencies that a quick draw optimizes jointly, and the block size of larger ones."""
 
 QUICK_PAIRS = 2e7
 """The number of pairs in all steps of a quick draw, about 4 s on one core."""
 
 _MIN_STEPS = 10
 SWEEPS = 5
-"""The number of sweeps over the signs of all rows."""
+"""The number of sweeps over the signs of all frequencies."""
 
 
 def distance_tuples(num_factors: int) -> Array:  # (K, F)
@@ -67,9 +68,9 @@ def distance_tuples(num_factors: int) -> Array:  # (K, F)
         >>> distance_tuples(2).shape, distance_tuples(2)[0].tolist()
         ((24, 2), [0.0, 0.6])
     """
-    levels = LEVELS.get(num_factors, FEW_LEVELS)
-    most = num_factors if num_factors in LEVELS else 2
-    tuples = itertools.product(levels, repeat=num_factors)
+    grid = DISTANCE_GRID.get(num_factors, FEW_DISTANCES)
+    most = num_factors if num_factors in DISTANCE_GRID else 2
+    tuples = itertools.product(grid, repeat=num_factors)
     return np.array([z for z in tuples if 1 <= np.count_nonzero(z) <= most])
 
 
@@ -104,12 +105,12 @@ def distance_weights(
 
 
 def paired_strata(m: int, num_factors: int, generator: torch.Generator) -> torch.Tensor:  # (F, m)
-    """Return the stratum of the norm for each factor and row.
+    """Return the stratum of the norm for each factor and frequency.
 
-    For each row the strata are independent and uniform. See the docstring of the module.
+    For each frequency the strata are independent and uniform. See the docstring of the module.
 
     Args:
-        m: The number of rows and of strata.
+        m: The number of frequencies and of strata.
         num_factors: The number F of factors.
         generator: A CPU generator.
 
@@ -150,18 +151,18 @@ class ProductPotential:
 
     @staticmethod
     @lru_cache(maxsize=16)
-    def of(spectra: tuple[Spectrum, ...], dims: tuple[int, ...], reaches: tuple[float, ...]) -> "ProductPotential":
-        """Return the potential of factors, tabulated up to their reaches.
+    def of(spectra: tuple[Spectrum, ...], dims: tuple[int, ...], table_ends: tuple[float, ...]) -> "ProductPotential":
+        """Return the potential of factors, tabulated up to `table_ends`.
 
         Args:
             spectra: The spectrum of each factor.
             dims: The number of columns of each factor.
-            reaches: The largest |omega_ai +- omega_aj| of each factor in the tables.
+            table_ends: The largest |omega_ai +- omega_aj| of each factor in the tables.
         """
         distances = distance_tuples(len(dims))
-        tables = [_tables(d, reach, z) for d, reach, z in zip(dims, reaches, distances.T, strict=True)]
+        tables = [_tables(d, table_end, z) for d, table_end, z in zip(dims, table_ends, distances.T, strict=True)]
         values, slopes = (np.array(table, np.float32) for table in zip(*tables, strict=True))
-        per_length = np.array([(_KNOTS - 1) / reach for reach in reaches], np.float32)
+        per_length = np.array([(_KNOTS - 1) / table_end for table_end in table_ends], np.float32)
         return ProductPotential(values, slopes, per_length, distance_weights(spectra, distances).astype(np.float32))
 
     def gradient(self, frequencies: Sequence[Array], weights: Array) -> list[Array]:
@@ -184,14 +185,14 @@ class ProductPotential:
         return [w[:, None] * (p[:, None] * omega + g @ omega) for p, g, omega in zip(push, gram, omegas, strict=True)]
 
 
-def _tables(d: int, reach: float, distances: Array) -> tuple[Array, Array]:
+def _tables(d: int, table_end: float, distances: Array) -> tuple[Array, Array]:
     """Return C(s z) and its derivative in s^2, (knots, K) each.
 
     C'(t) / (2 t) is -C(t) / (2 d) in d + 2 dimensions.
     """
-    levels, indices = np.unique(distances, return_inverse=True)
-    t = np.linspace(0.0, reach, _KNOTS)[:, None] * levels
-    return sphere_cosine(t, d)[:, indices], (-(levels**2) / (2 * d) * sphere_cosine(t, d + 2))[:, indices]
+    distinct, indices = np.unique(distances, return_inverse=True)
+    t = np.linspace(0.0, table_end, _KNOTS)[:, None] * distinct
+    return sphere_cosine(t, d)[:, indices], (-(distinct**2) / (2 * d) * sphere_cosine(t, d + 2))[:, indices]
 
 
 def plan(m: int, num_factors: int, full: bool) -> tuple[int, int]:
@@ -262,7 +263,7 @@ def signed(
     """Return frequencies of one-column factors with signs of lower energy.
 
     A rotation of one column is a sign. So the energy is the sum of k_hat^2 over the distances and their signs. The
-    signs are tried one row and factor at a time, which changes one row of the cosines.
+    signs are tried one frequency and factor at a time, which changes one row of the cosines.
 
     Args:
         omega: The frequencies of F factors, (m, F).

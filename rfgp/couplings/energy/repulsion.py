@@ -1,4 +1,7 @@
-"""The energy of an ensemble and its gradient, in a few nanoseconds per pair."""
+"""The energy of jointly drawn frequencies and its gradient, in a few nanoseconds per pair.
+
+The energy is the mean squared kernel error up to a constant.
+"""
 
 import os
 from collections.abc import Iterator
@@ -28,25 +31,25 @@ def cores() -> int:
 
 
 class Repulsion:
-    """The second moment of an ensemble and its gradient, from a tabulated potential V.
+    """The second moment of jointly drawn frequencies and its gradient, from a tabulated potential V.
 
     It is sum_ij w_i w_j [V(|omega_i + omega_j|) + V(|omega_i - omega_j|)] / 2.
 
     Args:
         potential: V.
-        reach: The largest |omega_i +- omega_j| in the table. Beyond it the last value and slope hold.
+        table_end: The largest |omega_i +- omega_j| in the table. Beyond it the last value and slope hold.
 
     Examples:
         >>> from rfgp import spectra
         >>> from rfgp.couplings.energy.potential import make_potential
         >>> repulsion = Repulsion(make_potential("fourier", spectra.Gaussian(), 2), 8.0)
-        >>> gradient, levels = repulsion(np.array([[0.0, 0.0], [1.0, 0.0]]), np.ones(2))
-        >>> gradient.shape, levels.shape
+        >>> gradient, weight_gradient = repulsion(np.array([[0.0, 0.0], [1.0, 0.0]]), np.ones(2))
+        >>> gradient.shape, weight_gradient.shape
         ((2, 2), (2,))
     """
 
-    def __init__(self, potential: Potential, reach: float) -> None:
-        value, slope, per_length = potential.table(reach)
+    def __init__(self, potential: Potential, table_end: float) -> None:
+        value, slope, per_length = potential.table(table_end)
         if not (np.isfinite(value).all() and np.isfinite(slope).all()):
             raise ArithmeticError("The potential is not finite.")
         self._value, self._slope = value.astype(np.float32), slope.astype(np.float32)
@@ -69,7 +72,7 @@ class Repulsion:
         self,
         frequencies: Array,  # (m, d)
         weights: Array,  # (m,)
-        levels: bool = True,
+        with_weight_gradient: bool = True,
     ) -> tuple[Array, Array]:
         """Return the gradients in the frequencies and in the weights.
 
@@ -78,26 +81,27 @@ class Repulsion:
         Args:
             frequencies: The frequencies, (m, d).
             weights: The weights, (m,).
-            levels: Whether the gradient in the weights is computed. The default is True.
+            with_weight_gradient: Whether the gradient in the weights is computed. The default is True.
 
         Returns:
-            The gradients (m, d) and (m,), float64. The second one is empty if `levels` is False.
+            The gradients (m, d) and (m,), float64. The second one is empty if `with_weight_gradient` is False.
         """
         from rfgp.couplings.energy.loops import repel
 
         omega, w = np.ascontiguousarray(frequencies, np.float32), np.ascontiguousarray(weights, np.float32)
         squares = (omega**2).sum(1)
         if not np.isfinite(squares).all():  # the loop turns lengths into indices of a table
-            raise ArithmeticError("The ensemble has frequencies that are not finite.")
+            raise ArithmeticError("The frequencies are not finite.")
         gradient, push = np.empty_like(omega), np.empty_like(squares)
-        level = np.empty(len(omega) if levels else 0, np.float32)
+        tables = self._value, self._slope, self._per_length
+        weight_slopes = np.empty(len(omega) if with_weight_gradient else 0, np.float32)
 
         def block(start: int) -> None:
             rows = slice(start, start + _ROWS)
             gram = omega[rows] @ omega.T
-            repel(gram, squares[rows], squares, w, self._value, self._slope, self._per_length, push[rows], level[rows])
+            repel(gram, squares[rows], squares, w, *tables, push[rows], weight_slopes[rows])
             gradient[rows] = push[rows, None] * omega[rows] + gram @ omega
 
         starts = range(0, len(omega), _ROWS)
         _ = list(self._pool.map(block, starts) if self._pool else map(block, starts))
-        return 2 * weights[:, None] * gradient, 2 * level.astype(np.float64)
+        return 2 * weights[:, None] * gradient, 2 * weight_slopes.astype(np.float64)

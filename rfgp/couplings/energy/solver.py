@@ -1,4 +1,4 @@
-"""Directions of minimal energy, by Adam on a product of spheres."""
+"""Directions of minimal energy (mean squared kernel error up to a constant), by Adam on a product of spheres."""
 
 import math
 from collections.abc import Callable
@@ -32,7 +32,7 @@ _RATE, _RATE_SCALE = 0.1, 0.01
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """Directions of an ensemble.
+    """Directions of jointly drawn frequencies.
 
     The i-th one belongs to the i-th stratum of the norms in ascending order.
 
@@ -61,7 +61,7 @@ class Solution:
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """The minimization that determines the directions of an ensemble.
+    """The minimization that determines the directions of jointly drawn frequencies.
 
     Attributes:
         potential: The energy of pairs.
@@ -103,7 +103,7 @@ class Problem:
         norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
         return norms.numpy(), weights.numpy()
 
-    def reach(self, n: int) -> float:
+    def table_end(self, n: int) -> float:
         """Return the largest distance of two frequencies.
 
         The top half percent of the norms is left out.
@@ -115,8 +115,8 @@ class Problem:
 def plan(n: int, d: int, full: bool) -> tuple[int, int]:
     """Return the number of blocks and of joint steps for n frequencies.
 
-    A quick plan takes at most 5 s. If the time allows, it has many steps on one ensemble. Otherwise it has few steps on
-    an ensemble that starts as rotated copies of one solved block, or none if even these would take too long.
+    A quick plan takes at most 5 s. If the time allows, it has many steps over all frequencies at once. Otherwise it
+    has few steps from rotated copies of one solved block, or none if even these would take too long.
 
     Args:
         n: The number of frequencies.
@@ -156,7 +156,7 @@ def solve(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | 
         start = np.eye(n, problem.num_dims) if problem.num_dims > 1 else np.ones((n, 1))
         proposal_scale = math.log(problem.proposal_scale)
         if problem.weighted:
-            proposal_scale = _descend(problem, start, 0.0, _NORM_STEPS, progress, turn=False)[1]
+            proposal_scale = _descend(problem, start, 0.0, _NORM_STEPS, progress, optimize_directions=False)[1]
         return Solution(start.astype(np.float16), math.exp(proposal_scale), _NORM_STEPS if problem.weighted else 0, 1)
     start, proposal_scale = first_directions(problem, n, num_blocks, generator)
     if num_steps:
@@ -203,28 +203,28 @@ def _descend(
     proposal_scale: float,
     num_steps: int,
     progress: ProgressCallback | None,
-    turn: bool = True,
+    optimize_directions: bool = True,
 ) -> tuple[Array, float]:
     """Return directions and log b after Adam steps whose rates decay along a cosine."""
-    strata, reach = problem.strata(len(start)), problem.reach(len(start))
-    repulsion, single = Repulsion(problem.potential, reach), _Single(problem.potential, reach)
+    strata, table_end = problem.strata(len(start)), problem.table_end(len(start))
+    repulsion, mean_term = Repulsion(problem.potential, table_end), _MeanTerm(problem.potential, table_end)
     directions, log_b = start, np.array([proposal_scale])
-    turning = widening = (0.0, 0.0)  # the moments of Adam
+    direction_moments = scale_moments = (0.0, 0.0)  # of Adam
     with repulsion.threads():
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
             norms, weights = problem.broaden(strata, log_b[0])
             frequencies = directions * np.minimum(norms, 1e9)[:, None]  # squares stay finite in float32
-            gradient, in_weights = repulsion(frequencies, weights, levels=problem.weighted)
+            gradient, in_weights = repulsion(frequencies, weights, with_weight_gradient=problem.weighted)
             if problem.weighted:
                 radial = (gradient * frequencies).sum(1)
-                slope = _scale_slope(problem, single, strata, log_b[0], radial, weights * in_weights)
-                change, widening = adam(np.array([slope]), widening, step + 1, _RATE_SCALE * fraction)
+                slope = _scale_slope(problem, mean_term, strata, log_b[0], radial, weights * in_weights)
+                change, scale_moments = adam(np.array([slope]), scale_moments, step + 1, _RATE_SCALE * fraction)
                 log_b = np.clip(log_b - change, *np.log(PROPOSAL_SCALES))
-            if turn:
+            if optimize_directions:
                 gradient = gradient * norms[:, None]
                 gradient -= (gradient * directions).sum(1, keepdims=True) * directions
-                change, turning = adam(gradient, turning, step + 1, _RATE * fraction)
+                change, direction_moments = adam(gradient, direction_moments, step + 1, _RATE * fraction)
                 directions = directions - change
                 directions /= np.linalg.norm(directions, axis=1, keepdims=True)
             if progress is not None:
@@ -234,7 +234,7 @@ def _descend(
 
 def _scale_slope(
     problem: Problem,
-    single: "_Single",
+    mean_term: "_MeanTerm",
     strata: tuple[torch.Tensor, torch.Tensor],
     log_b: float,
     radial: Array,
@@ -249,7 +249,7 @@ def _scale_slope(
 
     Args:
         problem: The problem.
-        single: M.
+        mean_term: M.
         strata: Norms and weights for b = 1.
         log_b: log b.
         radial: (n,), r_i dS/dr_i.
@@ -258,16 +258,16 @@ def _scale_slope(
     n, step = len(radial), 1e-4
     up, down = (problem.broaden(strata, log_b + sign * step) for sign in (1, -1))
     log_weight_slope = (np.log(up[1]) - np.log(down[1])) / (2 * step)
-    mean = sum(sign * (w @ single(r)) for sign, (r, w) in ((1, up), (-1, down))) / (2 * step)
+    mean = sum(sign * (w @ mean_term(r)) for sign, (r, w) in ((1, up), (-1, down))) / (2 * step)
     return float((radial.sum() + in_logs @ log_weight_slope) / n**2 - 2 / n * mean)
 
 
-class _Single:
-    """A table of the potential's `single` with linear interpolation."""
+class _MeanTerm:
+    """A table of the potential's `mean_term` with linear interpolation."""
 
-    def __init__(self, potential: Potential, reach: float) -> None:
-        self._r = np.linspace(0.0, reach, 4096)
-        self._values = potential.single(self._r)
+    def __init__(self, potential: Potential, table_end: float) -> None:
+        self._r = np.linspace(0.0, table_end, 4096)
+        self._values = potential.mean_term(self._r)
 
     def __call__(self, r: Array) -> Array:
         return np.interp(r, self._r, self._values)

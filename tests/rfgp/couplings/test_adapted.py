@@ -87,8 +87,8 @@ def test_a_bias_is_found_where_there_is_one_and_only_there():
     """Six standard errors of the squared bias; that of shrunken frequencies is known."""
 
     class Shrunken(couplings.IID):
-        def _rows(self, m, d, spectrum, generator):
-            return 0.8 * super()._rows(m, d, spectrum, generator)
+        def _frequencies(self, m, d, spectrum, generator):
+            return 0.8 * super()._frequencies(m, d, spectrum, generator)
 
     x = rows(40)
     none = theory.pairs_error("orthogonal", x, 64, num_draws=64)

@@ -277,8 +277,8 @@ class TestPlantedErrors:
 
     def test_rows_that_are_not_shuffled(self, monkeypatch):
         class Sorted(couplings.IID):
-            def _rows(self, *arguments):
-                rows = super()._rows(*arguments)
+            def _frequencies(self, *arguments):
+                rows = super()._frequencies(*arguments)
                 return rows[rows.norm(dim=1).argsort()]
 
         monkeypatch.setattr(torch, "randperm", lambda m, generator: torch.arange(m))
@@ -296,8 +296,8 @@ class TestPlantedErrors:
 
     def test_norms_coupled_by_halves_instead_of_quantiles(self):
         class Halved(couplings.Pairwise):
-            def _rows(self, m, d, spectrum, generator):
-                rows = super()._rows(m, d, spectrum, generator)
+            def _frequencies(self, m, d, spectrum, generator):
+                rows = super()._frequencies(m, d, spectrum, generator)
                 rows[1::2] *= (4 - rows[0::2].norm(dim=1)[: len(rows[1::2])] / rows[1::2].norm(dim=1))[:, None] / 3
                 return rows
 

@@ -17,7 +17,7 @@ TRUE_PNC = "PNC + antithetic"
 class Rotated(Coupling):
     """Halton points, moved by one uniform vector modulo 1; their frequencies are rotated at random, all alike."""
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         points = Halton("shifted").sample(m, d, spectrum=spectrum, generator=generator).dense()
         return points @ haar_blocks(d, d, generator)
 
@@ -32,7 +32,7 @@ class OppositePairs(Coupling):
     def __init__(self, are_opposed: bool = False) -> None:
         self.are_opposed = are_opposed
 
-    def _rows(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         directions, u = haar_blocks(m // 2, d, generator), uniform(m, generator)
         if self.are_opposed:
             u = torch.cat([u[: m // 2], 1 - u[: m // 2]])

@@ -135,12 +135,12 @@ class TestRepulsion:
         moment.backward()
         made = potential.make_potential(kind, GAUSSIAN, d, [[z, 1.0]])
         made = potential.Potential(kind, d, made.distances, np.zeros(1), made.means)
-        with repulsion.Repulsion(made, reach=12).threads() as repel:
-            gradient, levels = repel(omega.detach().numpy(), weights.detach().numpy())
+        with repulsion.Repulsion(made, table_end=12).threads() as repel:
+            gradient, weight_gradient = repel(omega.detach().numpy(), weights.detach().numpy())
         n2 = 300**2
-        assert weights.detach().numpy() @ levels / 2 / n2 == pytest.approx(moment.item(), rel=1e-5)
+        assert weights.detach().numpy() @ weight_gradient / 2 / n2 == pytest.approx(moment.item(), rel=1e-5)
         np.testing.assert_allclose(gradient / n2, omega.grad.numpy(), atol=2e-4 * omega.grad.abs().max().item())
-        np.testing.assert_allclose(levels / n2, weights.grad.numpy(), rtol=1e-4)
+        np.testing.assert_allclose(weight_gradient / n2, weights.grad.numpy(), rtol=1e-4)
 
     def test_blocks_of_rows_and_threads_change_nothing(self, monkeypatch):
         omega = np.random.default_rng(1).standard_normal((600, 4))

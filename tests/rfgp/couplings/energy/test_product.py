@@ -1,4 +1,4 @@
-"""Frequencies of products of kernels: unbiased, better than ensembles paired at random, and the same for a seed."""
+"""Frequencies of products of kernels: unbiased, better than factors paired at random, and the same for a seed."""
 
 import numpy as np
 import pytest
