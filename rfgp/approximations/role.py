@@ -38,7 +38,7 @@ class TermData:
     Examples:
         >>> import rfgp
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
-        >>> data = gp.regression.spec.term_data(gp.regression.hyperparameters, 3)[0]
+        >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
         >>> data.term.name, data.num_rows
         ('rbf', 3)
     """
@@ -105,7 +105,7 @@ class TermPrior(ABC):
     Examples:
         >>> import rfgp
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
-        >>> data = gp.regression.spec.term_data(gp.regression.hyperparameters, 3)[0]
+        >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
         >>> prior = rfgp.RandomFeatures(8).draw(data, seed=0)
         >>> isinstance(prior, TermPrior), prior.has_draws_of(prior)
         (True, True)
@@ -157,7 +157,7 @@ class Approximation(ABC):
     Examples:
         >>> import rfgp
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
-        >>> data = gp.regression.spec.term_data(gp.regression.hyperparameters, 3)[0]
+        >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
         >>> rfgp.RandomFeatures(8).cost(data).num_features, rfgp.RandomFeatures(8).check(data)
         (16, None)
     """

@@ -32,7 +32,7 @@ class NodePosterior(NamedTuple):
         >>> from rfgp import datasets, fields
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     field = fields.read_road_field(datasets.write_all(folder)[2])
-        >>> gp = fields.whittle_matern(field, alpha=1).condition(field.places, field.values)
+        >>> gp = fields.whittle_matern(field, alpha=1).condition(field.observed_positions, field.values)
         >>> fields.posterior_at_nodes(gp, field).figures.shape
         (5, 241)
     """
@@ -70,8 +70,8 @@ def whittle_matern(
         >>> from rfgp import datasets, fields
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     field = fields.read_road_field(datasets.write_all(folder)[2])
-        >>> gp = fields.whittle_matern(field, alpha=1).condition(field.places, field.values)
-        >>> gp.predict(field.places[:3]).mean.shape
+        >>> gp = fields.whittle_matern(field, alpha=1).condition(field.observed_positions, field.values)
+        >>> gp.predict(field.observed_positions[:3]).mean.shape
         (3,)
     """
     if field.roads is not None:

@@ -138,7 +138,7 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         >>> from rfgp import datasets, fields
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     field = fields.read_road_field(datasets.write_all(folder)[2])
-        ...     gp = fields.whittle_matern(field, alpha=1).condition(field.places, field.values)
+        ...     gp = fields.whittle_matern(field, alpha=1).condition(field.observed_positions, field.values)
         ...     fields.write_roads(f"{folder}/predicted.geojson", field, fields.posterior_at_nodes(gp, field)).name
         'predicted.geojson'
     """

@@ -35,7 +35,7 @@ def test_the_cases_are_as_documented(cases):
     faces = {path.name: len(trimesh.load(path, process=False).faces) for path, _ in cases if path.suffix == ".ply"}
     assert faces == {"mesh.ply": 1280, "terrain.ply": 5408}
     options = {path.name: options for path, options in cases}
-    assert "four generated inputs" in (ROOT / "README.md").read_text(encoding="utf-8")
+    assert "four inputs" in (ROOT / "README.md").read_text(encoding="utf-8")
     for words in (
         f"a terrain of {faces['terrain.ply']:,} faces to {options['terrain.ply']['num_train']}.",
         f"to {options['mesh.ply']['num_train']} of its faces",

@@ -334,11 +334,11 @@ def test_wrong_options_are_named(options, message):
         model(**options).condition(*table())
 
 
-@pytest.mark.parametrize("fault", ["rbf.lengthscale", "rbf.outputscale", "missing"])
+@pytest.mark.parametrize("fault", ["rbf.lengthscale", "rbf.outputscale", "residual"])
 def test_planted_errors_are_seen(fault, monkeypatch):
     (X, y), new = table(), table(9, seed=2)[0]
-    if fault == "missing":
-        monkeypatch.setattr(Residual, "missing", lambda self, phi, *rest: 0.999 - phi.square().sum(-1))
+    if fault == "residual":
+        monkeypatch.setattr(Residual, "variance", lambda self, phi, *rest: 0.999 - phi.square().sum(-1))
         gp = model(method="fitc").condition(X, y)
         assert gp.log_marginal_likelihood().item() != pytest.approx(twin(gp, X, y, new)[2], rel=1e-9)
     else:

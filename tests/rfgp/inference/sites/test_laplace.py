@@ -360,7 +360,7 @@ class TestPlantedErrors:
     @pytest.mark.parametrize("signs", [[1.0, -1.0, 0.0], [1.0, 1.0, 1.0], [1.0, 0.0, 0.0]])
     def test_wrong_signs_are_seen(self, monkeypatch, signs):
         """No log determinant, the implicit term with the wrong sign, and without its square."""
-        regression = row_sites.state
+        regression = row_sites.regression
 
         def wrong(*given):
             return regression(*given[:5], given[5].new_tensor(signs)) if len(given) > 5 else regression(*given)
