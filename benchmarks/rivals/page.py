@@ -20,8 +20,8 @@ This page compares rfgp with other packages on the same rows and splits. `python
 - NLPD is the mean negative log predictive density of held-out observations, in nats. Lower is better.
 - A win or a loss is a difference of more than 0.01 nats in the same direction in every repeat. All else is a tie.
 - Seconds are processor seconds of the fit on one thread, without imports and compilation.
-- Each rival runs in a process of its own, in an environment of its own, with the settings below. These are the authors'
-  defaults where nothing else is said. Nothing is tuned on the held-out rows.
+- Each rival runs in a process and an environment of its own, with its authors' defaults or the settings below. Nothing
+  is tuned on the held-out rows.
 - A mean over repeats has its range in parentheses, if there are several.
 """
 
@@ -50,7 +50,7 @@ def _losses(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterat
     if not found:
         yield "No comparison was lost.\n"
         return
-    rows = ["| data | package | NLPD behind by | seconds, ours | seconds, theirs |", "|---|---|---|---|---|"]
+    rows = ["| data | package | NLPD worse by | seconds, ours | seconds, theirs |", "|---|---|---|---|---|"]
     for difference, c, _ in sorted(found, key=lambda one: one[0]):
         seconds = " | ".join(map(_short, c.seconds))
         rows.append(f"| {c.dataset} | {name_of(c.racer)} | {-difference:.3f} | {seconds} |")

@@ -53,7 +53,7 @@ def is_low_rank(prior: Prior, rows: Sized) -> bool:
 
 
 def needs_border(prior: Prior) -> bool:
-    """Return whether a prior has sparse precisions or residuals beside other blocks.
+    """Return whether a prior has sparse precisions or residuals next to other blocks.
 
     Args:
         prior: The prior.
