@@ -107,7 +107,7 @@ class TermPrior(ABC):
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
         >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
         >>> prior = rfgp.RandomFeatures(8).draw(data, seed=0)
-        >>> isinstance(prior, TermPrior), prior.has_draws_of(prior)
+        >>> isinstance(prior, TermPrior), prior.has_basis_of(prior)
         (True, True)
     """
 
