@@ -19,7 +19,7 @@ This page compares rfgp with other packages on the same rows and splits. `python
 
 - NLPD is the mean negative log predictive density of held-out observations, in nats. Lower is better.
 - A win or a loss is a difference of more than 0.01 nats in the same direction in every repeat. All else is a tie.
-- Seconds are processor seconds of the fit on one thread, without imports and compilation.
+- Seconds are processor seconds of the fit on one thread, without imports and compilation. The machine had other work.
 - Each rival runs in a process and an environment of its own, with its authors' defaults or the settings below. Nothing
   is tuned on the held-out rows.
 - A mean over repeats has its range in parentheses, if there are several.

@@ -29,12 +29,12 @@ class Race:
 RACES = {
     "tables": Race(
         "Twenty tables",
-        "Tables of the UCI repository. A random tenth of the rows, at most 2,000, is held out. Columns and targets are "
-        "standardized on the other rows. Our racer is `rfgp.GP()` with its defaults. Our curve is a Matern 3/2 kernel "
-        "with 64 to 1,024 random frequencies, or with 10 and 40 neighbors, without selection. The processes of "
-        "scikit-learn and the exact one of GPyTorch take at most 2,000 rows. SVGP has 512 inducing points and 60 "
-        "epochs, but at most 120 s. GPBoost is exact up to 2,000 rows and has 20 neighbors beyond. xGPR has "
-        "one lengthscale and 4,096 features. A fit of more than 400 s is ended, except ours.",
+        "Tables of the UCI repository. A random tenth of the rows, at most 2,000, is held out. Columns and targets "
+        "are standardized on the other rows. Our racer is `rfgp.GP()` with its defaults. The process of scikit-learn "
+        "takes at most 2,000 rows. SVGP has 512 inducing points and 60 epochs, but at most 120 s. GPBoost is exact up "
+        "to 2,000 rows and has 20 neighbors beyond. HistGradientBoosting has the variance of its out-of-fold errors. "
+        "CatBoost predicts a mean and a variance, and is stopped early on a tenth of the training rows. A fit of more "
+        "than 400 s is ended, except ours.",
         "python -m benchmarks.races.defaults --folder UCI --out FILE",
         budgets=("features-64", "features-256", "features-1024", "neighbors-10", "neighbors-40"),
     ),

@@ -13,7 +13,17 @@ from benchmarks.record import RESULTS, made_with
 from benchmarks.rivals.races import RACES, is_ours
 from rfgp.files import write_atomically
 
-PACKAGES = ("gpboost", "gpytorch", "scikit-learn", "catboost", "ngboost", "xgpr", "celerite2", "tinygp")
+PACKAGES = {
+    "gpboost": ("gpboost",),
+    "gpytorch": ("svgp", "exact-gpytorch"),
+    "scikit-learn": ("sklearn", "gpc", "boosting", "logistic", "linear"),
+    "catboost": ("catboost",),
+    "ngboost": ("ngboost",),
+    "xgpr": ("xgpr",),
+    "celerite2": ("celerite2",),
+    "tinygp": ("tinygp",),
+}
+"""Packages whose versions are recorded, with the beginnings of the names of their racers."""
 MARGIN = 0.01
 """Nats a row within which two scores are equal."""
 
@@ -59,7 +69,9 @@ def add(name: str, files: Sequence[Path]) -> Path:
     lines = [json.loads(line) for file in files for line in file.read_text(encoding="utf-8").splitlines()]
     scores = {(s.dataset, s.repeat, s.racer): s for s in map(score_of, lines)}
     versions = {}
-    for package in PACKAGES:
+    for package, names in PACKAGES.items():
+        if not any(score.racer.startswith(names) for score in scores.values()):
+            continue
         try:
             versions[package] = version(package)
         except PackageNotFoundError:
