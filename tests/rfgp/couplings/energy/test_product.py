@@ -27,7 +27,7 @@ class Paired(Coupling):
     def _draw(self, m, d, spectrum, generator):
         return self.base.sample(m, d, spectrum=spectrum, generator=generator)
 
-    def _rows(self, m, d, spectrum, generator):
+    def _frequencies(self, m, d, spectrum, generator):
         raise NotImplementedError
 
 
