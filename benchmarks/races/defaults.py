@@ -18,8 +18,8 @@ most.
   frequencies or M neighbors, and no selection.
 - exact-gpytorch: GPyTorch's exact process, Matern 3/2, ARD, 100 steps of Adam at 0.1; up to `--exact` rows.
 - catboost: CatBoost's RMSEWithUncertainty, a mean and a variance of each row, stopped early on a random tenth of the
-  training rows (with its default of 1,000 trees the variances of small tables are far too small). ngboost: NGBRegressor
-  with its defaults.
+  training rows. This was added after its defaults had given far too small variances on small tables. ngboost:
+  NGBRegressor with its defaults.
 - xgpr: xGPR's random features of an RBF kernel with one lengthscale, as its guide says: hyperparameters tuned crudely
   with 1,024 features, and a fit with 4,096; 512 for variances.
 - gpboost: GPBoost's Gaussian process with an intercept, Matern 3/2, ARD, and its own optimizer; exact up to `--exact`
@@ -54,17 +54,7 @@ import numpy as np
 from benchmarks import protocol
 from benchmarks.races.local import STEPS, Array, Law, errors, variational
 
-DESIGN: tuple[str, ...] = (
-    "machine",
-    "housing",
-    "concrete",
-    "airfoil",
-    "power-plant",
-    "kin40k",
-    "protein",
-    "elevators",
-    "bike",
-)
+DESIGN = ("machine", "housing", "concrete", "airfoil", "power-plant", "kin40k", "protein", "elevators", "bike")
 DESIGN += ("keggdirected", "tamielectric")
 UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendulum", "gas", "skillcraft")
 
