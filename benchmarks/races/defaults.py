@@ -16,7 +16,7 @@ most.
 - svgp: as in `benchmarks.races.local`, at most `--limit` seconds.
 - features-M, neighbors-M: budgets of this package, a Matern 3/2 kernel with one lengthscale a column and M random
   frequencies or M neighbors, and no selection.
-- exact-gpytorch: GPyTorch's exact process, Matern 3/2, ARD, 100 steps of Adam at 0.1; up to `--exact` rows.
+- exact-gpytorch: GPyTorch's exact process, Matern 3/2, ARD, 100 steps of Adam at 0.1, float32; up to `--exact` rows.
 - catboost: CatBoost's RMSEWithUncertainty, a mean and a variance of each row, stopped early on a random tenth of the
   training rows. This was added after its defaults had given far too small variances on small tables. ngboost:
   NGBRegressor with its defaults.
@@ -52,7 +52,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks import protocol
-from benchmarks.races.local import STEPS, Array, Law, errors, variational
+from benchmarks.races.local import Array, Law, errors, regression, variational
+from benchmarks.races.processes import add_line
 
 DESIGN = ("machine", "housing", "concrete", "airfoil", "power-plant", "kin40k", "protein", "elevators", "bike")
 DESIGN += ("keggdirected", "tamielectric")
@@ -159,40 +160,6 @@ def boosting(X: Array, y: Array, by_quantiles: bool) -> Callable[[Array], Law]:
     return lambda Z: (middle.predict(Z), np.full(len(Z), variance))
 
 
-def exact_gpytorch(X: Array, y: Array) -> Callable[[Array], Law]:
-    import gpytorch
-    import torch
-
-    torch.manual_seed(0)
-    x, target = torch.as_tensor(X), torch.as_tensor(y)
-    likelihood = gpytorch.likelihoods.GaussianLikelihood()
-
-    class Model(gpytorch.models.ExactGP):  # type: ignore[misc]
-        def __init__(self) -> None:
-            super().__init__(x, target, likelihood)
-            kernel = gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1])
-            self.mean_module, self.covar_module = gpytorch.means.ConstantMean(), gpytorch.kernels.ScaleKernel(kernel)
-
-        def forward(self, inputs: Any) -> Any:
-            return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
-
-    model = Model().double()
-    objective = gpytorch.mlls.ExactMarginalLogLikelihood(likelihood, model)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    for _ in range(STEPS):
-        optimizer.zero_grad()
-        (-objective(model(x), target)).backward()
-        optimizer.step()
-    model.eval(), likelihood.eval()
-
-    def predict(Z: Array) -> Law:
-        with torch.no_grad():
-            found = likelihood(model(torch.as_tensor(Z)))
-        return found.mean.numpy(), found.variance.numpy()
-
-    return predict
-
-
 def xgpr(X: Array, y: Array) -> Callable[[Array], Law]:
     import xGPR as package  # noqa: N813
 
@@ -262,7 +229,7 @@ def run(racer: str, file: Path, out: Path, seed: int, options: argparse.Namespac
     elif racer == "svgp":
         predict = variational(racer, X, y, options.limit)
     elif racer == "exact-gpytorch":
-        predict = exact_gpytorch(X, y)
+        predict = regression(X, y, options.limit, is_exact=True)
     elif racer == "xgpr":
         predict = xgpr(X, y)
     elif racer in ("catboost", "ngboost"):
@@ -379,8 +346,7 @@ def main() -> None:
                 if (name, seed, racer) in done or (row := race(name, seed, racer, options)) is None:
                     continue
                 print({key: value for key, value in row.items() if key != "failed"}, flush=True)
-                with options.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                add_line(row, options.out)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,6 @@ import json
 import time
 import warnings
 from collections.abc import Callable
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -209,17 +208,15 @@ def main() -> None:
         print(json.dumps(case(options.case[0], int(options.case[1]), options.rows)))
         return
     known = {(row["racer"], row["seed"]) for row in processes.lines(options.out)}
+    racers = processes.present({racer: RACERS[racer][0] for racer in options.racers.split(",")})
     for seed in range(options.seeds):
-        for racer in options.racers.split(","):
-            if (racer, seed) in known or find_spec(RACERS[racer][0].split(".")[0]) is None:
+        for racer in racers:
+            if (racer, seed) in known:
                 continue
-            more = ("--rows", options.rows, "--case", racer, seed)
-            row = {"table": "flights", "seed": seed, "racer": racer}
-            line = json.dumps(row | processes.figures(MODULE, options.limit, *more))
-            print(line, flush=True)
-            if options.out:
-                with options.out.open("a") as file:
-                    file.write(line + "\n")
+            figures = processes.figures(MODULE, options.limit, "--rows", options.rows, "--case", racer, seed)
+            row = {"table": "flights", "seed": seed, "racer": racer} | figures
+            print(row, flush=True)
+            processes.add_line(row, options.out)
 
 
 if __name__ == "__main__":

@@ -176,7 +176,8 @@ def variational(racer: str, X: Array, y: Array, limit: float) -> Callable[[Array
     return predictor(model, likelihood)
 
 
-def state(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
+def regression(X: Array, y: Array, limit: float, is_exact: bool = False) -> Callable[[Array], Law]:
+    """Fit GPyTorch's process with inducing points (SGPR), or its exact process."""
     import gpytorch
     import torch
 
@@ -189,7 +190,8 @@ def state(X: Array, y: Array, limit: float) -> Callable[[Array], Law]:
             super().__init__(x, target, likelihood)
             base = gpytorch.kernels.ScaleKernel(gpytorch.kernels.MaternKernel(nu=1.5, ard_num_dims=x.shape[1]))
             self.mean_module = gpytorch.means.ConstantMean()
-            self.covar_module = gpytorch.kernels.InducingPointKernel(base, points, likelihood)
+            inducing = gpytorch.kernels.InducingPointKernel
+            self.covar_module = base if is_exact else inducing(base, points, likelihood)
 
         def forward(self, inputs: Any) -> Any:
             return gpytorch.distributions.MultivariateNormal(self.mean_module(inputs), self.covar_module(inputs))
@@ -228,7 +230,7 @@ def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
     if racer in ("svgp", "vnngp"):
         predict = variational(racer, X, y, limit)
     elif racer == "sgpr":
-        predict = state(X, y, limit)
+        predict = regression(X, y, limit)
     else:
         predict = boosting(X, y) if racer == "boosting" else ours(racer, X, y, seed)
     spent = [time.perf_counter() - begin, time.process_time() - busy]

@@ -305,11 +305,9 @@ def main() -> None:
                     print(f"{racer}: {package} is not installed")
                     continue
                 found = processes.figures(MODULE, options.limit, "--case", name, n, racer)
-                line = json.dumps({"table": name, "rows": n, "racer": racer} | found)
-                print(line, flush=True)
-                if options.out:
-                    with options.out.open("a") as file:
-                        file.write(line + "\n")
+                row = {"table": name, "rows": n, "racer": racer} | found
+                print(row, flush=True)
+                processes.add_line(row, options.out)
 
 
 if __name__ == "__main__":

@@ -51,6 +51,13 @@ def lines(out: Path | None) -> list[dict[str, Any]]:
     return [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
 
 
+def add_line(row: dict[str, Any], out: Path | None) -> None:
+    """Add a result to a file of JSON lines, if there is one."""
+    if out:
+        with out.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+
+
 def run_all(
     module: str,
     cases: Iterable[tuple[str, int, str]],
@@ -79,9 +86,7 @@ def run_all(
         said = "  ".join(f"{key} {value:.4g}" for key, value in row.items() if isinstance(value, float))
         print(f"{table} {seed} {racer:16s} {said}{row.get('failed', '')}", flush=True)
         found.append(row)
-        if out:
-            with out.open("a") as stream:
-                stream.write(json.dumps(row) + "\n")
+        add_line(row, out)
     return found
 
 

@@ -42,18 +42,20 @@ def _machines(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iter
 
 
 def _losses(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
-    found = []
-    for name, (scores, _) in results.items():
-        lost = [c for c in comparisons(scores, RACES[name].ours) if c.verdict == "loss"]
-        found += [(float(np.mean(c.differences)), c, RACES[name].title) for c in lost]
+    losses = [
+        comparison
+        for name, (scores, _) in results.items()
+        for comparison in comparisons(scores, RACES[name].ours)
+        if comparison.verdict == "loss"
+    ]
     yield "## Where another package is better\n"
-    if not found:
+    if not losses:
         yield "No comparison was lost.\n"
         return
     rows = ["| data | package | NLPD worse by | seconds, ours | seconds, theirs |", "|---|---|---|---|---|"]
-    for difference, c, _ in sorted(found, key=lambda one: one[0]):
-        seconds = " | ".join(map(_short, c.seconds))
-        rows.append(f"| {c.dataset} | {name_of(c.racer)} | {-difference:.3f} | {seconds} |")
+    for loss in sorted(losses, key=lambda comparison: comparison.mean_difference):
+        seconds = " | ".join(map(_short, loss.seconds))
+        rows.append(f"| {loss.dataset} | {name_of(loss.racer)} | {-loss.mean_difference:.3f} | {seconds} |")
     yield "\n".join(rows) + "\n"
 
 
@@ -64,10 +66,10 @@ def _counts(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterat
     for name, (scores, _) in results.items():
         compared = list(comparisons(scores, RACES[name].ours))
         for racer in dict.fromkeys(s.racer for s in scores if not is_ours(s.racer)):
-            own = [c for c in compared if c.racer == racer]
-            verdicts = [c.verdict for c in own]
-            failed = {s.dataset for s in scores if s.racer == racer} - {c.dataset for c in own}
-            ratio = _short(float(np.median([c.seconds[1] / c.seconds[0] for c in own]))) if own else ""
+            of_racer = [comparison for comparison in compared if comparison.racer == racer]
+            verdicts = [comparison.verdict for comparison in of_racer]
+            failed = {s.dataset for s in scores if s.racer == racer} - {c.dataset for c in of_racer}
+            ratio = _short(float(np.median([c.seconds[1] / c.seconds[0] for c in of_racer]))) if of_racer else ""
             numbers = " | ".join(str(verdicts.count(each)) for each in ("win", "tie", "loss"))
             rows.append(f"| {RACES[name].title} | {name_of(racer)} | {numbers} | {len(failed)} | {ratio} |")
     yield "\n".join(rows) + "\n"
@@ -98,8 +100,8 @@ def _table(scores: Sequence[Score], figure: str) -> str:
     for dataset in dict.fromkeys(s.dataset for s in scores):
         cells = []
         for racer in racers:
-            own = [getattr(s, figure) for s in scores if (s.dataset, s.racer) == (dataset, racer) and not s.failed]
-            cells.append(_cell(own, figure))
+            values = [getattr(s, figure) for s in scores if (s.dataset, s.racer) == (dataset, racer) and not s.failed]
+            cells.append(_cell(values, figure))
         most = max(s.rows for s in scores if s.dataset == dataset)
         rows.append(f"| {dataset} | {most:,} | " + " | ".join(cells) + " |")
     return "\n".join(rows) + "\n"

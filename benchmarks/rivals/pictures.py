@@ -37,14 +37,14 @@ def picture(scores: Sequence[Score], race: Race) -> Any:
     for axis, dataset in zip(axes.flat, datasets, strict=False):
         known = [s for s in scores if s.dataset == dataset and not s.failed]
         repeats = {s.repeat for s in known if s.racer == race.ours}
-        own = [s for s in known if s.repeat in repeats]
+        compared = [s for s in known if s.repeat in repeats]
         for i, racer in enumerate(rivals):
-            _mark(axis, own, [racer], marker=_MARKERS[i % len(_MARKERS)], color=f"C{i + 1}", label=name_of(racer))
+            _mark(axis, compared, [racer], marker=_MARKERS[i % len(_MARKERS)], color=f"C{i + 1}", label=name_of(racer))
         for kind in dict.fromkeys(racer.split("-")[0] for racer in race.budgets):
             curve = [racer for racer in race.budgets if racer.startswith(kind)]
             style = "-" if kind == "features" else "--"
-            _mark(axis, own, curve, marker=".", linestyle=style, color="0.3", label=f"rfgp, {kind}")
-        _mark(axis, own, [race.ours], marker="*", markersize=13, color="black", label=name_of(race.ours))
+            _mark(axis, compared, curve, marker=".", linestyle=style, color="0.3", label=f"rfgp, {kind}")
+        _mark(axis, compared, [race.ours], marker="*", markersize=13, color="black", label=name_of(race.ours))
         axis.set(xscale="log", title=dataset)
         axis.xaxis.set_major_formatter("{x:g}")
         axis.margins(0.12)
@@ -64,8 +64,8 @@ def _mark(axis: Any, scores: Sequence[Score], racers: Sequence[str], **style: An
     """Draw the means of racers over their repeats, in this order."""
     points = []
     for racer in racers:
-        own = [(s.seconds, s.nlpd) for s in scores if s.racer == racer]
-        if own:
-            points.append(np.mean(own, axis=0))
+        repeats = [(s.seconds, s.nlpd) for s in scores if s.racer == racer]
+        if repeats:
+            points.append(np.mean(repeats, axis=0))
     if points:
         axis.plot(*np.transpose(points), **({"linestyle": "none"} | style))

@@ -117,6 +117,11 @@ class Comparison(NamedTuple):
     seconds: tuple[float, float]
 
     @property
+    def mean_difference(self) -> float:
+        """The mean difference over the repeats."""
+        return float(np.mean(self.differences))
+
+    @property
     def verdict(self) -> str:
         """A win or a loss if all repeats differ by more than the margin in one direction, else a tie."""
         low, high = min(self.differences), max(self.differences)
