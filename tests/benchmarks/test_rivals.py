@@ -24,7 +24,8 @@ def compared(ours, theirs):
     [
         ([1.0, 2.0], [1.02, 2.02], "win"),
         ([1.02, 2.02], [1.0, 2.0], "loss"),
-        ([1.0, 2.0], [1.005, 1.995], "tie"),
+        ([1.0, 2.0], [1.005, 2.005], "tie"),
+        ([1.005, 2.005], [1.0, 2.0], "tie"),
         ([1.0, 2.0], [1.5, 1.9], "tie"),  # repeats disagree
     ],
 )
@@ -34,9 +35,9 @@ def test_a_verdict_needs_the_margin_in_every_repeat(ours, theirs, verdict):
     np.testing.assert_allclose(found.differences, np.subtract(theirs, ours))
 
 
-def test_only_common_repeats_are_compared():
-    found = compared([1.0, 2.0, 3.0], [2.0])
-    assert found.differences == [1.0]
+@pytest.mark.parametrize(("ours", "theirs"), [([1.0, 2.0, 3.0], [2.0]), ([1.0], [2.0, 9.0])])
+def test_only_common_repeats_are_compared(ours, theirs):
+    assert compared(ours, theirs).differences == [1.0]
 
 
 @pytest.mark.parametrize(

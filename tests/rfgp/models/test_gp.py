@@ -11,6 +11,7 @@ from gp_cases import KERNELS, NAMES, NEW, ROWS, SLOPE, SPACE, TREND, Y, model, s
 
 import rfgp
 from rfgp import kernels as k
+from rfgp.inference.conditioned import ConditionedGP
 
 
 @pytest.mark.parametrize("standardize", [True, False])
@@ -371,6 +372,14 @@ def test_degrees_of_freedom_are_those_of_the_present_rows(approximation, count):
     K = variance * np.exp(-((later[:, None] - later) ** 2) / 2)
     expected = np.trace(np.linalg.solve(K + noise * np.eye(count), K))
     assert gp.terms["rbf(0)"].degrees_of_freedom == pytest.approx(expected, rel=0.02 if count == 80 else 0.1)
+
+
+def test_degrees_of_freedom_are_not_negative(monkeypatch):
+    """A sum over a sample of rows may be below 0."""
+    x = np.linspace(0, 1, 20)
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.Exact()).condition(x[:, None], x)
+    monkeypatch.setattr(ConditionedGP, "cross_covariance", lambda self, x, *names: -torch.eye(len(x)).double())
+    assert [term.degrees_of_freedom for term in gp.terms.values()] == [0.0]
 
 
 @pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
