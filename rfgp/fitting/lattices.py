@@ -20,7 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from rfgp.approximations import Approximation, EquispacedFourier, Vecchia
+from rfgp.approximations import Approximation, EquispacedFourier, SparsePrecision, Vecchia
 from rfgp.approximations.planning import AUTO
 from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit, spec_of
@@ -64,16 +64,14 @@ def fit_lattices(
 
     Args:
         fit: The fit.
-        other: The fit of a model with nearest neighbors instead. It is called if the lengthscales of automatic
-            lattices are so short that too many modes are omitted.
+        other: The fit of a model with Markov processes or nearest neighbors instead. It is called if the lengthscales
+            of automatic lattices are so short that too many modes are omitted.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
-        automatic = [name for name in truncated_terms(fit.state) if is_automatic(fit.spec, name)]
-        if automatic:
-            changed = {**fit.spec.approximations, **dict.fromkeys(automatic, Vecchia())}
+        if changed := without_truncated_lattices(fit):
             return other(fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).state, fit.plan)
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
@@ -135,6 +133,30 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
         if isinstance(approximation, EquispacedFourier) and approximation.refusal(data) is not None:
             names.append(data.term.name)
     return names
+
+
+def without_truncated_lattices(fit: TermFit) -> dict[str, Approximation]:
+    """Return other approximations if automatic lattices omit too many modes, else an empty dict.
+
+    All automatic lattices of a sum become Markov processes if each is on one column and has a sparse precision.
+    Otherwise the truncated ones use nearest neighbors.
+
+    Args:
+        fit: The fit.
+    """
+    truncated = [name for name in truncated_terms(fit.state) if is_automatic(fit.spec, name)]
+    if not truncated:
+        return {}
+    used, sparse = fit.spec.approximations, SparsePrecision()
+    every = fit.spec.term_data(fit.values, len(fit.rows))
+    automatic = [
+        data
+        for data in every
+        if isinstance(used[data.term.name], EquispacedFourier) and is_automatic(fit.spec, data.term.name)
+    ]
+    if len(every) > 1 and all(sparse.refusal(data) is None for data in automatic):
+        return {**used, **{data.term.name: sparse for data in automatic}}
+    return {**used, **dict.fromkeys(truncated, Vecchia())}
 
 
 def is_automatic(spec: ModelSpec, name: str) -> bool:
