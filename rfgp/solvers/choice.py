@@ -25,8 +25,8 @@ MOST_DENSE = 4000
 def uses_cg(prior: Prior, rows: Sized) -> bool:
     """Return whether the posterior is computed by conjugate gradients.
 
-    It is for sparse features, for covariances at many rows on a grid, and for sparse features combined with sparse
-    precisions or residuals.
+    With more than 4,000 rows, this holds for sparse features and for exact products on a grid. With any number of rows,
+    it holds for sparse features together with sparse precisions or residuals.
 
     Args:
         prior: The prior.
@@ -146,10 +146,10 @@ def solver_in_memory(
 
 
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior with saved tensors (...), whose names identify the solver.
+    """Return the posterior with saved tensors, whose names identify the solver.
 
-    With neighbors there are draws after conjugate gradients, the noise of latent values after a sparse factor, and
-    otherwise a factor of weights.
+    With nearest neighbors, posteriors of conjugate gradients have draws, those of sparse factors have the noise of
+    latent values, and others have a factor of weights.
 
     Args:
         prior: The prior of its rows.

@@ -39,7 +39,11 @@ class CGSolution(NamedTuple):
 
     @classmethod
     def joined(cls, parts: Sequence["CGSolution"]) -> "CGSolution":
-        """Return the concatenated solutions of blocks of columns."""
+        """Return the solutions of blocks of columns as one solution.
+
+        Args:
+            parts: The solutions of the blocks, in order.
+        """
         steps = max(part.num_steps for part in parts)
         alphas, betas = (
             np.concatenate([np.pad(values, ((0, steps - len(values)), (0, 0))) for values in pair], axis=1)
@@ -59,7 +63,9 @@ def conjugate_gradients(
     *,
     stop_on_negative_curvature: bool = False,
 ) -> CGSolution:
-    """Solve A x = right for each column, starting at 0. Converged columns are frozen.
+    """Solve A x = right for each column by conjugate gradients, starting at 0.
+
+    Converged columns are frozen.
 
     `linear_cg` of linear_operator differs: it takes a fixed number of steps if Lanczos matrices are requested, and its
     tolerance is for the mean over columns.
@@ -68,7 +74,7 @@ def conjugate_gradients(
         product: Maps v (n, p) to A v (n, p), for a symmetric A (n, n).
         right: The right-hand sides.
         tolerance: A column has converged if |right - A x| <= tolerance |right|.
-        most: The most steps.
+        most: The maximal number of steps.
         precondition: Maps r (n, p) to M^-1 r (n, p), for a symmetric and positive definite M near A. It may return
             further rows (n + c, p) that are linear in r, such as K^-1 M^-1 r. Directions and solution then have these
             rows too, and `product` receives them. If None, M = I.

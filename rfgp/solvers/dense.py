@@ -80,9 +80,14 @@ class DenseSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs.
+        """Return the solver for other targets and noise of the same inputs.
 
         For the same noise the factor is kept.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
         """
         other = type(self)(self._prior, rows, mean, noise, self._gram)
         if "_factor" in vars(self) and torch.equal(other._noise, self._noise):
@@ -109,7 +114,7 @@ class DenseSolver(Inference):
         return with_gradient(self._value, *self._gram.tensors, self._given, self._residual) + self._repeated
 
     def likelihood_and_gradients(self) -> tuple[Tensor, list[Tensor | None]]:
-        """Return the log marginal likelihood, 0-d, and its gradients, if no row has a weight.
+        """Return the log marginal likelihood, 0-d, and its gradients, for rows without weights.
 
         The gradients are in the tensors of the covariance, in the noise of each row (n,), and in the residual (n, k).
         """
@@ -213,15 +218,28 @@ class DensePosterior(Posterior):
         return len(self.coefficients)
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the covariances of n inputs with the rows, (n, n_rows)."""
+        """Return the covariances of n points with the rows, (n, n_rows).
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         return self._own.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the mean (n, k) for covariances (n, n_rows)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected @ self.coefficients
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         if int(torch.count_nonzero(projected)) < _SPARSE * projected.numel() and not projected.requires_grad:
             rows = sp.csr_array(projected.numpy())
             explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
@@ -230,16 +248,29 @@ class DensePosterior(Posterior):
         return (self._own.diagonal(inputs).double() - explained).clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariance (n, n)."""
+        """Return the posterior covariance, (n, n).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         solved = half_solve(self.factor, projected.mT)
         return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of coefficients and factor, for n rows and k outputs."""
+        """Return the shapes of coefficients and factor by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         return {"coefficients": (n, k), "factor": (n, n)}
 
     def of(self, names: Sequence[str]) -> "DensePosterior":
         """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -248,6 +279,11 @@ class DensePosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms at n inputs.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -258,9 +294,16 @@ class DensePosterior(Posterior):
         return prior - left.mT @ right
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (count, n, k), by pathwise conditioning (Wilson et al. 2020).
+        """Draw functions by pathwise conditioning (Wilson et al. 2020).
 
         f(x) = mean(x) + g(x) - k(x, X) C^-1 (g(X) + e), with g from the prior and e of the variance D = C - K.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
 
         Raises:
             InvalidArgumentError: If the prior has no functions to draw.
@@ -298,7 +341,11 @@ def _factorized(kernel: Tensor, noise: Tensor) -> Tensor:
 
 
 def rounding_variance(covariance: Tensor) -> Tensor:
-    """Return the variance r below which a noise is lost in the rounding of a covariance (n, n), 0-d."""
+    """Return the variance r below which a noise is lost in the rounding of a covariance, 0-d.
+
+    Args:
+        covariance: The covariance, (n, n), float64.
+    """
     return _ROUNDING * len(covariance) * covariance.diagonal().mean()
 
 

@@ -40,7 +40,15 @@ class KernelDraws:
     def of(
         cls, design: LatticeDesign, parameters: Sequence[Tensor], count: int, k: int, generator: torch.Generator
     ) -> "KernelDraws":
-        """Return `count` draws of k outputs of the kernel of a design at parameters, () or (d,) each."""
+        """Draw functions of the kernel of a design.
+
+        Args:
+            design: The design on a lattice, with its kernel.
+            parameters: The hyperparameters of the kernel, () or (d,) each, in the order of the design's names.
+            count: The number of draws.
+            k: The number of outputs of a draw.
+            generator: A generator on the CPU.
+        """
         size, values = count * NUM_COSINES, dict(zip(design.names, parameters, strict=True))
         frequencies = design.product.sample(size, generator)
         phases = 2 * math.pi * torch.rand(count, NUM_COSINES, generator=generator, dtype=torch.float64)
@@ -49,7 +57,11 @@ class KernelDraws:
         return cls(frequencies.reshape(count, NUM_COSINES, -1), phases, amplitudes, lengthscales)
 
     def at(self, points: Tensor) -> Tensor:
-        """Return the values at points (n, d), draw by draw, (n, count k)."""
+        """Return the values at points, draw by draw, (n, count k).
+
+        Args:
+            points: The points in the columns of the lattice, (n, d).
+        """
         scaled, parts = points / self.lengthscales, []
         for omega, phases, amplitudes in zip(self.frequencies, self.phases, self.amplitudes, strict=True):
             parts.append((scaled @ omega.mT + phases).cos() @ amplitudes)
@@ -74,7 +86,15 @@ class Extensions:
     def of(
         cls, prior: Prior, names: Sequence[str] | None, count: int, k: int, generator: torch.Generator
     ) -> "Extensions":
-        """Return draws for the named terms. If None, for all."""
+        """Draw the extensions of terms.
+
+        Args:
+            prior: The prior.
+            names: The names of the terms. If None, all.
+            count: The number of draws.
+            k: The number of outputs of a draw.
+            generator: A generator on the CPU.
+        """
         blocks = [block for block in prior.weights if names is None or block.name in names]
         parts = [
             (block, block.new_levels, KernelDraws.of(block.new_levels, block.parameters, count, k, generator))
@@ -84,7 +104,11 @@ class Extensions:
         return cls(tuple(parts), count, k)
 
     def at(self, inputs: Tensor) -> Tensor:
-        """Return the sum of the draws at rows (n, D), (count, n, k)."""
+        """Return the sums of the draws over all terms, (count, n, k).
+
+        Args:
+            inputs: The inputs of n points, (n, D).
+        """
         total = torch.zeros(len(inputs), self.count * self.num_outputs, dtype=torch.float64)
         for block, design, draws in self.parts:
             total = total + block.prior_variance.sqrt() * design.extend(inputs, draws.at, *block.parameters)

@@ -47,20 +47,37 @@ def check_sum(prior: Prior) -> None:
 
 
 def features(prior: Prior, weights: Weights, x: Tensor) -> Tensor:
-    """Return Phi (n, F) of inputs (n, d), float64.
+    """Return the features Phi (n, F), float64.
 
-    For a residual of weights it is evaluated in float64.
+    If the block of neighbors is a residual of weights, the features are evaluated in float64.
+
+    Args:
+        prior: The prior with neighbors.
+        weights: The dense weights.
+        x: The inputs, (n, d).
     """
     return weights.scaled(x.double() if neighbors_of(prior).is_residual else x).double()
 
 
 def explained_features(prior: Prior, x: Tensor) -> Tensor:
-    """Return the features (n, M) whose residual the block of neighbors is, without columns if it is none."""
+    """Return the features (n, M) whose residual the block of neighbors is.
+
+    There are no columns if the block is not a residual.
+
+    Args:
+        prior: The prior with neighbors.
+        x: The inputs, (n, d).
+    """
     return features(prior, Weights(prior.explained), x)
 
 
 def explained_columns(prior: Prior, phi: Tensor) -> Tensor:
-    """Return these features (n, M) among the features (n, F) of the dense weights and further ones."""
+    """Return the columns of `explained_features` among given features, (n, M).
+
+    Args:
+        prior: The prior with neighbors.
+        phi: The features of the dense weights, and possibly further ones, (n, F).
+    """
     parts = torch.split(phi[:, : prior.num_features], prior.dense.sizes, dim=1)
     pairs = zip(prior.weights, parts, strict=True)
     kept = [part for block, part in pairs if block in prior.explained]

@@ -13,10 +13,27 @@ class LatentOperator(Protocol):
         """Return n."""
 
     def times(self, v: Tensor) -> Tensor:
-        """Return S v, (n, p)."""
+        """Return S v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
-        """Return (S + D)^-1 v, (n, p), for positive D (n,)."""
+        """Return (S + D)^-1 v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+            noise: The diagonal of D, (n,), positive.
+        """
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return draws of N(0, S), (n, count)."""
+        """Draw from N(0, S).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            The draws, (n, count).
+        """

@@ -45,40 +45,71 @@ class Posterior(ABC):
 
     @abstractmethod
     def project(self, inputs: Tensor) -> Any:
-        """Return the projection of n inputs, such as features (n, F) or covariances with the rows."""
+        """Return the projection of n points, such as features (n, F) or covariances with the rows.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
 
     @abstractmethod
     def mean(self, projected: Any) -> Tensor:
-        """Return the mean (n, k)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
 
     @abstractmethod
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal variances (n,), or (n, C) of C functions."""
+        """Return the marginal variances (n,), or (n, C) of C functions.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
 
     @abstractmethod
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the covariance (n, n), or (n, n, C) of C functions."""
+        """Return the posterior covariance (n, n), or (n, n, C) of C functions.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
 
     def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance.
+        """Return a matrix R (n, r) such that R R^T is the covariance.
 
         For C functions R is (C n, r), function by function.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
         """
         return covariance_root(self.covariance(inputs, projected))
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return mean (n, k) and marginal variances (n,)."""
+        """Return the mean (n, k) and the marginal variances (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return self.mean(projected), self.variance(inputs, projected)
 
     def function_covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C).
 
         By default the functions are independent.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
         """
         return torch.diag_embed(self.variance(inputs, projected))
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
-        """Return a matrix R (m, r) with R R^T the covariance of m weighted sums of q values each.
+        """Return a matrix R (m, r) such that R R^T is the covariance of m weighted sums of q values each.
 
         Variances that are independent between points are excluded. The result is None if the joint covariance of all
         points must be formed.
@@ -90,7 +121,11 @@ class Posterior(ABC):
         return None
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
+        """Return the covariance (n, n) as products and solves, or None if it must be formed.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         return None
 
     @abstractmethod
@@ -112,19 +147,26 @@ class Posterior(ABC):
         make_contiguous(self, *self.serialized_fields)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) that are saved, by name."""
+        """Return the saved tensors (...) by name."""
         return {name: getattr(self, name) for name in self.serialized_fields}
 
     @abstractmethod
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of these tensors for n rows and k outputs by name, except that of inputs.
+        """Return the shapes of the saved tensors by name, except that of inputs.
 
-        A file is rejected if its tensors have other shapes. The shapes therefore depend on the prior alone.
+        A file is rejected if its tensors have other shapes. The shapes therefore depend on the prior, n and k alone.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+
+        Returns:
+            The shape of each tensor.
         """
 
     @property
     def can_update(self) -> bool:
-        """Whether rows can be added without the old ones."""
+        """Whether rows can be added without access to the old ones."""
         return False
 
     def of(self, names: Sequence[str]) -> "Posterior":
@@ -189,7 +231,7 @@ class Inference(Protocol):
         return ""
 
     def warm_start(self) -> WarmStart:
-        """Return a starting point for searches at nearby hyperparameters, empty if there is no search."""
+        """Return the start of searches at nearby hyperparameters, empty if there is no search."""
         return ()
 
     @abstractmethod

@@ -61,8 +61,8 @@ def exact_marginals(
         noise: The variance of one observation, standardized.
         points: The inputs of the points, standardized.
         generator: Draws the rows of the preconditioner.
-        tolerance: The largest relative residual of a solved system.
-        most: The most steps.
+        tolerance: The largest relative residual of a solved system. The default is 1e-4.
+        most: The maximal number of steps. The default is 200.
     """
     x, k = rows.inputs.double(), rows.num_outputs
     cross = prior.kernel(x, points.double())
@@ -76,7 +76,13 @@ def exact_marginals(
 
 
 def step_operations(rows: int, columns: int, points: int) -> float:
-    """Return the number of operations of a step."""
+    """Return the number of operations of a step of conjugate gradients.
+
+    Args:
+        rows: The number of rows.
+        columns: The number of input columns.
+        points: The number of points.
+    """
     return float(rows) ** 2 * (2.0 * columns + 2.0 * (points + 1) + PASSES)
 
 

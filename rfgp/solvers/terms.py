@@ -67,6 +67,13 @@ def check_joint(count: int, points: str, advice: str = "", most: int = MOST_JOIN
 
 
 def make_contiguous(state: Any, *names: str) -> None:
-    """Make tensors of a frozen object contiguous, like loaded ones, because the last bits of products depend on it."""
+    """Make tensors of a frozen object contiguous, like loaded ones.
+
+    The last bits of products depend on the memory layout.
+
+    Args:
+        state: The object.
+        names: The names of the attributes, which are tensors.
+    """
     for name in names:
         object.__setattr__(state, name, getattr(state, name).contiguous())

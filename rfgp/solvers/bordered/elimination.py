@@ -43,11 +43,14 @@ class RowSolves:
         self._over_noise = sp.csr_array((over_noise, columns, reads.indptr), shape=reads.shape)
 
     def blocks(self, columns: Tensor) -> Iterator[tuple[slice, Array]]:
-        """Yield S^-1 A^T D^-1 B for blocks of columns of B (n, F), to bound the memory.
+        """Yield S^-1 A^T D^-1 B for blocks of columns of B, to bound the memory.
+
+        Args:
+            columns: The columns B at the rows, (n, F).
 
         Yields:
-            The columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination. The next
-            solutions overwrite them.
+            The range of the columns, and their solutions (N, at most COLUMNS) with rows in the order of elimination.
+            The next solutions overwrite them.
         """
         size, width = self.reads.shape[1], columns.shape[1]
         room = np.empty(size * min(COLUMNS, width))
@@ -72,7 +75,11 @@ class Elimination:
         self.prior, self.border, self.noise = prior, border, noise
 
     def at(self, noise: Tensor) -> "Elimination":
-        """Return the elimination for another noise (n,), or this one if the noise is unchanged."""
+        """Return the elimination for another noise, or this one if the noise is unchanged.
+
+        Args:
+            noise: The noise D, (n,), float64.
+        """
         return self if torch.equal(noise, self.noise) else Elimination(self.prior, self.border, noise)
 
     @property
@@ -87,20 +94,35 @@ class Elimination:
         return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), self.prior.matrix, precision))
 
     def further(self, reads: sp.csr_array, noise: Array) -> Factor:
-        """Return the factor of S + B^T E^-1 B, for further rows with projection B (m, N) and noise E (m,)."""
+        """Return the factor of S + B^T E^-1 B, for further rows.
+
+        Args:
+            reads: The projection B of the further rows, (m, N).
+            noise: Their noise E, (m,).
+        """
         every = sp.csr_array(sp.vstack([self.prior.matrix, reads], format="csr"))
         precision = np.concatenate([1 / self.noise.numpy(), 1 / noise])
         pattern = JointPattern.of([latent.field for latent in self.prior.latents], every)
         return pattern.factor(pattern.add_gram(pattern.total(self.prior.entries), every, precision))
 
     def solve(self, b: Tensor) -> Tensor:
-        """Return S^-1 b, (N, p)."""
+        """Return S^-1 b, (N, p).
+
+        Args:
+            b: The right-hand sides, (N, p).
+        """
         if not self.is_sparse or not b.shape[1]:
             return b.new_zeros(self.prior.matrix.shape[1], b.shape[1])
         return torch.from_numpy(self.factor.solve(b.numpy()))
 
     def over_noise(self, v: Tensor) -> Tensor:
-        """Return D^-1 v, (n, p), or v itself for the noise 1 of whitened rows."""
+        """Return D^-1 v, (n, p).
+
+        The noise of whitened rows is 1, and v itself is returned.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return v if self._is_white else v / self.noise[:, None]
 
     @cached_property
@@ -159,7 +181,11 @@ class Elimination:
         return out
 
     def half_border(self, border: Tensor) -> Tensor:
-        """Return B L_C^-T, for B (n, F)."""
+        """Return B L_C^-T, (n, F), with the Cholesky factor L_C of C.
+
+        Args:
+            border: The features B, (n, F).
+        """
         out: Tensor = torch.linalg.solve_triangular(self.border_factor, border.mT, upper=False).mT
         return out
 

@@ -61,11 +61,19 @@ class SparseReads:
         return sum(prior - latent.size * math.log(latent.variance) for (prior, _), latent in pairs)
 
     def read(self, u: Tensor) -> Tensor:
-        """Return A u, (n, p)."""
+        """Return A u, (n, p).
+
+        Args:
+            u: The latent values u, (N, p).
+        """
         return torch.from_numpy(np.asarray(self.matrix @ u.numpy()))
 
     def transposed_times(self, v: Tensor) -> Tensor:
-        """Return A^T v, (N, p)."""
+        """Return A^T v, (N, p).
+
+        Args:
+            v: The values v at the rows, (n, p).
+        """
         return torch.from_numpy(np.asarray(self._transposed @ v.numpy()))
 
     @cached_property
@@ -73,7 +81,11 @@ class SparseReads:
         return sp.csr_array(self.matrix.T)
 
     def times(self, u: Tensor) -> Tensor:
-        """Return Q u, (N, p)."""
+        """Return Q u, (N, p).
+
+        Args:
+            u: The latent values u, (N, p).
+        """
         indptr, indices = self.pattern.csr
         prior = sp.csr_array((self.pattern.total(self.entries), indices, indptr), shape=(len(indptr) - 1,) * 2)
         return torch.from_numpy(np.asarray(prior @ u.numpy()))

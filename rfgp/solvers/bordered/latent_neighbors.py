@@ -56,7 +56,11 @@ class NeighborsField(MarkovField):
         self,
         values: Array,  # (p,)
     ) -> sp.csr_array:  # (N, N)
-        """Return V at parameters (p,)."""
+        """Return the inverse factor V.
+
+        Args:
+            values: The parameters of the covariance.
+        """
         with torch.no_grad():
             entries = self._factor(torch.from_numpy(values))
         return sp.csr_array(SparseValues(entries, self._near).matrix())
@@ -65,7 +69,11 @@ class NeighborsField(MarkovField):
         self,
         values: Array,  # (p,)
     ) -> Array:  # (nnz,)
-        """Return the entries of Q at parameters (p,)."""
+        """Return the entries of Q on its pattern.
+
+        Args:
+            values: The parameters of the covariance.
+        """
         return gram_on(self.inverse_root(values), self.pattern)
 
     def pull_back(
@@ -73,7 +81,12 @@ class NeighborsField(MarkovField):
         values: Array,  # (p,)
         weights: Array,  # (nnz,)
     ) -> Array:  # (p,)
-        """Return sum_e weights_e dQ_e / d parameters, for symmetric weights."""
+        """Return sum_e weights_e dQ_e / d parameters, for symmetric weights.
+
+        Args:
+            values: The parameters of the covariance.
+            weights: The weights of the entries of Q.
+        """
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
             entries = self._factor(parameters)
@@ -86,7 +99,11 @@ class NeighborsField(MarkovField):
         self,
         values: Array,  # (p,)
     ) -> tuple[float, Array]:
-        """Return log |Q| = 2 sum_i log V_ii and its derivatives (p,)."""
+        """Return log |Q| = 2 sum_i log V_ii and its derivatives (p,).
+
+        Args:
+            values: The parameters of the covariance.
+        """
         parameters = torch.tensor(values, requires_grad=True)
         with torch.enable_grad():
             diagonal = torch.from_numpy(self._near.indptr[1:] - 1)

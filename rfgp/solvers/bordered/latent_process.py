@@ -30,12 +30,15 @@ class LatentProcess:
         return detached(self)
 
     def positions(self, inputs: Tensor) -> Tensor:
-        """Return the positions (n, e) of inputs (n, D), in double precision.
+        """Return the positions (n, e) of inputs, in double precision.
 
         Equal positions have equal bytes.
 
-        They are the columns that the block depends on. For a residual, the other columns are zeros instead, because the
-        features depend on all columns.
+        Positions are the columns that the block depends on. For a residual, the other columns are zeros instead,
+        because the features depend on all columns.
+
+        Args:
+            inputs: The inputs, (n, D).
         """
         block = self.block
         read = only(inputs, block.columns) if block.is_residual else block.read(inputs)
@@ -91,7 +94,13 @@ class LatentProcess:
         values: Tensor,  # (p,)
         pattern: SparsityPattern,  # (N, N)
     ) -> Tensor:  # (nnz,)
-        """Return the entries of the sparse inverse factor of values at positions, for a variance of 1."""
+        """Return the entries of the sparse inverse factor V for a variance of 1.
+
+        Args:
+            positions: The positions.
+            values: The parameters, in the order of `parameters`.
+            pattern: The neighbors of each position, with the position itself as the last.
+        """
         prior = self.prior(values)
         return neighbors_of(prior).latent_factor(positions, pattern, explained_features(prior, positions))
 

@@ -24,13 +24,21 @@ class SparseOperator:
         return int(self._reads.shape[0])
 
     def times(self, v: Tensor) -> Tensor:
-        """Return the covariance times v, (n, p)."""
+        """Return A S^-1 A^T v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return torch.from_numpy(self._reads @ self._system.elimination.factor.solve(self._reads.T @ v.numpy()))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
 
-        The factor for the last D (n,) is cached.
+        The factor for the last D is cached.
+
+        Args:
+            v: The vectors v, (n, p).
+            noise: The diagonal of D, (n,), positive.
         """
         if self._further is None or self._further[0] is not noise:
             self._further = noise, self._system.elimination.further(self._reads, noise.numpy())
@@ -39,6 +47,14 @@ class SparseOperator:
         return scaled - torch.from_numpy(self._reads @ explained) / noise[:, None]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return draws of N(0, A S^-1 A^T), (n, count)."""
+        """Draw from N(0, A S^-1 A^T).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            The draws, (n, count).
+        """
         standard = torch.randn(self._reads.shape[1], count, generator=generator, dtype=torch.float64)
         return torch.from_numpy(self._reads @ self._system.elimination.factor.sample(standard.numpy()))

@@ -48,15 +48,17 @@ class JointPattern:
 
     @classmethod
     def of(cls, fields: Sequence[Field], reads: sp.csr_array, *, mixes: bool = False) -> "JointPattern":
-        """Return the pattern of at least one field with the projection A (n, N) to rows.
+        """Return the joint pattern of the precisions of fields and their projection to rows.
 
-        A single field is its own pattern if each row has one value, or if each pair of values of a row has an entry in
-        Q. Otherwise the union with the pattern of A^T A is analyzed. It is cached for the same fields and projection.
+        A single field has the joint pattern if each row depends on one value, or if each pair of values of a row has an
+        entry in Q. Otherwise the union with the pattern of A^T A is analyzed. It is cached for the same fields and
+        projection.
 
         Args:
-            fields: The fields.
-            reads: The projection A.
-            mixes: Whether points may combine pairs of values of one field without an entry in its Q.
+            fields: The fields, at least one.
+            reads: The projection A, (n, N).
+            mixes: Whether points may combine pairs of values of one field without an entry in its Q. The default is
+                False.
         """
         if len(fields) == 1 and not (mixes and np.diff(reads.indptr).max(initial=0) > 1):
             field, pattern = fields[0], fields[0].pattern
@@ -89,16 +91,29 @@ class JointPattern:
         return len(self.csr.indptr) - 1
 
     def factor(self, entries: Array) -> Factor:
-        """Return the factor of a matrix with these entries (nnz,)."""
+        """Return the factor of a matrix on the pattern.
+
+        Args:
+            entries: The entries of the matrix, (nnz,).
+        """
         return factorized(self.factorize, entries)
 
     def own(self, number: int, entries: Array) -> Array:
-        """Return the entries of the part of a field, from entries (nnz,) of the whole."""
+        """Return the entries of the diagonal block of a field, (nnz_t,).
+
+        Args:
+            number: The index of the field.
+            entries: The entries of a matrix on the joint pattern, (nnz,).
+        """
         indices = self.indices[number]
         return entries if indices is None else entries[indices]
 
     def total(self, parts: Sequence[Array]) -> Array:
-        """Return the entries (nnz,) of a block-diagonal matrix with these parts."""
+        """Return the entries of a block-diagonal matrix on the joint pattern, (nnz,).
+
+        Args:
+            parts: The entries of the diagonal block of each field, (nnz_t,) each.
+        """
         if self.indices[0] is None:
             return np.array(parts[0])
         out = np.zeros(len(self.csr.indices))
@@ -107,7 +122,13 @@ class JointPattern:
         return out
 
     def add_gram(self, entries: Array, reads: sp.csr_array, precision: Array) -> Array:
-        """Return entries (nnz,) plus those of A^T diag(precision) A, for a projection A (n, N)."""
+        """Return the entries plus those of A^T diag(p) A, (nnz,).
+
+        Args:
+            entries: The entries of a matrix on the joint pattern, (nnz,).
+            reads: The projection A, (n, N).
+            precision: The diagonal p, (n,).
+        """
         return entries + gram_on(reads, self.csr, precision)
 
 

@@ -29,13 +29,16 @@ of variances."""
 
 
 def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> BorderedSolver | None:
-    """Return the solver of latent nearest neighbors by a sparse factor, or None if the factor is too large.
+    """Return the solver of latent nearest neighbors by a sparse factor.
 
     Args:
         prior: The prior, with gradients.
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
+
+    Returns:
+        The solver, or None if the factor is too large or its rounding errors are not small relative to the noise.
     """
     if prior.graph_features or _surely_exceeds(prior.detached(), rows.inputs):
         return None

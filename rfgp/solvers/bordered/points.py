@@ -99,7 +99,7 @@ class Reads:
 
 @dataclass(frozen=True, eq=False)
 class PointReader:
-    """The projection of a sum of terms given the rows.
+    """The projection of a sum of terms given the rows, for any points.
 
     Attributes:
         system: The latent values and weights given the rows.
@@ -114,22 +114,33 @@ class PointReader:
     terms: Sequence[str] | None = None
 
     def singly(self, inputs: Tensor) -> Reads:
-        """Return the reads of n single points, (n,) or (n, d)."""
+        """Return the projections of n single points.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         dense = self._features(inputs)
         left = torch.zeros(len(inputs), dtype=torch.float64) + self._residual.residual_variance(inputs, dense)
         reads = self._read(inputs, dense, left, PrecisionBlock.marginal_reads)
         return replace(reads, inputs=inputs, slopes=list(self._slopes(inputs))) if self.moves_with(inputs) else reads
 
     def moves_with(self, inputs: Tensor) -> bool:
-        """Return whether projections of sparse blocks are differentiated in inputs (n, d)."""
+        """Return whether the projections of sparse blocks are differentiated in the inputs.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         is_smooth = any(block is not None and block.slopes is not None for block in self._predicted)
         return torch.is_grad_enabled() and inputs.requires_grad and is_smooth
 
     def check_constant(self, inputs: Tensor) -> None:
-        """Raise if the covariance of inputs (n, d) would be differentiated in them.
+        """Raise if the covariance of points would be differentiated in their inputs.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
 
         Raises:
-            NotDifferentiableError: If it would.
+            NotDifferentiableError: If the inputs require gradients and a sparse block depends on them smoothly.
         """
         if self.moves_with(inputs):
             raise NotDifferentiableError(
@@ -146,13 +157,16 @@ class PointReader:
                 yield slope._replace(reads=side_by_side(slope_parts, len(inputs)))
 
     def jointly(self, inputs: Tensor) -> tuple[Reads, Tensor]:
-        """Return the reads of n inputs, (n,) or (n, d), among the values of refined blocks.
+        """Return the projections of n points that may be neighbors of each other.
 
-        Points may be neighbors of each other.
+        Refined blocks must have the points among their values.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
 
         Returns:
-            The reads with a joint covariance of errors, and the ratios (n,) of the standard deviations of single points
-            to those in this joint distribution.
+            The projections with a joint covariance of errors, and the ratios (n,) of the standard deviations of single
+            points to those in this joint distribution.
         """
         dense = self._features(inputs)
         left = torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
@@ -198,7 +212,12 @@ class PointReader:
 
 
 def between(left: Reads, right: Reads) -> Tensor:
-    """Return the covariance (a, b) of A u + Phi w between two sets of points."""
+    """Return the covariance (a, b) of A u + Phi w between two sets of points.
+
+    Args:
+        left: The projections of a points.
+        right: The projections of b points given the same rows.
+    """
     known = left.system.elimination
     out = known.half_border(left.reduced) @ known.half_border(right.reduced).mT
     if known.is_sparse:
@@ -207,12 +226,20 @@ def between(left: Reads, right: Reads) -> Tensor:
 
 
 def read_singly(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether blocks have projections to single points without adding them to a refined field."""
+    """Return whether single points have projections without becoming values of a refined field.
+
+    Args:
+        blocks: The sparse blocks.
+    """
     return all(block.refine is None or block.between is not None for block in blocks)
 
 
 def depend_on_each_other(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may be neighbors of each other."""
+    """Return whether points may be neighbors of each other.
+
+    Args:
+        blocks: The sparse blocks.
+    """
     return any(block.joint is not None for block in blocks)
 
 
@@ -225,8 +252,13 @@ def _norms(reads: sp.csr_array) -> Array:
 def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: int) -> None:
     """Raise if a joint distribution has too many points.
 
+    Args:
+        blocks: The sparse blocks.
+        num_points: The number of points.
+        num_rows: The number of rows.
+
     Raises:
-        InvalidArgumentError: If there are more than 2,000, or their neighbors among the rows do not fit in memory.
+        InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
     """
     fitting = max(LEAST_JOINT, MOST_NUMBERS // num_rows) if depend_on_each_other(blocks) else MOST_JOINT
     check_joint(num_points, "points", most=min(MOST_JOINT, fitting))

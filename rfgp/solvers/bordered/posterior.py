@@ -22,7 +22,9 @@ from rfgp.solvers.terms import check_divided, known_terms, make_contiguous
 
 @dataclass(frozen=True, eq=False)
 class BorderedPosterior(Posterior):
-    """The rows. After loading, the factors are computed again from them.
+    """The posterior of sparse latent values and dense weights, stored as the rows.
+
+    After loading, the factors are computed again from the rows.
 
     Attributes:
         prior: The prior of precisions, weights, kernels and neighbors.
@@ -59,23 +61,40 @@ class BorderedPosterior(Posterior):
         return self.weights.num_features + (COLUMNS if read_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return the reads of n single points, positions (n,) or rows (n, d)."""
+        """Return the projections of n single points.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         reader = self._reader if read_singly(self.prior.precisions) else self._reader_at(inputs)
         return reader.singly(inputs)
 
     def mean(self, projected: Reads) -> Tensor:
-        """Return the mean (n, k)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected.mean
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return projected.variances
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the covariance (n, n) of at most 2,000 points.
+        """Return the posterior covariance (n, n) of at most 2,000 points.
 
         With nearest neighbors, points may be neighbors of each other. Their correlations are those of the joint
         distribution, and their variances those of single points.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
 
         Raises:
             InvalidArgumentError: If there are more points.
@@ -88,19 +107,32 @@ class BorderedPosterior(Posterior):
         return ((covariance + covariance.mT) / 2 + reads.left) * scales[:, None] * scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves, for sparse blocks alone."""
+        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
+
+        It must be formed if there are dense weights, residuals, or inputs that require gradients.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         if self.weights.blocks or mixes(self._reader.blocks) or self._reader.moves_with(inputs):
             return None
         reads = self._reader_at(inputs).singly(inputs)
         return SparseOperator(reads.system, reads.sparse)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions from the posterior: a map of inputs of n points to (count, n, k).
+        """Draw functions from the posterior.
 
         Given w, u has the mean of u minus Y (w - E w), and the precision S.
 
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
+
         Raises:
-            InvalidArgumentError: If a block is defined at some places only, or has a residual.
+            InvalidArgumentError: If a block is defined at given positions only, or has a residual.
         """
         if self.prior.adds_latent_points or self.weights.has_residual or mixes(self._reader.blocks):
             raise InvalidArgumentError(
@@ -125,15 +157,23 @@ class BorderedPosterior(Posterior):
         return functions
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
+        """Return the stored rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
         return {name: getattr(self, name) for name in ("inputs", "noise_diag", "targets")}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag and targets, for n rows and k outputs."""
+        """Return the shapes of noise_diag and targets by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> "BorderedPosterior":
         """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -141,10 +181,16 @@ class BorderedPosterior(Posterior):
         return replace(self, known=self._reader, terms=known_terms(self.prior, names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
+            InvalidArgumentError: If a term is unknown, none is named, latent neighbors are divided, or there are too
+                many points.
             NotDifferentiableError: If inputs of sparse blocks require gradients.
         """
         check_jointly(self._reader.blocks, len(inputs), len(self.inputs))

@@ -17,35 +17,65 @@ from rfgp.solvers.bordered.system import BorderedSystem
 
 
 def all_weights(prior: Prior, rows: Tensor) -> Weights:
-    """Return the dense weights of a prior, and those of its kernels at the inputs of rows, (n, d) or (n,)."""
+    """Return the dense weights of a prior, and those of its kernels at the rows.
+
+    Args:
+        prior: The prior.
+        rows: The inputs of the rows, (n, d), or positions (n,).
+    """
     return Weights((*prior.weights, *(block.as_weights(rows) for block in prior.kernels)))
 
 
 def sparse_blocks(prior: Prior, rows: Tensor) -> tuple[PrecisionBlock, ...]:
-    """Return the blocks with a precision of a prior, and its neighbors as latent values at rows (n, ...)."""
+    """Return the precisions of a prior, and its neighbors as latent values at the rows.
+
+    Args:
+        prior: The prior.
+        rows: The inputs of the rows, (n, d), or positions (n,).
+    """
     near = () if prior.neighbors is None else (latent_precision(prior.neighbors, rows, explained=prior.explained),)
     return (*prior.precisions, *near)
 
 
 def joined_reads(blocks: Sequence[PrecisionBlock], inputs: Tensor) -> sp.csr_array:
-    """Return A = [A_1, A_2, ...] (n, N) of n points, without columns if there are no blocks."""
+    """Return the joint projection A = [A_1, A_2, ...] of n points, (n, N).
+
+    It has no columns if there are no blocks.
+
+    Args:
+        blocks: The sparse blocks.
+        inputs: The inputs of the points, (n, d), or positions (n,).
+    """
     return side_by_side([block.projector(inputs) for block in blocks], len(inputs))
 
 
 def side_by_side(parts: Sequence[sp.csr_array], count: int) -> sp.csr_array:
-    """Return [A_1, A_2, ...] (n, N) for n = `count`, without columns if there are no parts."""
+    """Return [A_1, A_2, ...], (n, N), without columns if there are no parts.
+
+    Args:
+        parts: The projections A_t, (n, N_t) each.
+        count: The number n of points.
+    """
     if len(parts) == 1:
         return parts[0]
     return sp.csr_array(sp.hstack(parts, format="csr")) if parts else sp.csr_array((count, 0))
 
 
 def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
-    """Return whether points may combine pairs of values of a block without an entry in its precision."""
+    """Return whether points may combine pairs of values of a block without an entry in its precision.
+
+    Args:
+        blocks: The sparse blocks.
+    """
     return any(block.residual is not None for block in blocks)
 
 
 def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
-    """Return blocks at their hyperparameters, without gradients."""
+    """Return the latent values of blocks at their hyperparameters, without gradients.
+
+    Args:
+        blocks: The sparse blocks.
+    """
     return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
 
 
@@ -59,8 +89,8 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
         border: Phi of the weights, and of further ones, (n, F).
 
     Returns:
-        The rows with residual noise, the term of bounding residuals in the log marginal likelihood, 0-d, and the
-        variance (n,) of residuals that is not in the noise of a row's mean.
+        The rows with residual noise, the term of VFE residuals in the log marginal likelihood, 0-d, and the residual
+        variances (n,) that are not in the noise of row means.
     """
     if not weights.has_residual:
         return rows, torch.zeros_like(noise), torch.zeros_like(noise)
@@ -90,13 +120,14 @@ def bordered_system(
     """Return the regression of residuals on sparse blocks and features, without gradients.
 
     Args:
-        blocks: The sparse blocks, in the order of the columns of the reads.
+        blocks: The sparse blocks, in the order of the columns of the projection.
         reads: The projection A to the rows.
         border: Phi of the rows.
         noise: The noise D of the rows.
         residual: The residual r of the rows.
         output_weights: The weight of the log marginal likelihood of each output. If None, 1.
-        mixes: Whether a row may combine pairs of values of one block without an entry in its precision.
+        mixes: Whether a row may combine pairs of values of one block without an entry in its precision. The default is
+            False.
     """
     prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)

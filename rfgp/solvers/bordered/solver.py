@@ -52,9 +52,14 @@ class BorderedSolver(Inference):
         self._repeated = rows.repetitions(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs.
+        """Return the solver for other targets and noise of the same inputs.
 
-        For the same noise factors are kept.
+        For the same noise the factors are kept.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
         """
         return type(self)(self._prior, rows, mean, noise, self)
 

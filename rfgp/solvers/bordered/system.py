@@ -58,9 +58,14 @@ class BorderedSystem:
         self.output_weights = residual.new_ones(residual.shape[1]) if output_weights is None else output_weights
 
     def at(self, noise: Tensor, residual: Tensor, output_weights: Tensor) -> "BorderedSystem":
-        """Return the system with other noise (n,), residuals (n, k) and weights (k,).
+        """Return the system with other noise, residuals and weights of the outputs.
 
-        The same noise keeps factors.
+        For the same noise the factors are kept.
+
+        Args:
+            noise: The noise D, (n,), float64.
+            residual: The residual r, (n, k), float64.
+            output_weights: The weight of the log marginal likelihood of each output, (k,).
         """
         return BorderedSystem(self.elimination.at(noise), residual, output_weights)
 

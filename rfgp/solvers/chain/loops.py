@@ -3,14 +3,25 @@
 The formulas are in `rfgp.solvers.chain.states`. A state has a numbers, and `unit` is the tuple (1, 0, ...) of that
 length. Loops are compiled for each a, and those over small matrices are unrolled. Common arguments are:
 
-    times (n,)          the rows, ascending
-    targets (n,)        y
-    noise (1,) or (n,)  D
-    model               kappa, unit, and the tables (3 a + 2, a, a) of `rfgp.solvers.chain.states.model_of`
-    states (b, a + a^2) mean and covariance given the rows before each block of SIZE rows
+    x                     kappa times the length of a step
+    unit, tables          the unit vector, and the tables (3 a + 2, a, a) of `rfgp.solvers.chain.states.model_of`
+    model                 kappa, unit and tables
+    times (n,)            the rows, ascending
+    targets (n,), target  y of the rows, and of one row
+    noise (1,) or (n,)    D of the rows, or a number for one row
+    mean, covariance      m (a,) and P (a, a) of a state
+    r, curvature          r (a,) and N (a, a) of the backward pass
+    moved (..., a, a)     A P A^T of a step
+    block                 the index of a block of SIZE rows
+    states (b, a + a^2)   m and P given the rows before each block
     adjoints (b + 1, a + a^2)  r and N before the first row of each block, and zeros
-    work (4, a, a)      space for A, R, A P A^T and a product
-    numbers (2 a,)      space for coefficients, and the length of the step of A and R in `work`
+    predicted (SIZE, a + a^2)  m and P before each row of a block
+    backward (SIZE + 1, a + a^2)  r and N before each row of a block, and after the last
+    at (m,), indices (m,) points, ascending, and the numbers of rows at or before them
+    given (m, a + a^2)    m and P at the points given earlier rows
+    later (m, a + a^2)    r and N at the points given later rows
+    work (4, a, a)        space for A, R, A P A^T and a product
+    numbers (2 a,)        space for coefficients, and the length of the step of A and R in `work`
 """
 
 import math
@@ -80,7 +91,7 @@ def step_to(x, unit, tables, work, numbers):
 
 @loop
 def advance(x, unit, tables, mean, covariance, work, numbers):
-    """Overwrite the mean and the covariance P of a state with A m and A P A^T + R."""
+    """Overwrite the mean and the covariance of a state with A m and A P A^T + R."""
     a = len(unit)
     step_to(x, unit, tables, work, numbers)
     for i in range(a):
@@ -187,7 +198,7 @@ def slope_of(unit, tables, moved, mean, r, curvature, work):
 
 @loop
 def store(array, i, unit, vector, matrix):
-    """Write a vector (a,) and a matrix (a, a) to the row i of an array."""
+    """Write a vector (a,) and a matrix (a, a) to row i of an array."""
     a = len(unit)
     for j in range(a):
         array[i, j] = vector[j]
@@ -197,7 +208,7 @@ def store(array, i, unit, vector, matrix):
 
 @loop
 def load(array, i, unit, vector, matrix):
-    """Read a vector (a,) and a matrix (a, a) from the row i of an array."""
+    """Read a vector (a,) and a matrix (a, a) from row i of an array."""
     a = len(unit)
     for j in range(a):
         vector[j] = array[i, j]
@@ -210,7 +221,7 @@ def load(array, i, unit, vector, matrix):
 
 @loop
 def filter_rows(times, targets, noise, model, states):
-    """Write the states before all blocks, and return sum log s and sum v^2 / s."""
+    """Write m and P before all blocks to `states`, and return sum log s and sum v^2 / s."""
     kappa, unit, tables = model
     a = len(unit)
     mean, covariance, work, numbers = np.zeros(a), tables[3 * a - 1].copy(), np.empty((4, a, a)), np.full(2 * a, np.nan)
@@ -229,7 +240,7 @@ def filter_rows(times, targets, noise, model, states):
 
 @loop
 def filter_block(block, times, targets, noise, model, states, predicted, moved):
-    """Write the states (SIZE, a + a^2) before each row of a block, and A P A^T (SIZE, a, a) of their last step."""
+    """Write m and P before each row of a block to `predicted`, and A P A^T of their last step to `moved`."""
     kappa, unit, tables = model
     a, first, many = len(unit), SIZE * block, noise.size > 1
     mean, covariance, work, numbers = np.empty(a), np.empty((a, a)), np.empty((4, a, a)), np.full(2 * a, np.nan)
@@ -247,7 +258,10 @@ def filter_block(block, times, targets, noise, model, states, predicted, moved):
 
 @loop
 def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, precisions):
-    """Write C^-1 y (n,), the diagonal of C^-1 (n,) and the adjoints, and return the derivative in log kappa."""
+    """Write C^-1 y, the diagonal of C^-1 and the adjoints, and return the derivative in log kappa.
+
+    The coefficients C^-1 y (n,) and the diagonal `precisions` (n,) are overwritten.
+    """
     kappa, unit, tables = model
     a, total, many = len(unit), 0.0, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.zeros(a), np.empty((a, a)), np.zeros((a, a))
@@ -274,7 +288,10 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
 
 @loop
 def smooth_block(block, times, targets, noise, model, adjoints, predicted, backward):
-    """Write r and N (SIZE, a + a^2) before each row of a block, given the states before them."""
+    """Write r and N before each row of a block, and after the last, to `backward`.
+
+    The arguments include m and P before the rows, `predicted`.
+    """
     kappa, unit, tables = model
     a, first, many = len(unit), SIZE * block, noise.size > 1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
@@ -294,10 +311,7 @@ def smooth_block(block, times, targets, noise, model, adjoints, predicted, backw
 
 @loop
 def states_at(at, indices, times, targets, noise, model, states, adjoints, given, later):
-    """Write mean and covariance of the state at points given earlier rows, and r and N given later ones.
-
-    `at` (m,) ascends, and `indices` (m,) are the numbers of rows at or before each point.
-    """
+    """Write m and P at points given earlier rows to `given`, and r and N given later rows to `later`."""
     kappa, unit, tables = model
     a, n, many, known = len(unit), times.size, noise.size > 1, -1
     mean, r, covariance, curvature = np.empty(a), np.empty(a), np.empty((a, a)), np.empty((a, a))
@@ -325,7 +339,8 @@ def states_at(at, indices, times, targets, noise, model, states, adjoints, given
 def propagate_between(at, indices, times, noise, model, given, propagators):
     """Write the matrices Phi (m, a, a) that map errors of the state at one point to the next, given the rows.
 
-    `given` are the states at the points. Phi is the product of A and I - k e_0^T of all steps and rows in between.
+    Phi, in `propagators`, is the product of A and I - k e_0^T of all steps and rows in between. The first matrix is not
+    written.
     """
     kappa, unit, tables = model
     a, many = len(unit), noise.size > 1

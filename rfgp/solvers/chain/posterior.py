@@ -21,7 +21,7 @@ from rfgp.solvers.terms import check_joint, known_terms
 
 @dataclass(frozen=True, eq=False)
 class ChainReads:
-    """The process at n points.
+    """The posterior at n points.
 
     Attributes:
         given: The process given the rows.
@@ -58,7 +58,9 @@ class ChainReads:
 
 @dataclass(frozen=True, eq=False)
 class ChainPosterior(Posterior):
-    """The rows. After loading, the states are computed again from them.
+    """The posterior of a Matern process of one column, stored as the rows.
+
+    After loading, the states are computed again from the rows.
 
     Means, variances and covariances are computed from the states. Derivatives in points and products are computed on
     demand from the sparse factor of the same rows.
@@ -95,23 +97,40 @@ class ChainPosterior(Posterior):
         return COLUMNS
 
     def project(self, inputs: Tensor) -> Any:
-        """Return the process at n single points (n, d), with its mean and variances."""
+        """Return the posterior at n single points, with its mean and variances.
+
+        Args:
+            inputs: The inputs of the points, (n, d).
+        """
         if torch.is_grad_enabled() and inputs.requires_grad:
             return self._sparse.project(inputs)
         return self._read(inputs)
 
     def mean(self, projected: Any) -> Tensor:
-        """Return the mean (n, k)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         mean: Tensor = projected.mean
         return mean
 
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         variance: Tensor = projected.variances
         return variance
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the covariance (n, n), of at most 2,000 points.
+        """Return the posterior covariance (n, n) of at most 2,000 points.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
 
         Raises:
             InvalidArgumentError: If there are more points.
@@ -123,11 +142,19 @@ class ChainPosterior(Posterior):
         return self._read(inputs).covariance
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves."""
+        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         return self._sparse.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because the process is defined at given positions only.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
 
         Raises:
             InvalidArgumentError: Always.
@@ -135,11 +162,19 @@ class ChainPosterior(Posterior):
         return self._sparse.sample_functions(count, generator)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag and targets, for n rows and k outputs."""
+        """Return the shapes of noise_diag and targets by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> "ChainPosterior":
-        """Return the posterior itself, the sum of its one term.
+        """Return the posterior itself, which is the sum of its one term.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -148,10 +183,15 @@ class ChainPosterior(Posterior):
         return self
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) of the term with itself, at n inputs.
+        """Return the posterior covariance (n, n) of the only term with itself.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The name of the term.
+            second: The name of the term again.
 
         Raises:
-            InvalidArgumentError: If a term is unknown, or none is named.
+            InvalidArgumentError: If a term is unknown, none is named, or there are more than 2,000 points.
             NotDifferentiableError: If the inputs require gradients.
         """
         for names in (first, second):

@@ -24,7 +24,7 @@ class Ascending:
 
     Attributes:
         values: The values, (n,).
-        order: The original positions of the values, (n,). If None, the order was ascending.
+        order: The original positions of the values, (n,). If None, the given values were in ascending order.
     """
 
     values: Array
@@ -32,18 +32,30 @@ class Ascending:
 
     @classmethod
     def of(cls, values: Array) -> "Ascending":
-        """Return values (n,) in ascending order."""
+        """Return values in ascending order.
+
+        Args:
+            values: The values, (n,).
+        """
         if (values[1:] >= values[:-1]).all():
             return cls(np.ascontiguousarray(values), None)
         order = np.argsort(values, kind="stable")
         return cls(values[order], order)
 
     def sorted(self, numbers: Array) -> Array:
-        """Return numbers (n,) in the ascending order of the values."""
+        """Return numbers (n,) in the ascending order of the values.
+
+        Args:
+            numbers: Numbers in the original order of the values, (n,).
+        """
         return np.ascontiguousarray(numbers) if self.order is None else numbers[self.order]
 
     def restored(self, numbers: Array) -> Array:
-        """Return numbers (n, ...) from the ascending order of the values in the original order."""
+        """Return numbers in the original order of the values, (n, ...).
+
+        Args:
+            numbers: Numbers in the ascending order of the values, (n, ...).
+        """
         if self.order is None:
             return numbers
         out = np.empty_like(numbers)
@@ -96,9 +108,13 @@ _KEPT: MutableMapping[Tensor, tuple[int, Ascending]] = WeakTensorKeyDictionary()
 
 
 def ascending(inputs: Tensor, column: int) -> Ascending:
-    """Return a column of rows (n, d) in ascending order.
+    """Return a column of rows in ascending order.
 
-    It is cached for the lifetime of their tensor.
+    The result is cached for the lifetime of the tensor of inputs.
+
+    Args:
+        inputs: The inputs of the rows, (n, d).
+        column: The index of the column.
     """
     kept = _KEPT.get(inputs)
     if kept is None or kept[0] != column:
@@ -117,18 +133,31 @@ def supports(prior: Prior) -> bool:
 
 
 def column_of(prior: Prior) -> MaternColumn:
-    """Return the column of the process of a prior."""
+    """Return the column of the process of a prior.
+
+    Args:
+        prior: A prior that satisfies `supports`.
+    """
     column = prior.precisions[0].column
     assert column is not None
     return column
 
 
 def as_tensor(array: Array) -> Tensor:
-    """Return a tensor (...) of the same numbers."""
+    """Return a tensor (...) of the same numbers.
+
+    Args:
+        array: The numbers.
+    """
     return torch.from_numpy(np.ascontiguousarray(array))
 
 
 def ascending_rows(prior: Prior, rows: Block) -> Block:
-    """Return rows in ascending order of the column of a prior."""
+    """Return rows in ascending order of the column of a prior.
+
+    Args:
+        prior: A prior that satisfies `supports`.
+        rows: The data.
+    """
     order = ascending(rows.inputs, column_of(prior).position).order
     return rows if order is None else rows.take(torch.from_numpy(order))

@@ -1,8 +1,13 @@
 """Compiled loops of the filter and its forward derivatives.
 
-The formulas are in `rfgp.solvers.chain.states`, and the arguments in `rfgp.solvers.chain.loops`. There are q + 2
-directions: log kappa, parts of the noise, and the mean. `tangents` (q + 1, a, a) are the derivatives of the covariance,
-which does not depend on the mean. `moving` (q + 2, a) are the derivatives of the mean of a state.
+The formulas are in `rfgp.solvers.chain.states`, and further arguments in `rfgp.solvers.chain.loops`. There are q + 2
+directions: log kappa, q parts of the noise, and the mean. Arguments are:
+
+    tangents (q + 1, a, a)  the derivatives of the covariance of a state, which do not depend on the mean
+    moving (q + 2, a)       the derivatives of the mean of a state
+    noises (q + 1,)         the derivatives of the noise of a row, 0 in log kappa
+    v, s                    the innovation of a row and its variance
+    shares (q, 1) or (q, n) the parts of the noise of a row in the directions of the noise, from 0 to 1
 """
 
 import math
@@ -75,13 +80,11 @@ def condition_tangents(v, s, unit, covariance, noises, tangents, moving, work):
 def score_rows(times, targets, noise, shares, model, in_scales, in_means, of_scales, of_means):
     """Sum derivatives of the innovations v and their variances s, and return sum log s and sum v^2 / s.
 
-    Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s), in the directions log kappa and log noise, and for b
-    also in the direction of the mean. The sums are
+    Let z = v / sqrt(s), c = (1, d log s) and b = dv / sqrt(s). The directions are log kappa and the parts of the log
+    noise, and for b also the mean. The sums, which are added to the arrays, are
 
         in_scales (q + 2,)  sum c (z^2 - 1)    of_scales (q + 2, q + 2)  sum c c^T
         in_means (q + 2,)   sum b z            of_means (q + 2, q + 2)   sum b b^T
-
-    `shares` (q, 1) or (q, n) are the parts of the noise of a row in the directions of the noise.
     """
     kappa, unit, tables = model
     a, parts, many, shared = len(unit), len(shares), noise.size > 1, shares.shape[1] > 1

@@ -21,8 +21,9 @@ _LOG_2PI = math.log(2 * math.pi)
 class ChainSolver(Inference):
     """Rows under a half-integer Matern process of one column, with time and memory linear in the rows.
 
-    The formulas are in `rfgp.solvers.chain.states`. For C = s^2 K + D and r = y - mean, the derivative of the log
-    likelihood in s^2 follows from that in the logarithm of a common factor of s^2 and D, (r^T C^-1 r - n) / 2.
+    The formulas are in `rfgp.solvers.chain.states`. Let C = s^2 K + D and r = y - mean. The derivative of the log
+    likelihood in s^2 follows from that in the logarithm of a common factor of s^2 and D. The latter is (r^T C^-1 r - n)
+    / 2.
 
     Args:
         prior: The prior of one block (`supports`), with gradients.
@@ -50,9 +51,14 @@ class ChainSolver(Inference):
         return block.values.double(), block.variance.double()
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) of the same inputs.
+        """Return the solver for other targets and noise of the same inputs.
 
-        Their order is kept.
+        The order of the rows is kept.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
         """
         return type(self)(self._prior, rows, mean, noise)
 

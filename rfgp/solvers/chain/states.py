@@ -1,22 +1,22 @@
 """A Matern process of one column as a Markov process: its states given rows, by a forward and a backward pass.
 
-For nu = a - 1/2 and kappa = sqrt(2 nu) / lengthscale, the state z = (f, f' / kappa, ...) has a numbers and is a Markov
+Let nu = a - 1/2 and kappa = sqrt(2 nu) / lengthscale. The state z = (f, f' / kappa, ...) has a numbers and is a Markov
 process (`graphs.precisions.chains.transition`). For variance 1, A and R of a step, the first unit vector e_0 and the
 noise D of a row, the filter is
 
     m <- A m,  P <- A P A^T + R,    s = P_00 + D,  v = y - m_0,  k = P e_0 / s,    m <- m + k v,  P <- P - k k^T s,
 
 and -2 log N(y) = sum log s + v^2 / s + n log 2 pi. In the backward pass, r is the derivative of the log marginal
-likelihood in m, and N is minus its expected second derivative (de Jong 1989, Smoothing and interpolation with the
-state-space model; Durbin and Koopman 2012, Section 4.4). A state has the posterior mean m + P r and covariance P - P N
-P. At a row
+likelihood in m, and N is minus its expected second derivative. A state has the posterior mean m + P r and covariance
+P - P N P. See de Jong (1989), Smoothing and interpolation with the state-space model, and Durbin and Koopman (2012),
+Section 4.4. At a row
 
     (C^-1 y)_i = v / s - k^T r,        (C^-1)_ii = 1 / s + k^T N k,
     r <- (I - k e_0^T)^T r + e_0 v / s,    N <- (I - k e_0^T)^T N (I - k e_0^T) + e_0 e_0^T / s,
 
-and in a step r <- A^T r, N <- A^T N A. Let M = r r^T - N after a step of x, kappa times the distance. With
-dA / dx = F A, dR / dx = q g g^T and the last column g of A (Koopman and Shephard 1992, Exact score for time series
-models in state space form),
+and in a step r <- A^T r, N <- A^T N A. Let M = r r^T - N after a step of x, kappa times the distance. The last column
+of A is g. The derivatives in a step are dA / dx = F A and dR / dx = q g g^T. Hence (Koopman and Shephard 1992, Exact
+score for time series models in state space form)
 
     d log N(y) / dx = r^T F m + tr(M F (P - R)) + q g^T M g / 2,    with m and P after the step.
 
@@ -24,14 +24,18 @@ For points in ascending order, the covariance of f_i and f_j, i < j, is e_0^T P_
 product of all A and I - k e_0^T between them.
 
 In a forward pass, the derivatives of m and P in a hyperparameter follow from those of A and R. With the derivatives of
-v and s, the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s). An unbiased estimate of the Fisher information is sum
-(d log s d log s / 2 + dv dv / s) (Harvey 1989, Forecasting, structural time series models and the Kalman filter,
-Section 3.4.5).
+v and s, the score is sum (d log s (v^2 / s - 1) / 2 - v dv / s). An unbiased estimate of the Fisher information is
 
-Numerics: A = exp(-x) sum_k x^k T_k, and R is the integral of q g g^T, a sum of C_m E_m(2 x) with E_m(t) = 1 - exp(-t)
-sum_(k <= m) t^k / k!. For small t it is summed from its smallest terms. No entry of R is a difference of larger ones,
-even for short steps. P - P N P loses digits only if the variance is small relative to that given earlier rows alone or
-later rows alone.
+    sum (d log s d log s / 2 + dv dv / s)
+
+(Harvey 1989, Forecasting, structural time series models and the Kalman filter, Section 3.4.5).
+
+Numerics: A = exp(-x) sum_k x^k T_k. R is the integral of q g g^T, a sum of C_m E_m(2 x) with
+
+    E_m(t) = 1 - exp(-t) sum_(k <= m) t^k / k!.
+
+For small t, E_m is summed from its smallest terms. No entry of R is a difference of larger ones, even for short steps.
+P - P N P loses digits only if the variance is small relative to that given earlier rows alone or later rows alone.
 """
 
 import math
@@ -56,9 +60,10 @@ class Smoothed(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Sums over the rows of derivatives of innovations in log kappa, q parts of the noise and the mean.
+    """Sums over the rows of derivatives of innovations.
 
-    They are defined in `rfgp.solvers.chain.score_loops`.
+    The directions are log kappa, q parts of the noise and the mean. The sums are defined in
+    `rfgp.solvers.chain.score_loops`.
     """
 
     in_scales: Array  # (q + 2,)
@@ -141,7 +146,7 @@ class ChainStates:
         self,
         shares: Array,  # (q, 1) or (q, n)
     ) -> Scores:
-        """Return derivatives of the innovations, in one pass.
+        """Return sums of derivatives of the innovations, in one pass.
 
         Args:
             shares: The parts of the noise of the rows, from 0 to 1.
@@ -156,7 +161,11 @@ class ChainStates:
         self,
         points: Array,  # (m,)
     ) -> PointStates:
-        """Return the states at ascending points."""
+        """Return the states at points.
+
+        Args:
+            points: The points, ascending.
+        """
         from rfgp.solvers.chain import loops
 
         a, indices = self.order, np.searchsorted(self.times, points, side="right")
@@ -173,7 +182,11 @@ class ChainStates:
         self,
         points: Array,  # (m,)
     ) -> Array:  # (m, m)
-        """Return the covariance of f at ascending points."""
+        """Return the covariance of f at points.
+
+        Args:
+            points: The points, ascending.
+        """
         from rfgp.solvers.chain import loops
 
         at_points, size = self.at(points), len(points)
@@ -192,7 +205,15 @@ class ChainStates:
 
 @lru_cache
 def model_of(order: int) -> tuple[tuple[float, ...], Array]:
-    """Return the unit vector of the length a as a tuple, and T_k, C_m, P, F and q in each entry, (3 a + 2, a, a)."""
+    """Return the arrays of a Matern process in the compiled loops.
+
+    Args:
+        order: The number a of entries of a state, nu + 1/2.
+
+    Returns:
+        The unit vector (1, 0, ...) of length a as a tuple, and the tables (3 a + 2, a, a): T_k, C_m, P, F, and q in
+        each entry.
+    """
     shifted, intensity = companion(order) + np.eye(order), INTENSITY[order]
     powers = [np.linalg.matrix_power(shifted, k) / math.factorial(k) for k in range(order)]
     integrals = np.zeros((2 * order - 1, order, order))

@@ -1,9 +1,9 @@
 """Draws from N(0, C^-1), and an estimate of the log determinant of C from them.
 
-log |C| = log |D| + log |P| + tr log A. The trace is estimated from probes z on the sphere |z|^2 = n by Gauss quadrature
-in Krylov spaces (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"). It needs
-no products of its own: a draw from N(0, C^-1) solves A x = t with t ~ N(0, A). Hence t = A^(1/2) z for a normal z, and
-the Lanczos matrix of its conjugate gradients gives
+log |C| = log |D| + log |P| + tr log A. The trace is estimated by stochastic Lanczos quadrature with probes z on the
+sphere |z|^2 = n (Ubaru, Chen and Saad 2017, "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature"). It needs
+no products of its own, because a draw from N(0, C^-1) solves A x = t with t ~ N(0, A). Hence t = A^(1/2) z for a normal
+z, and the Lanczos matrix of its conjugate gradients gives
 
     n z^T log(A) z / |z|^2 = n t^T A^-1 log(A) t / t^T A^-1 t.
 

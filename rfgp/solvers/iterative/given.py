@@ -57,7 +57,12 @@ class GivenTerms:
         return out
 
     def solve(self, right: Tensor, tolerance: float) -> Tensor:
-        """Return C^-1 right, (rows, p)."""
+        """Return C^-1 right, (rows, p).
+
+        Args:
+            right: The right-hand sides, (rows, p).
+            tolerance: The relative residual of the solves.
+        """
         width = max(LEAST_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
         return torch.cat([self.operator.solve(part, tolerance) for part in torch.split(right, width, dim=1)], dim=1)
 
@@ -68,7 +73,7 @@ class Projected:
     Args:
         given: All terms given the rows.
         terms: The predicted terms.
-        inputs: The points.
+        inputs: The inputs of the points, (n, D), or positions (n,).
         tolerance: The relative residual of solves.
     """
 
@@ -82,7 +87,7 @@ class Projected:
         return total([times(reads.matrix, means[term]) for term, reads in self._pairs])
 
     def estimated_variance(self) -> Tensor:
-        """Return the marginal variances (n,) by draws."""
+        """Return the marginal posterior variances, estimated from draws, (n,)."""
         paths = self.given.paths
         sums = total([times(reads.matrix, paths[term]).double() for term, reads in self._pairs])
         left, explained = (part.square().mean(1) for part in torch.chunk(sums, 2, dim=1))
@@ -90,7 +95,7 @@ class Projected:
         return total([combined(left, explained, prior), *self._left])
 
     def solved_variance(self) -> Tensor:
-        """Return the marginal variances (n,) by solves."""
+        """Return the marginal posterior variances by a solve for each point, (n,)."""
         cross = total([term.cross(reads.matrix) for term, reads in self._pairs])
         prior = [term.covariance(reads.matrix).diagonal() for term, reads in self._pairs]
         return total([*prior, *self._left]) - (cross * self.given.solve(cross, self.tolerance)).sum(0)
@@ -150,6 +155,14 @@ class Joint:
 
 
 def combined(left: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
-    """Return the best combination (n,) of two estimates of variances, `left` and prior - `explained`, (n,) each."""
+    """Return the best combination of two estimates of variances, (n,).
+
+    The estimates are `left` and prior - `explained`.
+
+    Args:
+        left: The mean squares of the unexplained parts of draws, (n,).
+        explained: The mean squares of the explained parts, (n,).
+        prior: The prior variances, (n,).
+    """
     share = explained.square() / (left.square() + explained.square()).clamp_min(torch.finfo(left.dtype).tiny)
     return torch.maximum(share * left + (1 - share) * (prior - explained), 0.1 * left)

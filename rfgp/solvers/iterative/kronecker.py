@@ -61,21 +61,37 @@ class KroneckerPart(Part):
         return self._first @ self._first.mT, self._second @ self._second.mT
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (N_1 N_2, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N_1 N_2, p).
+        """
         cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
         return cells[self._rows, self._columns]
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N_1 N_2, p), of v (n, p)."""
+        """Return H^T v, (N_1 N_2, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
         return cells.reshape(self.num_columns, -1)
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), by K_1 and K_2."""
+        """Return H H^T v, (n, p), through K_1 and K_2.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return on_grid(*self._grams, self.scattered(v))[self._rows, self._columns]
 
     def scattered(self, v: Tensor) -> Tensor:
-        """Return R^T v on the grid, (N_1, N_2, p), of v (n, p)."""
+        """Return R^T v on the grid, (N_1, N_2, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         cells = v.new_zeros(self.num_columns, v.shape[1])
         cells.index_add_(0, self._rows * self._shape[1] + self._columns, v)
         return cells.reshape(*self._shape, -1)
@@ -123,7 +139,14 @@ class KroneckerTerm(Term):
         return KroneckerPart(self._roots, self._codes)
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
-        """Return the noise with the largest eigenvectors of the grid, and with other terms of few columns."""
+        """Return a preconditioner of the noise and the largest eigenvectors of the grid.
+
+        Other terms of few columns are included. Sides of more than 2,048 positions have a Nystrom preconditioner
+        instead.
+
+        Args:
+            operator: The operator of all terms.
+        """
         if max(map(len, self._kernels)) > MOST_DECOMPOSED:
             return nystrom(operator)
         others = [part.formed() for part in operator.parts if part is not self.part]
@@ -146,7 +169,11 @@ class KroneckerTerm(Term):
         return torch.mul(vectors, values[indices].sqrt())
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return X of n points, and the conditional variances (n,) given the coordinates."""
+        """Return X of n points, and the conditional variances (n,) given the coordinates.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         with torch.no_grad():
             matrix = self._read(inputs)
             return Reads(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
@@ -161,41 +188,75 @@ class KroneckerTerm(Term):
         return KroneckerRows(*factors, *codes)
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
-        """Return X of n points, and the conditional covariance (n, n) given the coordinates."""
+        """Return X of n points, and the conditional covariance (n, n) given the coordinates.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         with torch.no_grad():
             matrix = self._read(inputs)
             return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return H X^T, (rows, n)."""
+        """Return H X^T, (rows, n).
+
+        Args:
+            matrix: The projections X, (n, N_1 N_2).
+        """
         out: Tensor = matrix.between(*self._roots, *self._codes)
         return out
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n)."""
+        """Return X X^T, (n, n).
+
+        Args:
+            matrix: The projections X, (n, N_1 N_2).
+        """
         out: Tensor = matrix.between(*matrix)
         return out
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of the projections of n points."""
+        """Return the prior variances (n,) of the projections of n points.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
         variance: Tensor = reads.matrix.squares()
         return variance
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return H^T a, (N_1 N_2, p), in the precision of a."""
+        """Return H^T a, (N_1 N_2, p), in the precision of a.
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
         return self.part.transposed_root_times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return u itself, (N_1 N_2, p)."""
+        """Return u itself, (N_1 N_2, p).
+
+        Args:
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of weights without effect on the rows.
+        """
         return standard
 
     def joined(self, inputs: Tensor) -> None:
-        """Return None, because points off the grid have conditional variances."""
+        """Return None, because points off the grid have conditional variances.
+
+        Args:
+            inputs: The inputs of the points.
+        """
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
         With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and likewise for dK_2.
+
+        Args:
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
         """
         first, second = self._kernels
         cells = self.part.scattered(left)
@@ -206,7 +267,10 @@ class KroneckerTerm(Term):
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because coordinates (N_1 N_2, p) do not define functions off the grid.
+        """Raise an error, because coordinates do not define functions off the grid.
+
+        Args:
+            weights: The coordinates, (N_1 N_2, p).
 
         Raises:
             InvalidArgumentError: Always.

@@ -76,7 +76,13 @@ class LatentSolver(Inference):
         self._ordered = ordered
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) and noise of the same inputs, solved to 1e-11."""
+        """Return the solver for other targets and noise of the same inputs, solved to 1e-11.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
+        """
         ordered = self._ordered.at(rows.take(self._order), mean.detach(), noise.detach())
         return type(self)(self._given[0], rows, mean, noise, ordered)
 

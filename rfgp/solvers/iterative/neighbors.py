@@ -1,10 +1,10 @@
 """Nearest neighbors conditioned on latent values without noise, at ordered rows.
 
-If the noise is large, the observations of a row's neighbors have little information, and that of all others is lost.
-An example has 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g. With 60
-observations the marginal posterior of a new point has a KL divergence of 0.036 from the exact one, and with 60 values
-of g 0.0003 (for ten times the noise 0.21 and 0.0001). So g is approximated as g = L u (`rfgp.local.latent`), apart
-from the noise.
+If the noise is large, the observations of a row's neighbors have little information, and that of all others is lost. An
+example has 2,000 rows in the plane, a lengthscale of 0.3 of its width and noise of the variance of g. With 60
+observations as neighbors, the marginal posterior of a new point has a KL divergence of 0.036 from the exact one. With
+60 values of g the divergence is 0.0003. For ten times the noise, the divergences are 0.21 and 0.0001. So g is
+approximated as g = L u (`rfgp.local.latent`), apart from the noise.
 """
 
 from collections.abc import Callable
@@ -34,11 +34,11 @@ from rfgp.sparse import SparsityPattern
 
 
 class NeighborsTerm(Term):
-    """A process g = L u of ordered rows, without noise, whose coordinates are the values of g at the rows.
+    """A process g = L u of ordered rows, without noise. Its coordinates are the values of g at the rows.
 
     Args:
         prior: The prior, with the features whose residual the block is.
-        inputs: The inputs of the ordered rows.
+        inputs: The inputs of the ordered rows, (rows, d).
     """
 
     advice = 'Use condition_on="responses".'
@@ -67,7 +67,11 @@ class NeighborsTerm(Term):
         return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
-        """Return the same rows conditioned on observations, with other terms of few columns."""
+        """Return a preconditioner of the same rows conditioned on observations, with other terms of few columns.
+
+        Args:
+            operator: The operator of all terms.
+        """
         noise_diag = operator.noise_diag
         whitener = Whitener.of(self._prior, self._inputs, noise_diag, self._phi, self._pattern)
         formed = [part.formed() for part in operator.parts[:-1]]
@@ -78,45 +82,87 @@ class NeighborsTerm(Term):
         return WhiteningPreconditioner(whitener, operator.deviation, whitener.times(torch.cat(columns, dim=1)))
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the weights (n, rows) of rows near n points, and the conditional variances (n,)."""
+        """Return the weights (n, rows) of rows near n points, and the conditional variances (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, d).
+        """
         return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance."""
+        """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance.
+
+        Args:
+            inputs: The inputs of the points, (n, d).
+        """
         return read_jointly(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return L L^T X^T, (rows, n)."""
+        """Return L L^T X^T, (rows, n).
+
+        Args:
+            matrix: The weights X of rows at the points, (n, rows).
+        """
         return self.part.times(_transposed(matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X L L^T X^T, (n, n)."""
+        """Return X L L^T X^T, (n, n).
+
+        Args:
+            matrix: The weights X of rows at the points, (n, rows).
+        """
         root = self.part.transposed_root_times(_transposed(matrix))
         return root.mT @ root
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of the block without the conditional ones."""
+        """Return the prior variances (n,) of the block without the conditional ones.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
         prior = self._block.diagonal(inputs)
         prior = prior - explained_features(self._prior, inputs).square().sum(1)
         return prior if reads.left is None else (prior - reads.left).clamp_min(0)
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return L L^T a, (rows, p)."""
+        """Return L L^T a, (rows, p).
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
         return self.part.times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return L u, (rows, p)."""
+        """Return L u, (rows, p).
+
+        Args:
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of weights without effect on the rows.
+        """
         return self.part.root_times(standard)
 
     def joined(self, inputs: Tensor) -> None:
-        """Return None, because points have their own neighbors."""
+        """Return None, because points have their own neighbors.
+
+        Args:
+            inputs: The inputs of the points.
+        """
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
+        """Return 0, 0-d. The gradient is that of neighbors conditioned on observations.
+
+        Args:
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
+        """
         return left.new_zeros(())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because coordinates (rows, p) do not define functions.
+        """Raise an error, because coordinates do not define functions.
+
+        Args:
+            weights: The coordinates, (rows, p).
 
         Raises:
             InvalidArgumentError: Always.

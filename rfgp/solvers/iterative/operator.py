@@ -1,7 +1,7 @@
 """Linear systems in C = sum_t H_t H_t^T + D, and draws from N(0, C^-1).
 
-With H = [H_1, H_2, ...] and Psi = D^(-1/2) H, all solves are with B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with
-A = R B R^T for a preconditioner P = (R^T R)^-1.
+Let H = [H_1, H_2, ...] and Psi = D^(-1/2) H. All solves are with B = I + Psi Psi^T = D^(-1/2) C D^(-1/2), or with A = R
+B R^T for a preconditioner P = (R^T R)^-1.
 """
 
 from collections.abc import Callable, Sequence
@@ -33,10 +33,18 @@ class Preconditioner(Protocol):
     """Interface: P = (R^T R)^-1 near B."""
 
     def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p)."""
+        """Return R v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
 
     def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return R^T v, (n, p)."""
+        """Return R^T v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
 
     @property
     def log_determinant(self) -> float:
@@ -76,9 +84,12 @@ class CGOperator:
     def replaced(
         self, *, parts: Sequence[Part] | None = None, noise_diag: Tensor | None = None, seed: int | None = None
     ) -> "CGOperator":
-        """Return the operator with other parts, another diagonal D (n,) or another seed.
+        """Return the operator with other parts, another diagonal or another seed.
 
-        If None, they are kept.
+        Args:
+            parts: The parts. If None, those of this operator.
+            noise_diag: The diagonal of D, (n,), positive. If None, that of this operator.
+            seed: The seed. If None, that of this operator.
         """
         parts, noise_diag = parts or self.parts, self.noise_diag if noise_diag is None else noise_diag
         seed = self.seed if seed is None else seed
@@ -103,15 +114,27 @@ class CGOperator:
         return self._precondition(self)
 
     def split(self, u: Tensor) -> Sequence[Tensor]:
-        """Return the rows (N_t, p) of u (N, p) of each part."""
+        """Return the rows (N_t, p) of u that belong to each part.
+
+        Args:
+            u: The vectors u, (N, p).
+        """
         return torch.split(u, [part.num_columns for part in self.parts])
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (N, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N, p).
+        """
         return total([part.root_times(values) for part, values in zip(self.parts, self.split(u), strict=True)])
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p), of v (n, p)."""
+        """Return H^T v, (N, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return torch.cat([part.transposed_root_times(v) for part in self.parts])
 
     @cached_property
@@ -120,17 +143,29 @@ class CGOperator:
         return [part.over(self.deviation) for part in self.parts]
 
     def covariance_times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), without caching."""
+        """Return H H^T v, (n, p), without caching.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return total([part.root_times(part.transposed_root_times(v)) for part in self.parts])
 
     def product(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p), without caching."""
+        """Return C v, (n, p), without caching.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         scaled = self.deviation[:, None] * v
         image = scaled + total([part.root_times(part.transposed_root_times(scaled)) for part in self._scaled_parts])
         return self.deviation[:, None] * image
 
     def scaled_product(self, v: Tensor) -> Tensor:
-        """Return B v, (n, p)."""
+        """Return B v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return v + total([part.times(v) for part in self._scaled_parts])
 
     def solve(self, right: Tensor, tolerance: float, most: int | None = None, *, is_hurried: bool = False) -> Tensor:
@@ -139,8 +174,8 @@ class CGOperator:
         Args:
             right: The right-hand sides, (n, p).
             tolerance: The largest |D^(-1/2) (C x - right)| / |D^(-1/2) right| of a column.
-            most: The number of iterations of a round. If None, 2,000.
-            is_hurried: Whether a solve also fails if a round reduces the residual too little.
+            most: The maximal number of iterations of a round. If None, 2,000.
+            is_hurried: Whether a solve also fails if a round reduces the residual too little. The default is False.
 
         Raises:
             SolverError: If the tolerance is not reached.
@@ -148,10 +183,14 @@ class CGOperator:
         return self._searched(right, tolerance, most, is_hurried)[0]
 
     def draws(self, count: int, tolerance: float) -> Draws:
-        """Draw w (n, m) = C^-1 (H u + D^(1/2) e) with u (N, m) and e ~ N(0, I) from `prior_weights`.
+        """Draw w = C^-1 (H u + D^(1/2) e), with u and e from `prior_weights`.
 
         Each w ~ N(0, C^-1), and u - H^T w are the weights of a draw from the posterior for targets of zero, by pathwise
         conditioning (Wilson et al. 2020).
+
+        Args:
+            count: The number m of draws.
+            tolerance: The relative residual of the solves.
 
         Raises:
             SolverError: If the tolerance is not reached.
@@ -164,7 +203,11 @@ class CGOperator:
         return Draws(w, (w * right).sum(0), search, logs)
 
     def prior_weights(self, count: int) -> tuple[Tensor, Tensor]:
-        """Return u (N, m) and e (n, m), standard normal and the same at every call."""
+        """Return standard normal u (N, m) and e (n, m), the same at every call.
+
+        Args:
+            count: The number m of draws.
+        """
         shapes = ((self.num_columns, count), (len(self), count))
         u, e = (torch.from_numpy(generator(self.seed, 2 + i).standard_normal(shape)) for i, shape in enumerate(shapes))
         return u, e
@@ -221,15 +264,28 @@ class CGOperator:
 
 
 def columns_at_once(rows: int) -> int:
-    """Return the number of right-hand sides in one solve of a system of `rows` rows."""
+    """Return the number of right-hand sides in one solve.
+
+    Args:
+        rows: The number of rows of the system.
+    """
     return max(MOST_NUMBERS // max(rows, 1), LEAST_COLUMNS)
 
 
 def generator(seed: int, role: int) -> np.random.Generator:
-    """Return the generator of a role of an operator's seed."""
+    """Return the random generator for one of the roles of an operator's seed.
+
+    Args:
+        seed: The seed.
+        role: The index of the role.
+    """
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(role,)))
 
 
 def total(parts: Sequence[Tensor]) -> Tensor:
-    """Return the sum of at least one tensor of a common shape (...)."""
+    """Return the sum of tensors of a common shape, (...).
+
+    Args:
+        parts: The tensors, at least one.
+    """
     return sum(parts[1:], start=parts[0])

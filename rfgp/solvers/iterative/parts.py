@@ -36,18 +36,36 @@ class Part(ABC):
 
     @abstractmethod
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (N, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N, p).
+        """
 
     @abstractmethod
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p), of v (n, p)."""
+        """Return H^T v, (N, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), and cache matrices for further products."""
+        """Return H H^T v, (n, p).
+
+        Matrices are cached for further products.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return self.root_times(self.transposed_root_times(v))
 
     def over(self, deviation: Tensor) -> "Part":
-        """Return D^-1 H for a diagonal D (n,)."""
+        """Return the part D^-1 H.
+
+        Args:
+            deviation: The diagonal of D, (n,), positive.
+        """
         return _Divided(self, deviation)
 
 
@@ -79,19 +97,35 @@ class SparsePart(Part):
         self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def over(self, deviation: Tensor) -> "SparsePart":
-        """Return D^-1 H for a diagonal D (n,)."""
+        """Return the part D^-1 H.
+
+        Args:
+            deviation: The diagonal of D, (n,), positive.
+        """
         return SparsePart(self._given, self._scale / deviation.numpy())
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (N, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N, p).
+        """
         return torch.from_numpy(self._matrix @ u.numpy())
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p), of v (n, p)."""
+        """Return H^T v, (N, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return torch.from_numpy(self._matrix.T @ v.numpy())
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), in threads, and by H H^T if it is sparse."""
+        """Return H H^T v, (n, p), in threads, through H H^T if it is sparse.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         if self._gram is not None:
             return torch.from_numpy(multiply(self._gram, v.numpy()))
         left, right = self._factors
@@ -130,11 +164,19 @@ class DensePart(Part):
         return self._matrix
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (F, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (F, p).
+        """
         return self._matrix @ u
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (F, p), of v (n, p)."""
+        """Return H^T v, (F, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return self._matrix.mT @ v
 
 
@@ -152,11 +194,19 @@ class PrecisionPart(Part):
         self.num_columns = int(reads.shape[1])
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (N, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N, p).
+        """
         return torch.from_numpy(self._deviation * (self._reads @ self._factor.sample(u.numpy())))
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p), of v (n, p)."""
+        """Return H^T v, (N, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return torch.from_numpy(self._deviation * self._factor.half_solve(self._reads.T @ v.numpy()))
 
 
@@ -171,9 +221,17 @@ class RootPart(Part):
         self._root, self.num_columns = root, int(root.pattern.shape[1])
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return L u, (n, p), of u (n, p)."""
+        """Return L u, (n, p).
+
+        Args:
+            u: The vectors u, (n, p).
+        """
         return self._root.root_times(u)
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return L^T v, (n, p), of v (n, p)."""
+        """Return L^T v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return self._root.transposed_root_times(v)

@@ -31,11 +31,11 @@ MOST_NUMBERS = 2**27
 
 @dataclass(frozen=True, eq=False)
 class IterativePosterior(Posterior):
-    """Coefficients of the rows and draws, contiguous like loaded ones.
+    """The posterior by conjugate gradients: coefficients of the rows, and draws.
 
-    Variances of up to 256 points are computed by a solve for each. Those of more points are estimated from draws, with
-    the relative standard error sqrt(2 / m) e / sqrt(e^2 + v^2), and half of it for the standard deviation (see
-    `given`). This holds for single terms too.
+    Variances of up to 256 points are computed by a solve for each. Those of more points are estimated from draws. The
+    relative standard error of a variance is then sqrt(2 / m) e / sqrt(e^2 + v^2) (see `rfgp.solvers.iterative.given`).
+    That of a standard deviation is half of it. This holds for single terms too.
 
     Attributes:
         prior: The prior of features, walks, sparse precisions and neighbors.
@@ -63,30 +63,56 @@ class IterativePosterior(Posterior):
         return 2 * self.draws.shape[1] + sum(term.width for term in self._given.terms)
 
     def project(self, inputs: Tensor) -> Projected:
-        """Return the projections of n inputs, positions (n,) or rows (n, d)."""
+        """Return the projections of n single points.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
         return Projected(self._given, self._predicted, inputs, tolerance)
 
     def mean(self, projected: Projected) -> Tensor:
-        """Return the mean (n, k)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected.mean()
 
     def variance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the marginal variances (n,), by solves for at most 256 points and by draws for more."""
+        """Return the marginal posterior variances, (n,), by solves for at most 256 points and by draws for more.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         if len(inputs) <= MOST_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
 
     def covariance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the covariance (n, n) of at most 2,000 points, which may be neighbors of each other.
+        """Return the posterior covariance (n, n) of points that may be neighbors of each other.
 
-        The correlations are those of the joint distribution, and the variances those of single points.
+        The correlations are those of the joint distribution, and the variances those of single points. There may be at
+        most 2,000 points, or fewer if nearest neighbors of many rows need more memory.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+
+        Raises:
+            InvalidArgumentError: If there are more points.
         """
         self._check(inputs)
         return projected.covariance
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, none is named, or there are too many points.
@@ -98,7 +124,13 @@ class IterativePosterior(Posterior):
         return (both.prior - rows.cross.mT @ columns.solved) * rows.scales[:, None] * columns.scales
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves, or None if a term must form it."""
+        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
+
+        It must be formed for sums of some terms only, and for terms with conditional variances of points.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         if self.terms is not None:
             return None
         parts = [term.joined(inputs) for term in self._given.terms]
@@ -106,7 +138,14 @@ class IterativePosterior(Posterior):
         return PosteriorOperator(self._given.operator, joined, len(inputs)) if len(joined) == len(parts) else None
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (count, n, k), by pathwise conditioning (Wilson et al. 2020).
+        """Draw functions by pathwise conditioning (Wilson et al. 2020).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
 
         Raises:
             InvalidArgumentError: If a term is defined at given points only.
@@ -130,11 +169,19 @@ class IterativePosterior(Posterior):
         return values
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag, coefficients and draws, for n rows and k outputs."""
+        """Return the shapes of noise_diag, coefficients and draws by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         return {"noise_diag": (n,), "coefficients": (n, k), "draws": (n, self.draws.shape[-1])}
 
     def of(self, names: Sequence[str]) -> "IterativePosterior":
         """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, none is named, or some are not divided from others.
@@ -188,16 +235,35 @@ class PosteriorOperator:
         return self._size
 
     def times(self, v: Tensor) -> Tensor:
-        """Return S v, (m, p)."""
+        """Return S v, (m, p).
+
+        Args:
+            v: The vectors v, (m, p).
+        """
         return self._left(self._joined.transposed_root_times(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
-        """Return (S + E)^-1 v, (m, p), for E (m,): the coefficients of v at the points for zeros at the rows."""
+        """Return (S + E)^-1 v, (m, p).
+
+        These are the coefficients of v at the points, for zeros at the rows.
+
+        Args:
+            v: The vectors v, (m, p).
+            noise: The diagonal of E, (m,), positive.
+        """
         both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
         return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return draws of N(0, S), (m, count), by pathwise conditioning."""
+        """Draw from N(0, S) by pathwise conditioning.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            The draws, (m, count).
+        """
         sizes = self._joined.num_columns, len(self._rows)
         u, e = (torch.randn(size, count, generator=generator, dtype=torch.float64) for size in sizes)
         return self._left(u, self._rows.deviation[:, None] * e)

@@ -1,13 +1,14 @@
 """Preconditioners P of B = I + Psi Psi^T, Psi = D^(-1/2) H.
 
-If Psi Psi^T has a few large eigenvalues, as for long lengthscales, a randomized Nystrom approximation U (L) U^T of it
-gives the preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T, with the smallest eigenvalue l of L (Frangella,
+For long lengthscales, Psi Psi^T has a few large eigenvalues. A randomized Nystrom approximation of it is U (L) U^T,
+with the smallest eigenvalue l of L. It gives the preconditioner P = (I - U U^T) + U (L + 1) / (l + 1) U^T (Frangella,
 Tropp and Udell 2023, "Randomized Nystrom preconditioning", Eqs. 1.3 and 5.2).
 
 For latent nearest neighbors, the covariance of the same rows conditioned on observations is close to C. With V and P of
 `rfgp.solvers.whitened` its inverse is V^T (I + P P^T)^-1 V. The preconditioned eigenvalues are between 0.2 and 11, most
 of them near 1. Those of C range from the noise (1e-3 to 10) to 2,000 (2,000 rows in 2 to 8 columns, without features).
-Conjugate gradients take 5 to 40 steps (20,000 rows, 256 features), and the estimated log determinant is small.
+Conjugate gradients take 5 to 40 steps (20,000 rows, 256 features), and the part of the log determinant that is
+estimated is small.
 """
 
 from typing import NamedTuple
@@ -43,12 +44,21 @@ class LowRankPreconditioner(NamedTuple):
 
     @classmethod
     def of(cls, vectors: Tensor, values: Tensor) -> "LowRankPreconditioner":
-        """Return P with eigenvectors U (n, r) and their eigenvalues p (r,)."""
+        """Return the preconditioner P with given eigenvectors.
+
+        Args:
+            vectors: The orthonormal eigenvectors U, (n, r).
+            values: Their eigenvalues p, (r,), positive.
+        """
         return cls(vectors, values.rsqrt() - 1, values.log())
 
     @classmethod
     def of_features(cls, features: Tensor) -> "LowRankPreconditioner":
-        """Return P = I + F F^T for features F (n, r)."""
+        """Return the preconditioner P = I + F F^T.
+
+        Args:
+            features: The features F, (n, r).
+        """
         values, vectors = torch.linalg.eigh(features.mT @ features)
         kept = values > _SMALLEST * values.max() if len(values) else values > 0
         values, vectors = values[kept], vectors[:, kept]
@@ -60,18 +70,30 @@ class LowRankPreconditioner(NamedTuple):
         return float(self.logs.sum())
 
     def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p)."""
+        """Return R v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         if not len(self.factors):
             return v
         return v + self.vectors @ (self.factors[:, None] * (self.vectors.mT @ v))
 
     def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return R^T v = R v, (n, p)."""
+        """Return R^T v = R v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return self.half_solve(v)
 
 
 def nystrom(operator: CGOperator) -> LowRankPreconditioner:
-    """Return P from random test vectors, of rank 0 if no eigenvalue is large."""
+    """Return a randomized Nystrom preconditioner, of rank 0 if no eigenvalue is large.
+
+    Args:
+        operator: The operator.
+    """
     n = len(operator)
     identity = LowRankPreconditioner.of(operator.noise_diag.new_empty(n, 0), operator.noise_diag.new_empty(0))
     rank = min(RANK + sum(part.num_dense for part in operator.parts), n // 4)
@@ -115,11 +137,19 @@ class WhiteningPreconditioner:
         return self._low_rank.log_determinant - 2 * self._logs
 
     def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p)."""
+        """Return R v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         scaled = (self._deviation[:, None] * v).numpy()
         return self._low_rank.half_solve(torch.from_numpy(multiply(self._factor, scaled)))
 
     def half_solve_transposed(self, v: Tensor) -> Tensor:
-        """Return R^T v, (n, p)."""
+        """Return R^T v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         back = multiply(self._transposed, self._low_rank.half_solve_transposed(v).numpy())
         return self._deviation[:, None] * torch.from_numpy(back)

@@ -38,19 +38,35 @@ class KhatriRaoPart(Part):
         self._matrix, self.num_columns = matrix.scaled(self._scale), matrix.shape[1]
 
     def over(self, deviation: Tensor) -> "KhatriRaoPart":
-        """Return D^-1 H for a diagonal D (n,)."""
+        """Return the part D^-1 H.
+
+        Args:
+            deviation: The diagonal of D, (n,), positive.
+        """
         return KhatriRaoPart(self._given, self._scale / deviation.numpy())
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p), of u (N F, p)."""
+        """Return H u, (n, p).
+
+        Args:
+            u: The vectors u, (N F, p).
+        """
         return torch.from_numpy(self._matrix.times(u.numpy()))
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N F, p), of v (n, p)."""
+        """Return H^T v, (N F, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), by H H^T if it is small or sparse, or by products of distinct nodes."""
+        """Return H H^T v, (n, p), through H H^T if it is small or sparse, or through products of distinct nodes.
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         if self._dense_gram is not None:
             return self._dense_gram @ v
         if self._small_gram is not None:
@@ -106,7 +122,7 @@ class KhatriRaoPart(Part):
 
 
 class ProductTerm(Term):
-    """A term f = s (phi kron psi) w with sparse phi and dense psi, with the coordinates s w, (N F,).
+    """A term f = s (phi kron psi) w with sparse phi, dense psi and the coordinates s w, (N F,).
 
     Args:
         block: The block, with gradients.
@@ -137,29 +153,52 @@ class ProductTerm(Term):
         return KhatriRaoPart(self._phi.restricted(self._used), self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features (n, N F) of n points."""
+        """Return the features (n, N F) of n points.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         return Reads(self._block.factors(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 (phi kron psi) X^T, (rows, n)."""
+        """Return s^2 (phi kron psi) X^T, (rows, n).
+
+        Args:
+            matrix: The features X, (n, N F).
+        """
         return torch.from_numpy(self._s2 * self._phi.gram(matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n)."""
+        """Return s^2 X X^T, (n, n).
+
+        Args:
+            matrix: The features X, (n, N F).
+        """
         return torch.from_numpy(self._s2 * matrix.gram(matrix))
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return s^2 |X_i|^2, (n,)."""
+        """Return s^2 |X_i|^2, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
         return torch.from_numpy(self._s2 * reads.matrix.squares())
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a."""
+        """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a.
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
         return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u of single precision.
+        """Return s u, (N F, p), with u in single precision.
 
-        Columns without entries have other weights.
+        Args:
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of the weights of columns without entries.
         """
         size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
@@ -168,13 +207,21 @@ class ProductTerm(Term):
         return lifted
 
     def joined(self, inputs: Tensor) -> KhatriRaoPart:
-        """Return all columns of s (phi kron psi) (rows + n, N F) of the rows, followed by points."""
+        """Return all columns of s (phi kron psi) at the rows, followed by points, (rows + n, N F).
+
+        Args:
+            inputs: The inputs of the points.
+        """
         return KhatriRaoPart(self._phi.above(self.read(inputs).matrix), self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, in psi and in s^2.
+        """Return a 0-d tensor with the gradient in the entries of phi on its pattern, in psi and in s^2.
 
         With Z = (phi kron psi)^T left these are s^2 sum_f,p (psi_f left_p signs_p) Z_fp^T and s^2 left_p phi Z_fp.
+
+        Args:
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
         """
         values, pattern = self._features.left
         psi, v = self._features.right, left.numpy()
@@ -191,5 +238,9 @@ class ProductTerm(Term):
         return self._s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self._variance * in_variance
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> X_x z, (n, p), for coordinates z (N F, p)."""
+        """Return the map of the inputs of n points to X z, (n, p).
+
+        Args:
+            weights: The coordinates z, (N F, p).
+        """
         return self._block.of_weights(weights)

@@ -36,7 +36,6 @@ class Term(ABC):
     Attributes:
         name: The name of the term.
         part: The root H of the rows.
-        reads: The projection X of the rows, (rows, N).
         width: The number of entries of X of a point, 0 if there are few.
         seed: The seed of draws and of the preconditioner.
         dtype: The precision of the coordinates of draws.
@@ -57,45 +56,81 @@ class Term(ABC):
         """H of the rows."""
 
     def precondition(self, operator: CGOperator) -> Preconditioner:
-        """Return a preconditioner of the operator with this as the last term."""
+        """Return a preconditioner of an operator whose last part belongs to this term.
+
+        Args:
+            operator: The operator of all terms.
+        """
         return nystrom(operator)
 
     @abstractmethod
     def read(self, inputs: Tensor) -> Reads:
-        """Return X (n, N) of n single points."""
+        """Return the projections X (n, N) of n single points.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+        """
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return X (n, N) of points that may be neighbors of each other, and the conditional covariance (n, n)."""
+        """Return the projections of points that may be neighbors of each other.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+
+        Returns:
+            X (n, N), and the conditional covariance (n, n) given the coordinates, or None if it is 0.
+        """
         return self.read(inputs).matrix, None
 
     @abstractmethod
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return the prior covariance (rows, n) between the rows and projections X (n, N)."""
+        """Return the prior covariance between the rows and n points, (rows, n).
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
 
     @abstractmethod
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return the prior covariance (n, n) of projections X (n, N)."""
+        """Return the prior covariance of n points, (n, n).
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
 
     @abstractmethod
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of the projections of n points, without conditional ones."""
+        """Return the prior variances (n,) of the projections of n points, without conditional ones.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
 
     @abstractmethod
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return coordinates (N, p) whose projection by X is K(x, rows) a, for a (rows, p)."""
+        """Return the coordinates (N, p) whose projection by X is K(x, rows) a.
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
 
     @abstractmethod
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return the coordinates (N, p) of standard normal u (columns of H, p).
+        """Return the coordinates (N, p) of standard normal draws.
 
         Args:
-            standard: The draws u, in the requested precision.
+            standard: The standard normal draws u of the columns of H, (columns, p), in the requested precision.
             seed: The seed of weights without effect on the rows.
         """
 
     @abstractmethod
     def joined(self, inputs: Tensor) -> Part | None:
-        """Return [H; h] of the rows, followed by points, or None if points have conditional variances."""
+        """Return the root [H; h] of the rows, followed by points, or None if points have conditional variances.
+
+        Args:
+            inputs: The inputs of the points.
+        """
 
     @abstractmethod
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
@@ -107,7 +142,10 @@ class Term(ABC):
         """
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> X_x z, (n, p), for coordinates z (N, p).
+        """Return the map of the inputs of n points to X z, (n, p).
+
+        Args:
+            weights: The coordinates z, (N, p).
 
         Raises:
             InvalidArgumentError: If the block is defined at given points only.
@@ -116,7 +154,12 @@ class Term(ABC):
 
 
 def times(matrix: Matrix, weights: Tensor) -> Tensor:
-    """Return X z, (n, p), for X (n, N) and z (N, p), in the precision of z."""
+    """Return X z, (n, p), in the precision of z.
+
+    Args:
+        matrix: The projections X, (n, N).
+        weights: The coordinates z, (N, p).
+    """
     if isinstance(matrix, np.ndarray):
         out: Tensor = torch.from_numpy(matrix) @ weights
         return out

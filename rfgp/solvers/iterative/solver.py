@@ -34,7 +34,9 @@ SITE_TOLERANCE = 1e-11
 
 
 class IterativeSolver(Inference):
-    """Regression by conjugate gradients. All solves are on demand.
+    """Gaussian regression by conjugate gradients.
+
+    All solves are on demand.
 
     Args:
         prior: The prior of walks, weights and sparse precisions, with gradients.
@@ -42,7 +44,7 @@ class IterativeSolver(Inference):
         mean: The prior mean, (k,).
         noise: The variance of one observation, 0-d.
         terms: The terms at the rows. If None, they are made.
-        tolerance: The relative residual of the solve for the mean.
+        tolerance: The relative residual of the solve for the mean. The default is 1e-9.
 
     Examples:
         >>> from rfgp.blocks import WeightBlock
@@ -71,7 +73,13 @@ class IterativeSolver(Inference):
         self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) and noise of the same inputs, solved to 1e-11."""
+        """Return the solver for other targets and noise of the same inputs, solved to 1e-11.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
+        """
         return type(self)(self._prior, rows, mean, noise, self._terms, SITE_TOLERANCE)
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -103,9 +111,12 @@ class IterativeSolver(Inference):
             return self._operator.solve(self.residual, self._tolerance)
 
     def converges(self, most: int) -> bool:
-        """Return whether conjugate gradients converge in about `most` iterations.
+        """Return whether conjugate gradients for the coefficients converge in few iterations.
 
-        The coefficients are kept.
+        If they do, the coefficients are kept.
+
+        Args:
+            most: The number of iterations of a round.
         """
         try:
             solution = self._operator.solve(self.residual, self._tolerance, most, is_hurried=True)
@@ -159,11 +170,20 @@ class IterativeSolver(Inference):
         return self._probes.log_determinant.value - diagonal.log().sum()
 
     def product(self, v: Tensor) -> Tensor:
-        """Return C v, (n, p)."""
+        """Return C v, (n, p).
+
+        Args:
+            v: The vectors v, (n, p).
+        """
         return self._operator.product(v)
 
     def solve(self, right: Tensor, tolerance: float = PATH_TOLERANCE) -> Tensor:
-        """Return C^-1 right, (n, p)."""
+        """Return C^-1 right, (n, p).
+
+        Args:
+            right: The right-hand sides, (n, p).
+            tolerance: The relative residual. The default is 1e-5.
+        """
         return self._operator.solve(right, tolerance)
 
     def score(self) -> Tensor:

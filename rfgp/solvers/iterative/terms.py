@@ -23,12 +23,12 @@ from rfgp.sparse import sampled_outer
 
 
 class WeightTerm(Term):
-    """A term f = Phi w with dense Phi, with the coordinates w, (F,).
+    """A term f = Phi w with dense Phi and the coordinates w, (F,).
 
     Args:
         prior: The prior.
         block: The block, with gradients.
-        inputs: The inputs of the rows.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,).
     """
 
     def __init__(self, prior: Prior, block: WeightBlock, inputs: Tensor) -> None:
@@ -46,49 +46,91 @@ class WeightTerm(Term):
         return DensePart(self._phi.detach())
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
+        """Return the features (n, F) of n points, and the variance (n,) of a residual.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+        """
         phi = self._features(inputs).detach()
         left = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
         return Reads(phi.numpy(), left)
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
+        """Return the features (n, F) of n points, and the covariance (n, n) of a residual.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+        """
         phi = self._features(inputs).detach()
         left = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
         return phi.numpy(), left
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return Phi X^T, (rows, n)."""
+        """Return Phi X^T, (rows, n).
+
+        Args:
+            matrix: The features X, (n, F).
+        """
         return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n)."""
+        """Return X X^T, (n, n).
+
+        Args:
+            matrix: The features X, (n, F).
+        """
         return torch.from_numpy(np.asarray(matrix @ matrix.T))
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return |X_i|^2, (n,)."""
+        """Return the squared norms |X_i|^2, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
         return torch.from_numpy(np.square(reads.matrix).sum(1))
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return Phi^T a, (F, p)."""
+        """Return Phi^T a, (F, p).
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
         return self.part.transposed_root_times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return u, (F, p)."""
+        """Return u, (F, p).
+
+        Args:
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of weights without effect on the rows.
+        """
         return standard
 
     def joined(self, inputs: Tensor) -> DensePart | None:
-        """Return Phi of the rows, followed by points, or None if there is a residual."""
+        """Return Phi of the rows, followed by points, or None if there is a residual.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         if self._block.residual is not None:
             return None
         return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in Phi."""
+        """Return a 0-d tensor with the gradient in Phi.
+
+        Args:
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
+        """
         return (self._phi * ((left * signs) @ self.part.transposed_root_times(left).mT)).sum()
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> Phi_x z, (n, p).
+        """Return the map of the inputs of n points to Phi z, (n, p).
+
+        Args:
+            weights: The coordinates z, (F, p).
 
         Raises:
             InvalidArgumentError: If there is a residual.
@@ -102,11 +144,11 @@ class WeightTerm(Term):
 
 
 class WalkTerm(Term):
-    """A term f = s phi w with sparse phi, with the coordinates s w, (N,).
+    """A term f = s phi w with sparse phi and the coordinates s w, (N,).
 
     Args:
         block: The block, with gradients.
-        inputs: The positions of the rows.
+        inputs: The positions of the rows, (rows,).
     """
 
     dtype = torch.float32
@@ -139,30 +181,53 @@ class WalkTerm(Term):
         return SparsePart(kept, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features (n, N) of n positions."""
+        """Return the features (n, N) of n positions.
+
+        Args:
+            inputs: The positions, (n,).
+        """
         return Reads(self._block.features(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 phi X^T, (rows, n)."""
+        """Return s^2 phi X^T, (rows, n).
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
         return torch.from_numpy(self._s2 * (self._phi @ matrix.T).toarray())
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n)."""
+        """Return s^2 X X^T, (n, n).
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
         return torch.from_numpy(self._s2 * (matrix @ matrix.T).toarray())
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return s^2 |X_i|^2, (n,)."""
+        """Return s^2 |X_i|^2, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
         return torch.from_numpy(self._s2 * np.asarray(reads.matrix.power(2).sum(1)))
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 phi^T a, (N, p), in the precision of a."""
+        """Return s^2 phi^T a, (N, p), in the precision of a.
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
         array = coefficients.numpy()
         return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N, p), with u of single precision.
+        """Return s u, (N, p), with u in single precision.
 
-        Columns without entries have other weights.
+        Args:
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of the weights of columns without entries.
         """
         shape = self._phi.shape[1], standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
@@ -171,11 +236,20 @@ class WalkTerm(Term):
         return lifted
 
     def joined(self, inputs: Tensor) -> SparsePart:
-        """Return all columns of s phi (rows + n, N) of the rows, followed by positions."""
+        """Return all columns of s phi at the rows, followed by points, (rows + n, N).
+
+        Args:
+            inputs: The positions of the points, (n,).
+        """
         return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2."""
+        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2.
+
+        Args:
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
+        """
         values, pattern = self._features
         right = torch.from_numpy(self._phi.T @ left.numpy())
         in_values = self._s2 * sampled_outer(left * signs, right, pattern)
@@ -183,16 +257,20 @@ class WalkTerm(Term):
         return (values * in_values).sum() + self._variance * in_variance
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return x -> phi_x z, (n, p)."""
+        """Return the map of n positions to phi z, (n, p).
+
+        Args:
+            weights: The coordinates z, (N, p).
+        """
         return self._block.of_weights(weights)
 
 
 class PrecisionTerm(Term):
-    """A term f = A u with u of the precision Q / s^2, with the coordinates u, (N,).
+    """A term f = A u with the coordinates u, (N,), of precision Q / s^2.
 
     Args:
         block: The block, with gradients.
-        inputs: The inputs of the rows.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,).
     """
 
     def __init__(self, block: PrecisionBlock, inputs: Tensor) -> None:
@@ -205,38 +283,72 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, self._reads, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return A (n, N) of n points."""
+        """Return the projection A (n, N) of n points.
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+        """
         return Reads(self._block.projector(inputs))
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 A Q^-1 X^T, (rows, n)."""
+        """Return s^2 A Q^-1 X^T, (rows, n).
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
         return torch.from_numpy(self._s2 * products(self._block.factor, self._reads, matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X Q^-1 X^T, (n, n)."""
+        """Return s^2 X Q^-1 X^T, (n, n).
+
+        Args:
+            matrix: The projections X, (n, N).
+        """
         return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances, (n,)."""
+        """Return the prior variances, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D), or positions (n,).
+            reads: The projections of the points by `read`.
+        """
         return self._block.diagonal(inputs)
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 Q^-1 A^T a, (N, p)."""
+        """Return s^2 Q^-1 A^T a, (N, p).
+
+        Args:
+            coefficients: The coefficients a, (rows, p).
+        """
         return torch.from_numpy(self._s2 * self._block.factor.solve(self._reads.T @ coefficients.numpy()))
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return draws of N(0, s^2 Q^-1), (N, p)."""
+        """Return draws of N(0, s^2 Q^-1), (N, p).
+
+        Args:
+            standard: The standard normal draws u of the columns of H, (columns, p).
+            seed: The seed of weights without effect on the rows.
+        """
         return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
 
     def joined(self, inputs: Tensor) -> PrecisionPart:
-        """Return A Q^(-1/2) of the rows, followed by points."""
+        """Return A Q^(-1/2) of the rows, followed by points.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         reads = sp.csr_array(sp.vstack([self._reads, self._block.projector(inputs)]))
         return PrecisionPart(self._block.factor, reads, self._s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient.
+        """Return a 0-d tensor with the gradient in the parameters of the precision and in s^2.
 
-        With t = Q^-1 A^T left it is -s^2 t^T dQ t / 2 in the parameters.
+        With t = Q^-1 A^T left, the gradient in the parameters is -s^2 t^T dQ t / 2.
+
+        Args:
+            left: The vectors left_j, (rows, p).
+            signs: The signs, (p,).
         """
         field, values = self._block.field, self._block.values
         gathered = self._reads.T @ left.numpy()
@@ -248,7 +360,11 @@ class PrecisionTerm(Term):
 
 
 def terms_of(prior: Prior, inputs: Tensor) -> list[Term]:
-    """Return the terms of a prior at rows (n, ...): weights, grids, precisions, walks, and ordered neighbors.
+    """Return the terms of a prior at rows: weights, grids, precisions, walks, and neighbors.
+
+    Args:
+        prior: The prior.
+        inputs: The inputs of the rows, (rows, D), or positions (rows,). They must be ordered if there are neighbors.
 
     Raises:
         InvalidArgumentError: If a block has no term of this kind.
@@ -271,9 +387,11 @@ def _sparse_term(block: SparseBlock, inputs: Tensor) -> Term:
 
 
 def operator_of(terms: Sequence[Term], noise_diag: Tensor) -> CGOperator:
-    """Return C = sum_t H_t H_t^T + D (n,) of at least one term at rows.
+    """Return the covariance C = sum_t H_t H_t^T + D of terms at rows, preconditioned by the last term.
 
-    The last term preconditions it.
+    Args:
+        terms: The terms, at least one.
+        noise_diag: The diagonal of D, (rows,), positive.
     """
     last = terms[-1]
     return CGOperator([term.part for term in terms], noise_diag, last.seed, last.precondition, last.advice)

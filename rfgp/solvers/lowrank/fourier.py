@@ -25,16 +25,19 @@ from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, s
 
 
 def has_fourier_features(model: LinearModel) -> bool:
-    """Return whether the only term has cosine and sine features.
+    """Return whether the features of a model are those of `fourier_log_likelihood`.
 
-    The result is False unless rows are uniform and in memory.
+    There must be one term of cosine and sine features without a residual, and no row with a weight or noise of its own.
+
+    Args:
+        model: The linear model of the rows.
     """
     blocks = model.weights.blocks
     return len(blocks) == 1 and blocks[0].fourier is not None and blocks[0].residual is None and model.is_homoscedastic
 
 
 def fourier_log_likelihood(model: LinearModel, trace_rows: slice) -> Tensor:
-    """Return the log marginal likelihood, 0-d.
+    """Return the log marginal likelihood of random Fourier features, 0-d.
 
     It is differentiable once in all hyperparameters and frequencies.
 

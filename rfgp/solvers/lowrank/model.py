@@ -1,19 +1,19 @@
 """A linear model of rows on features, in blocks of rows.
 
 Products of features within a block have their dtype. Sums over blocks and all F x F algebra are float64. With float32
-features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. The rounding ratio is
-sqrt(n b) 6e-8 s^2 / noise, with the prior variance s^2 of all terms together. The log marginal likelihood of a row had
-an error of less than 3e-4 for a ratio below 0.3, of about 1e-3 at 0.7, 0.01 at 2, 0.02 at 6 and 0.1 beyond
-(`benchmarks/papers/own/rounding.py`). From a ratio of `max_float32_error` on, blocks of features are cast to float64
+features, phi^T phi of n rows has an error of about sqrt(n b) 6e-8 for b rows in a block. The rounding ratio is sqrt(n
+b) 6e-8 s^2 / noise, with the prior variance s^2 of all terms together. The error of the log marginal likelihood of a
+row was less than 3e-4 for a ratio below 0.3, and about 1e-3 at 0.7. It was 0.01 at 2, 0.02 at 6 and 0.1 beyond
+(`benchmarks/papers/own/rounding.py`). Above a ratio of `max_float32_error`, blocks of features are cast to float64
 first.
 
 The arithmetic of some features (those of inducing points) amplifies rounding errors. Let d^2 be the mean over rows of
 |phi_32(x) - phi(x)|^2. The errors add n s^2 d^2 / noise to tr A. They add at most half of that to log|A| / 2, and the
 noise times that to the sum of the rows' posterior variances, noise times degrees of freedom. Means have larger errors,
-because weights multiply them. So the rounding ratio of features, 4 (n s^2 d^2 / noise)^1/2, has the same limit, from
-which on these features are computed in float64. With either ratio just below it, standard deviations were within 0.9 %
-and means within 0.0033 s of those from float64. At a 16th of the noise these were 1.4 % and 0.007 s, and at a 160th 9 %
-and 0.02 s.
+because weights multiply them. So the rounding ratio of features is 4 (n s^2 d^2 / noise)^1/2, with the same limit,
+above which these features are computed in float64. With either ratio just below it, standard deviations were within 0.9
+% and means within 0.0033 s of those from float64. At a 16th of the noise these were 1.4 % and 0.007 s, and at a 160th 9
+% and 0.02 s.
 """
 
 import math
@@ -42,6 +42,9 @@ _AMPLIFICATION = 4.0
 def block_rows(num_features: int) -> int:
     """Return the number of rows of a block of features.
 
+    Args:
+        num_features: The number of features.
+
     Examples:
         >>> block_rows(1024)
         4096
@@ -53,7 +56,7 @@ def block_rows(num_features: int) -> int:
 class LinearModel:
     """A Bayesian linear model on the features of several terms.
 
-    y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e with w ~ N(0, I). e has the variance `noise` plus that of the
+    y = mean + [s_1 phi_1(x), s_2 phi_2(x), ...] w + e with w ~ N(0, I). The variance of e is `noise` plus that of the
     row.
 
     Features phi exclude the prior scales s_t. Statistics of one pass over the rows therefore hold for any scales.
@@ -63,9 +66,10 @@ class LinearModel:
         rows: The data.
         mean: The prior mean, (k,), float64.
         noise: The variance of one observation, 0-d, float64.
-        max_float32_error: The largest of each rounding ratio above at which features and their products may be
-            float32.
-        all_rows_homoscedastic: Whether no row of all has a weight or a noise, if these rows are a part of others.
+        max_float32_error: The largest of each rounding ratio above at which features and their products may be float32.
+            The default is 0.3.
+        all_rows_homoscedastic: If `rows` are a part of all rows, whether none of all rows has a weight or its own
+            noise. If None, `rows` are all.
     """
 
     weights: Weights
@@ -110,7 +114,7 @@ class LinearModel:
 
     @property
     def is_homoscedastic(self) -> bool:
-        """Whether no row, including those of the whole, has a weight or its own noise."""
+        """Whether none of all rows has a weight or its own noise."""
         if self.weights.adds_noise:
             return False
         return self.rows.is_homoscedastic if self.all_rows_homoscedastic is None else self.all_rows_homoscedastic
@@ -119,7 +123,7 @@ class LinearModel:
         """Return a block whose rows have the residual variance of FITC terms as noise.
 
         Args:
-            block: b rows.
+            block: The block of b rows.
             phi: Their features without scales, (b, F).
         """
         if not self.weights.adds_noise:
@@ -173,7 +177,7 @@ class LinearModel:
         return (phi @ (self.scale * weights.mT).to(phi).contiguous().mT).double()
 
     def blocks(self) -> Iterator[Block]:
-        """Yield block after block of rows."""
+        """Yield the rows in blocks."""
         yield from self.rows.blocks(block_rows(self.num_features))
 
     def detached(self) -> "LinearModel":
@@ -182,7 +186,11 @@ class LinearModel:
 
 
 def is_local(rows: Rows) -> bool:
-    """Return whether all rows are on this machine."""
+    """Return whether all rows are on this machine.
+
+    Args:
+        rows: The rows.
+    """
     return not any(isinstance(part, DistributedRows) for part in parts_of(rows))
 
 
@@ -237,7 +245,11 @@ class ParameterGradients:
         return any(self._needs)
 
     def features(self, block: Block) -> Tensor:
-        """Return the features (b, F) of the next block, without scales."""
+        """Return the features of the next block without scales, (b, F).
+
+        Args:
+            block: The rows.
+        """
         with torch.set_grad_enabled(self.is_needed):
             pairs = zip(self._model.parameters, self._needs, strict=True)
             self._leaves = tuple(parameter.detach().requires_grad_(need) for parameter, need in pairs)

@@ -35,30 +35,53 @@ class FactorCovariance:
         make_contiguous(self, "factor")
 
     def variance(self, scaled_phi: Tensor) -> Tensor:
-        """Return the variances (n,) at scaled features (n, F)."""
+        """Return the variances of functions at n points, (n,).
+
+        Args:
+            scaled_phi: The scaled features, (n, F).
+        """
         return self.root(scaled_phi).square().sum(1)
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the covariance (a, b) between scaled features (a, F) and (b, F)."""
+        """Return the covariance of functions between two sets of points, (a, b).
+
+        Args:
+            left: The scaled features of the first points, (a, F).
+            right: The scaled features of the second points, (b, F).
+        """
         root = self.root(left)
         return root @ (root if left is right else self.root(right)).mT
 
     def root(self, scaled_phi: Tensor) -> Tensor:
-        """Return a matrix R (n, F) with R R^T the covariance at scaled features (n, F)."""
+        """Return a matrix R (n, F) such that R R^T is the covariance of functions at n points.
+
+        Args:
+            scaled_phi: The scaled features, (n, F).
+        """
         return half_solve(self.factor, scaled_phi.mT).mT
 
     def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
-        """Draw weights of mean 0, (count, F, k)."""
+        """Draw weights with mean 0, (count, F, k).
+
+        Args:
+            *shape: The shape of the draws: count, F and k.
+            generator: A generator on the CPU.
+        """
         standard = torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.factor)
         out: Tensor = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
         return out
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the factor (F, F)."""
+        """Return the factor (F, F) by name."""
         return {"factor": self.factor}
 
     def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape of the factor for F features."""
+        """Return the shape of the factor by name.
+
+        Args:
+            n: The number of rows.
+            num_features: The number F of features.
+        """
         return {"factor": (num_features, num_features)}
 
 
@@ -81,23 +104,40 @@ class RowCovariance:
         make_contiguous(self, "rows")
 
     def variance(self, scaled_phi: Tensor) -> Tensor:
-        """Return the variances (n,) at scaled features (n, F)."""
+        """Return the variances of functions at n points, (n,).
+
+        Args:
+            scaled_phi: The scaled features, (n, F).
+        """
         explained = (scaled_phi @ self.rows.mT).square().sum(1)
         return (scaled_phi.square().sum(1) - explained).clamp_min(0)
 
     def between(self, left: Tensor, right: Tensor) -> Tensor:
-        """Return the covariance (a, b) between scaled features (a, F) and (b, F)."""
+        """Return the covariance of functions between two sets of points, (a, b).
+
+        Args:
+            left: The scaled features of the first points, (a, F).
+            right: The scaled features of the second points, (b, F).
+        """
         return left @ right.mT - (left @ self.rows.mT) @ (right @ self.rows.mT).mT
 
     def root(self, scaled_phi: Tensor) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance at scaled features (n, F)."""
+        """Return a matrix R (n, r) such that R R^T is the covariance of functions at n points.
+
+        Args:
+            scaled_phi: The scaled features, (n, F).
+        """
         return covariance_root(self.between(scaled_phi, scaled_phi))
 
     def sample(self, *shape: int, generator: torch.Generator) -> Tensor:
-        """Draw weights of mean 0, (count, F, k).
+        """Draw weights with mean 0, (count, F, k).
 
         z - S^T (S z + e) with z ~ N(0, I) and e ~ N(0, I - S S^T) is pathwise conditioning (Wilson et al. 2020) with
         whitened noise. Its covariance is (I - S^T S)^2 + S^T (I - S S^T) S = I - S^T S.
+
+        Args:
+            *shape: The shape of the draws: count, F and k.
+            generator: A generator on the CPU.
         """
         count, _, k = shape
         z = torch.randn(*shape, generator=generator, dtype=torch.float64).to(self.rows)
@@ -107,11 +147,16 @@ class RowCovariance:
         return z - self.rows.mT @ (self.rows @ z + e)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the rows (n, F)."""
+        """Return S (n, F) by name."""
         return {"rows": self.rows}
 
     def shapes(self, n: int, num_features: int) -> dict[str, tuple[int, ...]]:
-        """Return the shape of S for n rows and F features."""
+        """Return the shape of S by name.
+
+        Args:
+            n: The number of rows.
+            num_features: The number F of features.
+        """
         return {"rows": (n, num_features)}
 
 
@@ -162,7 +207,11 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the scaled features of n inputs, (n, F), 0 for other terms."""
+        """Return the scaled features of n points, (n, F), 0 for terms that are not predicted.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         blocks, column = self.prior.weights, self.derivative_column
         if column is None:
             scaled_phi = self.prior.dense.scaled(inputs).double()
@@ -171,25 +220,44 @@ class LowRankPosterior(Posterior):
         return scaled_phi if self.terms is None else scaled_phi * self.prior.dense.of(self.terms).to(scaled_phi)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the mean (n, k) for scaled features (n, F)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected @ self.weights
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         total = self.uncertainty.variance(projected)
         if self.derivative_column is not None:
             return total + self.residual_derivative_variance
         return total + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariance (n, n)."""
+        """Return the posterior covariance, (n, n).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         total = self.uncertainty.between(projected, projected)
         if self.derivative_column is not None:
             return total + self.residual_derivative_variance * torch.eye(len(total), dtype=total.dtype)
         return total + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance."""
+        """Return a matrix R (n, r) such that R R^T is the covariance.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         if self._residual.has_residual or self.derivative_column is not None:
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
@@ -214,11 +282,16 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.root(sums)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return weights (F, k), and factor (F, F) or rows (n, F)."""
+        """Return weights (F, k), and factor (F, F) or rows (n, F), by name."""
         return super().tensors() | self.uncertainty.tensors()
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of weights, and factor or rows, for n rows and k outputs."""
+        """Return the shapes of weights, and factor or rows, by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         return {"weights": (self.prior.num_features, k), **self.uncertainty.shapes(n, self.prior.num_features)}
 
     @property
@@ -227,7 +300,14 @@ class LowRankPosterior(Posterior):
         return self.factor is not None
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n inputs, (count, n, k), as weights from their posterior.
+        """Draw functions by weights from their posterior.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, k).
 
         Raises:
             InvalidArgumentError: If the features miss a part of the function.
@@ -246,6 +326,9 @@ class LowRankPosterior(Posterior):
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.
 
+        Args:
+            names: The names of the terms.
+
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
@@ -253,6 +336,9 @@ class LowRankPosterior(Posterior):
 
     def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.
+
+        Args:
+            column: The index of the column among those of the inputs.
 
         Raises:
             InvalidArgumentError: If a term has no derivative, or its features miss a part of it.
@@ -281,12 +367,12 @@ class LowRankPosterior(Posterior):
         return total
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms.
 
         Args:
-            inputs: The n inputs.
-            first: The names of the terms of the first sum.
-            second: The names of the terms of the second sum.
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.

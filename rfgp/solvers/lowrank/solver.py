@@ -7,12 +7,12 @@ minimizes the quadratic form, and d log|A| = tr(A^-1 dA). Hence
 
     d/dphi_t = s_t D^-1 (r w_t^T - (Phi A^-1)_t),    d/dmean = sum_i r_i / D_i,
     d/ds_t^2 = (w_t^T w_t - F_t + tr (A^-1)_tt) / (2 s_t^2),
-    d/dD_i = (r_i^2 / D_i^2 + Phi_i A^-1 Phi_i^T / D_i^2 - 1 / D_i) / 2,
+    d/dD_i = (r_i^2 / D_i^2 + Phi_i A^-1 Phi_i^T / D_i^2 - 1 / D_i) / 2.
 
-The first is propagated to the parameters of the features block by block. Features are computed twice and never stored.
-k outputs share A. The quadratic form of output j has the weight c_j, and the determinants the weight sum_j c_j. A row
-of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the sum of squares of its observations
-about their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+The derivative in phi_t is propagated to the parameters of the features block by block. Features are computed twice and
+never stored. k outputs share A. The quadratic form of output j has the weight c_j, and the determinants the weight
+sum_j c_j. A row of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the sum of squares of its
+observations about their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
 The residual of a kernel is s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`). It may be noise of each
 observation, added to fixed_i (FITC, Snelson and Ghahramani 2006). Then a derivative g_i in it adds g_i q_i to the
@@ -43,9 +43,7 @@ _LOG_2PI = math.log(2 * math.pi)
 def update_gram(model: LinearModel, posterior: LowRankPosterior) -> tuple[LowRankPosterior, Statistics]:
     """Return the posterior given old and new rows, and the statistics of the new rows.
 
-    Only the new rows are read.
-
-    A grows by Phi^T D^-1 Phi and A w by Phi^T D^-1 (y - mean).
+    Only the new rows are read. A grows by Phi^T D^-1 Phi and A w by Phi^T D^-1 (y - mean).
 
     Args:
         model: The new rows. Mean, noise, variances and parameters must be those of the old rows.
@@ -85,10 +83,7 @@ class LowRankSolver(Inference):
         self.solution = solution
 
     def log_marginal_likelihood(self) -> Tensor:
-        """Return the log marginal likelihood, 0-d, with its gradient.
-
-        It takes one pass over the rows.
-        """
+        """Return the log marginal likelihood, 0-d, with its gradient, in one pass over the rows."""
         model = self.model
         return with_gradient(self._value, model.mean, model.noise, model.variances, *model.parameters)
 
@@ -115,7 +110,7 @@ class LowRankSolver(Inference):
         C^-1 = D^-1 - D^-1 Phi A^-1 Phi^T D^-1, so (C^-1)_ii = (1 - h_i) / D_i with h_i = Phi_i A^-1 Phi_i^T / D_i.
 
         Args:
-            rows: The rows to return. If None, all.
+            rows: The rows whose moments are returned. If None, all.
         """
         means, variances, model = [], [], self._detached
         with torch.no_grad():
@@ -134,10 +129,7 @@ class LowRankSolver(Inference):
         return torch.cat(means), torch.cat(variances)
 
     def posterior(self) -> LowRankPosterior:
-        """Return the posterior of the weights.
-
-        It has gradients if these are enabled.
-        """
+        """Return the posterior of the weights, with gradients if these are enabled."""
         model, solution = self.model, self.solution
         if torch.is_grad_enabled():
             solution = solve(_differentiable_statistics(model), model.scale, model.noise)
@@ -169,7 +161,11 @@ class Wanted(NamedTuple):
         return any(self.parameters)
 
     def by_row(self, model: LinearModel) -> bool:
-        """Whether a gradient is a sum over rows of terms in A^-1."""
+        """Return whether a gradient is a sum over rows of terms in A^-1.
+
+        Args:
+            model: The linear model of the rows.
+        """
         through_noise = self.noise or (self.variances and model.weights.adds_noise)
         return self.through_features or (through_noise and not model.is_homoscedastic)
 
@@ -193,7 +189,11 @@ class Totals(NamedTuple):
 
     @classmethod
     def of(cls, sums: Sums) -> "Totals":
-        """Return the totals from a flat tuple."""
+        """Return the totals from a flat tuple of their fields, with the gradients in the parameters last.
+
+        Args:
+            sums: The fields.
+        """
         square, logs, bound, bound_grad_noise, grad_mean, grad_noise, grad_fitc, *grad_parameters = sums
         return cls(square, logs, bound, bound_grad_noise, grad_mean, grad_noise, grad_fitc, tuple(grad_parameters))
 

@@ -1,13 +1,13 @@
 """The first pass over the rows of a linear model: statistics for the posterior of its weights and the best scales.
 
-A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + l P^-1), l = noise / s^2 (P as in
-`Statistics`, prior scales relative to s within phi). With A = I + phi^T P phi / l and N observations of k outputs,
-including repetitions,
+A common prior scale s and the noise both scale the covariance s^2 (phi phi^T + l P^-1), with l = noise / s^2 and P as
+in `Statistics`. Here phi includes prior scales relative to s. With A = I + phi^T P phi / l and N observations of k
+outputs, including repetitions,
 
     -2 log likelihood = Q / s^2 + k (log|A| + N log(2 pi l s^2)) + terms without either,
-    Q = min_u (y - phi u)^T P (y - phi u) / l + u^T u,
+    Q = min_u (y - phi u)^T P (y - phi u) / l + u^T u.
 
-so for given l the best s^2 is Q / (N k), and one variable remains.
+For given l the best s^2 is therefore Q / (N k), and one variable remains.
 """
 
 import math
@@ -75,6 +75,9 @@ def symmetrized(
 ) -> Tensor:  # (F, F)
     """Return the symmetric matrix whose upper triangle is given.
 
+    Args:
+        total: The matrix. Its entries below the diagonal are ignored.
+
     Examples:
         >>> symmetrized(torch.tensor([[1.0, 2.0], [0.0, 3.0]])).tolist()
         [[1.0, 2.0], [2.0, 3.0]]
@@ -133,7 +136,7 @@ def solve(statistics: Statistics, scale: Tensor, noise: Tensor) -> WeightSolutio
 
 
 def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tensor, noise: Tensor) -> Tensor:
-    """Return (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
+    """Return the quadratic form (y - mean)^T C^-1 (y - mean), summed over outputs, 0-d.
 
     It is evaluated at the weights u = s w of the solution, so that errors of u have only a second-order effect.
 
@@ -196,7 +199,7 @@ def best_scales(
     Args:
         statistics: The statistics of rows without noise of their own.
         count: The number N of observations.
-        ratio: The noise / variance at which the search starts.
+        ratio: The ratio of noise to variance at which the search starts.
         variance_bounds: The least and the largest variance.
         noise_bounds: The least and the largest noise.
     """
@@ -234,15 +237,17 @@ def best_ratios(
 ) -> tuple[Tensor, Tensor]:
     """Return the variances and the noise that maximize the likelihood.
 
-    The variances of the terms (T,) are relative to the noise, 0-d. With the best noise, -2 log likelihood is N k log q
-    + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt),
-    with the weights w at noise 1.
+    With the best noise, -2 log likelihood is N k log q + k log|A| with q = y^T C^-1 y at noise 1. Its derivative in log
+    v_t is -N k w_t^T w_t / q + k (F_t - tr (A^-1)_tt), with the weights w at noise 1.
 
     Args:
         statistics: The statistics of rows without noise of their own.
         weights: The weights of the terms.
         count: The number N of observations.
         start: The ratios at which the search starts, (T,).
+
+    Returns:
+        The variances of the terms relative to the noise, (T,), and the noise, 0-d.
     """
     unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
     sizes = unit.new_tensor(weights.sizes)

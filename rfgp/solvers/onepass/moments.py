@@ -19,7 +19,15 @@ from rfgp.solvers.onepass.products import quadratic_series, real_series
 
 
 def values_on_lattice(design: LatticeDesign, inputs: Tensor, coefficients: Tensor) -> Tensor:
-    """Return the sums (n, m) of features at points (n, D) times coefficients (F, m), two in one transform."""
+    """Return sums of features on a lattice times coefficients, (n, m).
+
+    Two columns of coefficients take one transform.
+
+    Args:
+        design: The design on a lattice.
+        inputs: The inputs of the points, (n, D).
+        coefficients: The coefficients, (F, m).
+    """
     angles, values = design.lattice.angles(design.lattice.columns(inputs)), list[Floats]()
     columns = [real_series(column, design.modes) for column in coefficients.detach().numpy().T]
     for index in range(0, len(columns), 2):
@@ -43,7 +51,11 @@ class SeriesMoments:
     posterior: LowRankPosterior
 
     def is_outside(self, inputs: Tensor) -> Tensor:
-        """Return whether points (n, D) are outside the box of a lattice, (n,)."""
+        """Return whether points are outside the box of a lattice, (n,).
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         out = torch.zeros(len(inputs), dtype=torch.bool)
         for block, _ in self._own:
             if isinstance(block.design, LatticeDesign):
@@ -69,7 +81,11 @@ class SeriesMoments:
         return [b.prior_variance.sqrt() * b.design.scale(*b.parameters) for b, _ in self._own if b.design is not None]
 
     def mean(self, inputs: Tensor) -> Tensor:
-        """Return the mean (n, k) at points (n, D)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         out = torch.zeros(len(inputs), self.posterior.weights.shape[1], dtype=torch.float64)
         for (block, columns), scale in zip(self._own, self._scales, strict=True):
             weights = self._as_slopes(block, scale[:, None] * self.posterior.weights[columns])
@@ -80,7 +96,11 @@ class SeriesMoments:
         return out
 
     def variance(self, inputs: Tensor) -> Tensor:
-        """Return the marginal variances (n,) at points (n, D), including those of missing modes."""
+        """Return the marginal posterior variances, (n,), including those of missing modes.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         residual = [(block, block.design) for block, _ in self._own if block.residual is not None and block.design]
         pairs = ((block.prior_variance, design.residual_variance(*block.parameters)) for block, design in residual)
         missing = sum(float(scale * variance) for scale, variance in pairs)
@@ -90,7 +110,11 @@ class SeriesMoments:
         )
 
     def known_variance(self, inputs: Tensor) -> Tensor:
-        """Return the variances (n,) of the sums of features at points (n, D)."""
+        """Return the posterior variances of the sums of features, (n,), without those of missing modes.
+
+        Args:
+            inputs: The inputs of the points, (n, D).
+        """
         dense = [
             None if isinstance(block.design, LatticeDesign) else self._dense_features(block, inputs)
             for block, _ in self._own

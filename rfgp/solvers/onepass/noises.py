@@ -3,7 +3,7 @@
 Row n with noise_n has the weight P_n = w_n v / (v + noise_n) in A, c and u of `rfgp.solvers.onepass.solver`. With
 Q_n = w_n (v / (v + noise_n))^2, M = R phi^T Q phi R, the residuals r and the sum N_P of P_n,
 
-    d log p / d log v = (r^T Q r / v + tr(A^-1 M) - N_P) / 2,
+    d log p / d log v = (r^T Q r / v + tr(A^-1 M) - N_P) / 2.
 
 The Fisher information of log s_j^2 and log v is (A^-1 M A^-1)_jj / 2, and of log v half of
 
@@ -52,7 +52,11 @@ class SharedNoise:
         self._variance, self.statistics = variance, statistics_of(designs, rows)
 
     def has_sums_of(self, other: Any) -> bool:
-        """Return whether another has the same sums."""
+        """Return whether another object has the same sums over the rows.
+
+        Args:
+            other: A `SharedNoise` or `RowNoises`.
+        """
         return isinstance(other, SharedNoise) and self.statistics is other.statistics
 
     @property
@@ -73,13 +77,20 @@ class SharedNoise:
         return 0.5 * (residual / self._variance - len(solved.mean) * free)
 
     def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
-        """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
+        """Return twice the Fisher information of one output.
+
+        Args:
+            solved: The posterior of the weights.
+
+        Returns:
+            The information of log v and log s^2, (F,), and of log v, 0-d.
+        """
         diagonal, rows = solved.inverse.diagonal(), solved.inverse.square().sum(1)
         return diagonal - rows, self.statistics.observations - len(diagonal) + rows.sum()
 
 
 class RowNoises:
-    """Rows with noise of their own, in one pass for the likelihood and one for its derivatives.
+    """Rows with noise of their own, in one pass for the likelihood and another for its derivatives.
 
     Args:
         designs: The designs of all blocks.
@@ -91,7 +102,11 @@ class RowNoises:
         self._layout, self._rows, self._variance = Layout.of(designs), rows, variance
 
     def has_sums_of(self, other: Any) -> bool:
-        """Return whether another has the same sums."""
+        """Return whether another object has the same sums over the rows.
+
+        Args:
+            other: A `SharedNoise` or `RowNoises`.
+        """
         if not isinstance(other, RowNoises) or self._layout.designs != other._layout.designs:
             return False
         return self._rows is other._rows and bool(self._variance == other._variance)
@@ -122,7 +137,12 @@ class RowNoises:
         return self._first_pass[1]
 
     def in_log_variance(self, solved: WeightPosterior, left: Tensor) -> Tensor:
-        """Return the derivative of the log marginal likelihood in log v, 0-d."""
+        """Return the derivative of the log marginal likelihood in log v, 0-d.
+
+        Args:
+            solved: The posterior of the weights.
+            left: Not used, because the residual is computed from the sums of the second pass.
+        """
         pass_sums, mean = self._second_pass[0], solved.mean
         root = solved.scale / self._variance.sqrt()
         weights = root[:, None] * solved.state.scores
@@ -133,7 +153,14 @@ class RowNoises:
         return 0.5 * (residual / self._variance + len(mean) * used)
 
     def information(self, solved: WeightPosterior) -> tuple[Tensor, Tensor]:
-        """Return twice the Fisher information of log v and log s^2 (F,), and of log v, 0-d, of one output."""
+        """Return twice the Fisher information of one output.
+
+        Args:
+            solved: The posterior of the weights.
+
+        Returns:
+            The information of log v and log s^2, (F,), and of log v, 0-d.
+        """
         second, third = self._second_pass
         root, inverse = solved.scale / self._variance.sqrt(), solved.inverse
         product = inverse @ (root[:, None] * second.gram * root)

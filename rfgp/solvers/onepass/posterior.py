@@ -44,7 +44,14 @@ class WeightState(NamedTuple):
 
     @classmethod
     def of(cls, statistics: Statistics, mean: Tensor, variance: Tensor, scale: Tensor) -> "WeightState":
-        """Return the posterior at a mean (k,), a variance v, 0-d, and prior standard deviations (F,)."""
+        """Return the posterior of the weights.
+
+        Args:
+            statistics: The sums over the rows.
+            mean: The prior mean, (k,).
+            variance: The variance v, 0-d.
+            scale: The prior standard deviations of the weights, (F,).
+        """
         root, n = scale / variance.sqrt(), statistics.observations
         matrix = statistics.gram * root * root[:, None]
         matrix.diagonal().add_(1)
@@ -73,7 +80,9 @@ class KeptSums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SeriesPosterior(Posterior):
-    """f = phi diag(s) w plus the variance that designs miss, with moments at points by Fourier series.
+    """The posterior of f = phi diag(s) w plus the variance that designs miss.
+
+    Moments at points are computed by Fourier series.
 
     Attributes:
         prior: The prior.
@@ -91,24 +100,24 @@ class SeriesPosterior(Posterior):
         return 8 + 4 * self._layout.num_dense
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the points (n, D) themselves, without features."""
+        """Return the points (n, D) themselves, because moments need no features."""
         return inputs
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the mean (n, k) at points (n, D)."""
+        """Return the posterior mean at points (n, D), (n, k)."""
         return self._over(projected, self.moments_at_rows.mean, lambda phi, _: self.dense.mean(phi))
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,)."""
         return self._over(inputs, self.moments_at_rows.variance, lambda phi, x: self.dense.variance(x, phi))
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariance (n, n)."""
+        """Return the posterior covariance, (n, n)."""
         _check_slopes(self, inputs)
         return self.dense.covariance(inputs, self.dense.project(inputs))
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance."""
+        """Return a matrix R (n, r) such that R R^T is the covariance."""
         _check_slopes(self, inputs)
         return self.dense.root(inputs, self.dense.project(inputs))
 
@@ -173,12 +182,16 @@ class SeriesPosterior(Posterior):
         return self.kept is not None
 
     def with_rows(self, rows: Rows, sign: int = 1) -> "SeriesPosterior":
-        """Return the posterior with more rows, or without some of its rows if the sign is -1.
+        """Return the posterior with more rows, or without some of its rows.
 
         Only these rows are read. They may have noise of their own.
 
+        Args:
+            rows: The rows to add or to remove.
+            sign: 1 to add the rows, which is the default, or -1 to remove them.
+
         Raises:
-            DataError: If rows are outside the box of the lattice, or more are removed than there are.
+            DataError: If rows are outside the box of the lattice, or no row would be left.
         """
         assert self.kept is not None
         sums, mean, noise = self.kept
@@ -276,21 +289,40 @@ def weighted_by_precision(
 
 
 def sum_names(layout: Layout) -> list[str]:
-    """Return the names of the tensors of sums in a file."""
+    """Return the names of the tensors of sums in a file, in the order of `RowSums.flat`.
+
+    Args:
+        layout: The layout of the designs.
+    """
     count = len(layout.lattices)
     names = [f"{kind}_{index}" for kind in ("generator", "projection") for index in range(count)]
     return [*names, *(f"cross_{index}" for index in range(len(layout.pairs))), "gram", "num_rows"]
 
 
 def posterior_with(prior: Prior, state: WeightState, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
-    """Return the posterior of weights at a mean (k,) and the variance of an observation, 0-d."""
+    """Return the posterior of weights on fixed designs.
+
+    Args:
+        prior: The prior.
+        state: The posterior of the weights.
+        sums: The sums over the rows.
+        mean: The prior mean, (k,).
+        noise: The variance of one observation, 0-d.
+    """
     weights = state.scores / state.variance.sqrt()
     dense = LowRankPosterior(prior, weights, FactorCovariance(state.factor))
     return SeriesPosterior(prior, dense, KeptSums(sums, mean, noise))
 
 
 def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> SeriesPosterior:
-    """Return the posterior given sums over rows, a mean (k,) and the variance of one observation, 0-d."""
+    """Return the posterior given sums over the rows.
+
+    Args:
+        prior: The prior.
+        sums: The sums over the rows.
+        mean: The prior mean, (k,).
+        noise: The variance of one observation, 0-d.
+    """
     with torch.no_grad():
         statistics = assemble(Layout.of(designs_of(prior)), sums)
         state = WeightState.of(statistics, mean, noise + residual_variance_of(prior), scale_of(prior))
@@ -298,7 +330,12 @@ def posterior_of(prior: Prior, sums: RowSums, mean: Tensor, noise: Tensor) -> Se
 
 
 def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
-    """Return the posterior with the tensors (...) of a file."""
+    """Return the posterior with saved sums.
+
+    Args:
+        prior: The prior.
+        tensors: The tensors of `SeriesPosterior.tensors`, by name.
+    """
     layout = Layout.of(designs_of(prior))
     empty = no_sums(layout, len(tensors["mean"]))
     sums = empty.of_flat([tensors[name] for name in sum_names(layout)])
@@ -320,8 +357,11 @@ def has_lattices(prior: Prior) -> bool:
 def designs_of(prior: Prior) -> list[Design]:
     """Return the designs of the blocks of a prior.
 
+    Args:
+        prior: The prior.
+
     Raises:
-        InvalidArgumentError: If a block has none.
+        InvalidArgumentError: If a block has no design.
     """
     designs = [block.design for block in prior.weights if block.design is not None]
     if len(designs) < len(prior.blocks):
@@ -332,7 +372,11 @@ def designs_of(prior: Prior) -> list[Design]:
 
 
 def scale_of(prior: Prior) -> Tensor:
-    """Return the prior standard deviations of all weights, (F,), float64."""
+    """Return the prior standard deviations of all weights, (F,), float64.
+
+    Args:
+        prior: The prior. All its blocks must have designs.
+    """
     parts = [
         block.prior_variance.sqrt() * block.design.scale(*block.parameters) for block in prior.weights if block.design
     ]
@@ -340,7 +384,11 @@ def scale_of(prior: Prior) -> Tensor:
 
 
 def residual_variance_of(prior: Prior) -> Tensor:
-    """Return the variance that all designs miss, 0-d, float64."""
+    """Return the sum of the variances that the designs miss, 0-d, float64.
+
+    Args:
+        prior: The prior. All its blocks must have designs.
+    """
     zero = torch.zeros((), dtype=torch.float64)
     return sum(
         (b.prior_variance * b.design.residual_variance(*b.parameters) for b in prior.weights if b.design), start=zero

@@ -21,38 +21,68 @@ _ENTRIES = 2**20
 
 
 def amplitudes(modes: Modes) -> Floats:
-    """Return the amplitudes c_j, (p + 1,)."""
+    """Return the amplitudes c_j, (p + 1,).
+
+    Args:
+        modes: The modes j of a lattice.
+    """
     out = np.full(len(modes.indices) + 1, math.sqrt(2))
     out[0] = 1
     return out
 
 
 def indices_of(modes: Modes) -> Integers:
-    """Return the integers j of the modes, 0 first, (p + 1, d)."""
+    """Return the integers of the modes, 0 first, (p + 1, d).
+
+    Args:
+        modes: The modes j of a lattice.
+    """
     return np.concatenate([np.zeros((1, modes.lattice.num_columns), dtype=np.int64), modes.indices])
 
 
 def at_modes(sums: Complex, modes: Modes) -> Complex:
-    """Return sums (2 K_1 + 1, ..., q) at the modes of a lattice, (p + 1, q)."""
+    """Return the entries of sums at the modes of a lattice, (p + 1, q).
+
+    Args:
+        sums: The sums at all integers of the lattice, (2 K_1 + 1, ..., 2 K_d + 1, q).
+        modes: The modes.
+    """
     indices = indices_of(modes) + modes.lattice.half_widths
     return np.asarray(sums[tuple(indices.T)])
 
 
 def real_projections(values: Complex, modes: Modes) -> Floats:
-    """Return the sums of features times columns, (2 p + 1, q), from those of exponentials (p + 1, q)."""
+    """Return the sums of features times columns, (2 p + 1, q).
+
+    Args:
+        values: The sums of exponentials times columns, (p + 1, q).
+        modes: The modes.
+    """
     scaled = amplitudes(modes)[:, None] * values
     return np.concatenate([scaled.real, scaled.imag[1:]])
 
 
 def within_lattice(generator: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of two sets of modes of one lattice, (2 p + 1, 2 q + 1)."""
+    """Return the sums of products of the features of two sets of modes of one lattice, (2 p + 1, 2 q + 1).
+
+    Args:
+        generator: The sums of exponentials on the doubled lattice, (4 K_1 + 1, ..., 4 K_d + 1).
+        first: The p modes of the first set.
+        second: The q modes of the second set.
+    """
     a, b = (flat_indices(indices_of(modes), generator.shape) for modes in (first, second))
     zero, flat = generator.size // 2, generator.reshape(-1)
     return _products(flat[zero + a[:, None] - b], flat[zero + a[:, None] + b], first, second)
 
 
 def between_lattices(sums: Complex, first: Modes, second: Modes) -> Floats:
-    """Return the sums of products of modes of two lattices, (2 p + 1, 2 q + 1)."""
+    """Return the sums of products of the features of modes of two lattices, (2 p + 1, 2 q + 1).
+
+    Args:
+        sums: The sums of products of exponentials, in the shapes of both lattices.
+        first: The p modes on the first lattice.
+        second: The q modes on the second lattice.
+    """
     d = first.lattice.num_columns
     a, b = (flat_indices(indices_of(m), shape) for m, shape in zip((first, second), _sides(sums, d), strict=True))
     inner = math.prod(sums.shape[d:])
@@ -69,7 +99,12 @@ def _products(differences: Complex, totals: Complex, first: Modes, second: Modes
 
 
 def real_series(coefficients: Floats, modes: Modes) -> Complex:
-    """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ...), for coefficients w (2 p + 1,)."""
+    """Return C with sum_k C_k exp(i theta_k) = sum_j w_j phi_j, (2 K_1 + 1, ..., 2 K_d + 1).
+
+    Args:
+        coefficients: The coefficients w, (2 p + 1,).
+        modes: The modes.
+    """
     lattice, p = modes.lattice, len(modes.indices)
     series = np.zeros(lattice.shape, dtype=np.complex128)
     real, imaginary = coefficients[: p + 1], np.concatenate([[0.0], coefficients[p + 1 :]])
@@ -114,7 +149,12 @@ def quadratic_series(covariance: Floats, first: Modes, second: Modes) -> Complex
 
 
 def flat_indices(indices: Integers, shape: tuple[int, ...]) -> Integers:
-    """Return the offsets of integers (p, d) from the middle of a flat array of a shape, (p,)."""
+    """Return the offsets of integers from the middle of a flattened array, (p,).
+
+    Args:
+        indices: The integers, (p, d).
+        shape: The shape of the array, odd in each axis.
+    """
     strides = np.cumprod((1, *shape[:0:-1]))[::-1]
     return np.asarray(indices @ strides, dtype=np.int64)
 

@@ -1,8 +1,7 @@
 """Gaussian regression on fixed designs from sufficient statistics.
 
-The weights are w ~ N(0, I) with prior standard deviations s. y = mean + phi diag(s) w + e has e of variance
-v = noise + delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi and N
-observations,
+The weights are w ~ N(0, I) with prior standard deviations s. y = mean + phi diag(s) w + e has e of variance v = noise +
+delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi and N observations,
 
     A = I + R G R,   c = R phi^T P (y - mean),   u = A^-1 c,
     -2 log p = (|y - mean|^2 - c^T u) / v + log|A| + N log(2 pi v)
@@ -10,9 +9,12 @@ observations,
     d log p / d log v   = ((|y - mean|^2 - c^T u - u^T u) / v - N + F - tr A^-1) / 2
     d log p / d mean    = (1^T P (y - mean) - (R phi^T P 1)^T u) / v
 
-With H = I - A^-1 and o = R phi^T P 1, the Fisher information of log s_i^2 and log s_j^2 is H_ij^2 / 2, that of log
-s_j^2 and log v is ((A^-1)_jj - (A^-2)_jj) / 2, that of log v is (N - F + |A^-1|_F^2) / 2, and that of the mean is (N -
-o^T A^-1 o) / v.
+Let H = I - A^-1 and o = R phi^T P 1. The Fisher information is
+
+    H_ij^2 / 2                          of log s_i^2 and log s_j^2,
+    ((A^-1)_jj - (A^-2)_jj) / 2         of log s_j^2 and log v,
+    (N - F + |A^-1|_F^2) / 2            of log v,
+    (N - o^T A^-1 o) / v                of the mean.
 """
 
 from collections.abc import Sequence
@@ -52,7 +54,7 @@ def supports(prior: Prior, rows: Rows) -> bool:
 
 
 class OnePassSolver(Inference):
-    """Rows under weights with fixed designs, by statistics of one pass over them.
+    """Inference of rows under weights with fixed designs, by statistics of one pass over them.
 
     Args:
         prior: The prior, with gradients.
@@ -139,7 +141,7 @@ class OnePassSolver(Inference):
         return WeightPosterior(self.state, self.inverse, self.mean.detach(), self.scale.detach())
 
     def score(self) -> Tensor:
-        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+        """Return a 0-d tensor whose gradient is that of the log marginal likelihood."""
         return self.log_marginal_likelihood()
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
@@ -184,7 +186,7 @@ class OnePassSolver(Inference):
         See `LowRankSolver.leave_one_out`.
 
         Args:
-            some: The rows to return. If None, all, in a second pass over them.
+            some: The rows whose moments are returned, in a second pass. If None, all.
         """
         means, variances = [], []
         with torch.no_grad():

@@ -49,9 +49,7 @@ _STATISTICS: _Known = weakref.WeakKeyDictionary()
 
 
 def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
-    """Return the statistics of rows.
-
-    Rows are read unless statistics on the same lattices are cached.
+    """Return the statistics of rows, which are read unless statistics on the same lattices are cached.
 
     Args:
         designs: The designs of all blocks.
@@ -65,7 +63,12 @@ def statistics_of(designs: Sequence[Design], rows: Rows) -> Statistics:
 
 
 def row_sums(layout: Layout, rows: Rows) -> RowSums:
-    """Return the sums over rows. Rows are read unless sums are cached."""
+    """Return the sums over rows, which are read unless sums are cached.
+
+    Args:
+        layout: The layout of the designs.
+        rows: The rows.
+    """
     sums: RowSums = _kept(_SUMS, KEPT, rows, layout.key, lambda: sums_over(layout, rows))
     return sums
 
@@ -83,7 +86,12 @@ def _kept(kept: _Known, most: int, rows: Rows, key: tuple[Any, ...], compute: An
 
 
 def assemble(layout: Layout, sums: RowSums) -> Statistics:
-    """Return the statistics for the modes of all designs."""
+    """Return the statistics for the modes of all designs.
+
+    Args:
+        layout: The layout of the designs.
+        sums: The sums over the rows.
+    """
     k, designs, columns = sums.num_outputs, layout.designs, _dense_columns(layout, sums)
     projections = [_projections(layout, sums, index, columns) for index in range(len(designs))]
     ends = np.cumsum([0, *(design.num_features for design in designs)])
@@ -101,7 +109,12 @@ def assemble(layout: Layout, sums: RowSums) -> Statistics:
 
 
 def projected(layout: Layout, sums: RowSums) -> Tensor:
-    """Return the products phi^T P Z of the features of all designs with the columns Z of the rows, (F, q)."""
+    """Return the products phi^T P Z of all features with the columns Z of the rows, (F, q).
+
+    Args:
+        layout: The layout of the designs.
+        sums: The sums over the rows.
+    """
     columns = _dense_columns(layout, sums)
     return torch.as_tensor(np.concatenate([_projections(layout, sums, i, columns) for i in range(len(layout.designs))]))
 

@@ -60,7 +60,11 @@ class Layout:
 
     @classmethod
     def of(cls, designs: Sequence[Design]) -> "Layout":
-        """Return the layout of designs."""
+        """Return the layout of designs.
+
+        Args:
+            designs: The designs of all blocks.
+        """
         lattices, lattice_of = list[Lattice](), list[int | None]()
         for design in designs:
             if not isinstance(design, LatticeDesign):
@@ -91,7 +95,11 @@ class Layout:
         return sum(self.designs[index].num_features for index in self.dense)
 
     def dense_features(self, inputs: Tensor) -> Tensor:
-        """Return the features (n, F) of the dense designs at rows (n, D)."""
+        """Return the features of the dense designs, (n, F), float64.
+
+        Args:
+            inputs: The inputs of the rows, (n, D).
+        """
         parts = [self.designs[index].fixed_features(inputs).double() for index in self.dense]
         return torch.cat(parts, dim=1) if parts else torch.zeros(len(inputs), 0, dtype=torch.float64)
 
@@ -131,18 +139,27 @@ class RowSums:
         return float(self.gram[0, 0])
 
     def plus(self, other: "RowSums", sign: int = 1) -> "RowSums":
-        """Return the sums of these rows and of others, or without the others if the sign is -1."""
+        """Return the sums of these rows with or without others.
+
+        Args:
+            other: The sums over the other rows, of the same layout.
+            sign: 1 to add the other rows, which is the default, or -1 to remove them.
+        """
         mine, theirs = self._arrays(), other._arrays()
         combined = [a + sign * b for a, b in zip(mine, theirs, strict=True)]
         return self._with(combined, self.num_rows + sign * other.num_rows)
 
     def flat(self) -> tuple[Tensor, ...]:
-        """Return the sums as real tensors (...), the number of rows last."""
+        """Return the sums as real tensors (...), with the number of rows last."""
         arrays = [torch.as_tensor(a.view(np.float64) if np.iscomplexobj(a) else a) for a in self._arrays()]
         return (*arrays, torch.tensor(float(self.num_rows), dtype=torch.float64))
 
     def of_flat(self, tensors: Sequence[Tensor]) -> "RowSums":
-        """Return sums of the same layout from the tensors (...) of `flat`."""
+        """Return sums of the same layout from their tensors.
+
+        Args:
+            tensors: The tensors (...) of `flat`.
+        """
         arrays = [tensor.numpy() for tensor in tensors[:-1]]
         kinds = self._arrays()
         parts = [a.view(np.complex128) if np.iscomplexobj(b) else a for a, b in zip(arrays, kinds, strict=True)]
@@ -158,7 +175,12 @@ class RowSums:
 
 
 def no_sums(layout: Layout, num_outputs: int) -> RowSums:
-    """Return the sums over no rows."""
+    """Return the sums over no rows.
+
+    Args:
+        layout: The layout of the designs.
+        num_outputs: The number of targets of a row.
+    """
     q = 1 + num_outputs + layout.num_dense
     lattices = layout.lattices
     return RowSums(
@@ -172,21 +194,31 @@ def no_sums(layout: Layout, num_outputs: int) -> RowSums:
 
 
 def sums_over(layout: Layout, rows: Rows) -> RowSums:
-    """Return the sums over rows, in one pass. Rows on other machines are summed there."""
+    """Return the sums over rows, in one pass.
+
+    Rows on other machines are summed there.
+
+    Args:
+        layout: The layout of the designs.
+        rows: The rows.
+    """
     return weighted_sums(layout, rows, _unchanged)[0][0]
 
 
 def weighted_sums(
     layout: Layout, rows: Rows, weigh: Weighing, count: int = 1, num_values: int = 0
 ) -> tuple[list[RowSums], list[Tensor]]:
-    """Return the sums over rows with each of several weights, and of further values, 0-d each, in one pass.
+    """Return the sums over rows for each of several weights, and sums of further values, in one pass.
 
     Args:
         layout: The designs.
         rows: The rows.
         weigh: Returns the rows with each of the weights, and the values.
-        count: The number of different weights.
-        num_values: The number of values.
+        count: The number of different weights. The default is 1.
+        num_values: The number of values. The default is 0.
+
+    Returns:
+        The sums for each of the weights, and the sums of the values, 0-d each.
     """
     sums = passed(rows, partial(_flat_sums, layout, weigh, count, num_values))
     empty, size = no_sums(layout, rows.num_outputs), (len(sums) - num_values) // count
@@ -197,13 +229,22 @@ def passed(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
     """Return the sums of a function over rows.
 
     Rows on other machines are summed there.
+
+    Args:
+        rows: The rows.
+        function: Maps rows to sums over them. It is pickled if rows are on other machines.
     """
     parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
     return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
 
 
 def row_blocks(layout: Layout, rows: Rows) -> Iterator[Block]:
-    """Yield rows in blocks with small dense features."""
+    """Yield rows in blocks whose dense features are small.
+
+    Args:
+        layout: The layout of the designs.
+        rows: The rows.
+    """
     width = layout.num_dense
     yield from rows.blocks(BLOCK_ROWS if not width else max(256, min(BLOCK_ROWS, ENTRIES // width)))
 
@@ -226,7 +267,15 @@ def _flat_sums(layout: Layout, weigh: Weighing, count: int, num_values: int, row
 
 
 def sums_of_block(layout: Layout, block: Block) -> RowSums:
-    """Return the sums over a block of rows."""
+    """Return the sums over a block of rows.
+
+    Args:
+        layout: The layout of the designs.
+        block: The block.
+
+    Raises:
+        DataError: If a row is outside the box of a lattice.
+    """
     with torch.no_grad():
         dense = layout.dense_features(block.inputs)
         columns = torch.cat([block.targets.double(), dense], dim=1).numpy()

@@ -29,9 +29,13 @@ BLOCK_FEATURES = 2**23
 
 
 def is_large(prior: Prior, count: int) -> bool:
-    """Return whether features are not stored.
+    """Return whether the features of all rows have too many entries to be stored.
 
-    With gradients or sparse precisions they are.
+    They are always stored with gradients, kernels or sparse precisions.
+
+    Args:
+        prior: The prior with neighbors.
+        count: The number of rows.
     """
     if prior.wants_gradients or prior.precisions or prior.kernels:
         return False
@@ -53,11 +57,11 @@ def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inferenc
 
 
 class BlockedInference(Inference):
-    """Rows in the given order under nearest neighbors and weights.
+    """Inference of very many rows under nearest neighbors and weights, without gradients.
 
     Args:
         prior: The prior.
-        rows: The data.
+        rows: The data, in the given order.
         mean: The prior mean, (k,).
         noise: The learned variance of one observation, 0-d.
     """

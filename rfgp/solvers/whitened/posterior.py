@@ -4,12 +4,14 @@ Given y, let a new point x have the nearest rows N, b = C_NN^-1 c and d = v - b^
 
     (Phi_x - b^T Phi_N) w + (A_x - b^T A_N) u + b^T (y_N - mean) + e',    e' ~ N(0, d).
 
-The terms of this sum are: for the block of neighbors b^T (y_N - mean - Phi_N w - A_N u) + e', for weights Phi_x w, and
-for a sparse precision A_x u, each with the posterior of w and u. Means of terms add up to that of the sum. Given their
-neighbors, new points are independent in the block of neighbors. Variances of terms are therefore those of single
-points: exact for the given neighbors, and fully exact if these are all rows. The joint distribution of several points
-also has earlier points as neighbors (`WhitenedPosterior.root`). Its correlations are rescaled to the variances of
-single points, so that covariances of terms between points need not add up.
+The block of neighbors contributes b^T (y_N - mean - Phi_N w - A_N u) + e', weights contribute Phi_x w, and a sparse
+precision A_x u. Each has the posterior of w and u. Means of terms add up to that of the sum. Given their neighbors, new
+points are independent in the block of neighbors. Variances of terms are therefore those of single points. They are
+exact for the given neighbors, and fully exact if these are all rows.
+
+The joint distribution of several points also has earlier points as neighbors (`WhitenedPosterior.root`). Its
+correlations are rescaled to the variances of single points, so that covariances of terms between points need not add
+up.
 """
 
 from collections.abc import Sequence
@@ -43,7 +45,9 @@ class Reads(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class WhitenedPosterior(Posterior):
-    """The weights, and the rows for the neighbors of new points.
+    """The posterior under nearest neighbors, stored as the weights and the rows.
+
+    The rows are needed for the neighbors of new points.
 
     Attributes:
         prior: The prior of neighbors, weights, kernels and sparse precisions.
@@ -75,7 +79,11 @@ class WhitenedPosterior(Posterior):
         return sum(self.weights.shape) + 1 + latent + near
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return the reads of n single points (n, d)."""
+        """Return the projections of n single points.
+
+        Args:
+            inputs: The inputs of the points, (n, d).
+        """
         blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
@@ -91,25 +99,43 @@ class WhitenedPosterior(Posterior):
         return Reads(dense, offset, half_solved(system, self.factor, dense, sparse), left + residual)
 
     def mean(self, projected: Reads) -> Tensor:
-        """Return the mean (n, k)."""
+        """Return the posterior mean, (n, k).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected.dense @ self.weights + projected.offset
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return projected.half.square().sum(1) + projected.left
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the covariance (n, n). See `root`."""
+        """Return the posterior covariance (n, n). See `root`.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         root = self.root(inputs, projected)
         return root @ root.mT
 
     def root(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance of points that may be neighbors of each other.
+        """Return a matrix R (n, r) such that R R^T is the covariance of points that may be neighbors of each other.
 
         With the new points after the rows, g_new = B_r (y - mean - Phi w - A u) + B_new g_new + e, e ~ N(0, diag d).
         With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
         The correlations are those of this distribution. The variances are those of `variance`, for which all neighbors
         are rows.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
         """
         root, scale = _joint_root([self], inputs, [projected])
         if self._residual.has_residual:
@@ -117,10 +143,15 @@ class WhitenedPosterior(Posterior):
         return root * scale[:, None]
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between sums of terms at n inputs.
+        """Return the posterior covariance (n, n) between sums of terms.
 
-        At each point it is exact for the neighbors of that point. Between points see `root`. The values of two terms
-        approximated by their sum may be neighbors of each other.
+        At each point it is exact for the neighbors of that point. For pairs of points see `root`. The values of two
+        terms approximated by their sum may be neighbors of each other.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -140,18 +171,30 @@ class WhitenedPosterior(Posterior):
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because the block of neighbors is defined at given points only.
 
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
         Raises:
             InvalidArgumentError: Always.
         """
         raise no_functions()
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of targets, noise, weights and factor, for n rows and k outputs."""
+        """Return the shapes of targets, noise, weights and factor by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         size = self.prior.num_features + n * len(self.prior.kernels)
         return {"targets": (n, k), "noise": (n,), "weights": (size, k), "factor": (size, size)}
 
     def of(self, names: Sequence[str]) -> "WhitenedPosterior":
         """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.

@@ -36,7 +36,7 @@ _COLUMNS = 64
 class WhitenedSolver(Inference):
     """Rows under a block of nearest neighbors with weights, kernels and sparse precisions.
 
-    Other targets and noise change the whitener. `at` therefore shares only the order and the neighbors of the rows.
+    Other noise changes the whitener. `at` therefore shares only the order and the neighbors of the rows.
 
     Args:
         prior: The prior, with gradients.
@@ -83,9 +83,15 @@ class WhitenedSolver(Inference):
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver of n rows in the given order, for a mean (k,) and a noise (0-d).
+        """Return the solver of rows in the given order.
 
         The rows are ordered at random. Their neighbors are the nearest earlier ones.
+
+        Args:
+            prior: The prior, with gradients.
+            rows: The data, in the given order.
+            mean: The prior mean, (k,).
+            noise: The learned variance of one observation, 0-d.
         """
         block = neighbors_of(prior)
         order = block.order(len(rows))
@@ -93,7 +99,13 @@ class WhitenedSolver(Inference):
         return cls(prior, ordered, mean, noise, predecessors_in_blocks(block, ordered.inputs), order)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
-        """Return the solver for other targets (n, k) and noise of the same inputs, in the given order."""
+        """Return the solver for other targets and noise of the same inputs.
+
+        Args:
+            rows: The same inputs with targets (n, k), noise and weights, in the given order.
+            mean: The prior mean, (k,), float64.
+            noise: The variance of one observation, 0-d, float64.
+        """
         ordered = rows if self._order is None else rows.take(self._order)
         return type(self)(self._prior, ordered, mean, noise, self._pattern, self._order)
 

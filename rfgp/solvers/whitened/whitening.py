@@ -43,20 +43,40 @@ class Whitener:
         phi: Tensor,  # (n, F)
         pattern: EntryPattern,  # (r, n)
     ) -> "Whitener":
-        """Return the whitener of rows with inputs x and features Phi of the dense weights and further ones."""
+        """Return the whitener of ordered rows.
+
+        Args:
+            prior: The prior with neighbors.
+            x: The inputs of the rows.
+            noise: The noise variances of the rows.
+            phi: The features of the dense weights, and possibly further ones, at the rows.
+            pattern: The neighbors of each row, with the row itself as the last.
+        """
         columns = explained_columns(prior, phi)
         return cls(neighbors_of(prior).inverse_factor(x, noise, pattern, columns), pattern)
 
     def times(self, dense: Tensor) -> Tensor:
-        """Return V B (r, c), float64, for B (n, c)."""
+        """Return V B, (r, c), float64.
+
+        Args:
+            dense: The matrix B, (n, c).
+        """
         return whitened(self.entries, dense, self.pattern)
 
     def back(self, dense: Tensor) -> Tensor:
-        """Return V^T B (n, c), float64, without gradients, for B (r, c)."""
+        """Return V^T B, (n, c), float64, without gradients.
+
+        Args:
+            dense: The matrix B, (r, c).
+        """
         return whitened_back(self.entries, dense, self.pattern)
 
     def times_sparse(self, reads: sp.csr_array) -> SparseValues:
-        """Return V A (r, N) for projections A (n, N)."""
+        """Return V A, (r, N).
+
+        Args:
+            reads: The projection A, (n, N).
+        """
         return times_sparse(self.entries, self.pattern, reads)
 
     @property
@@ -89,7 +109,15 @@ def white_system(
     targets: Tensor,  # (r, k)
     output_weights: Tensor | None = None,  # (k,)
 ) -> BorderedSystem:
-    """Return the regression of whitened targets on whitened projections and features."""
+    """Return the regression of whitened targets on whitened projections and features.
+
+    Args:
+        blocks: The sparse blocks, in the order of the columns of the projection.
+        reads: The whitened projection V A.
+        dense: The whitened features V Phi.
+        targets: The whitened targets V (y - mean).
+        output_weights: The weight of the log marginal likelihood of each output. If None, 1.
+    """
     ones = torch.ones(len(targets), dtype=torch.float64)
     return bordered_system(blocks, reads, dense, ones, targets, output_weights, mixes=True)
 
@@ -112,7 +140,16 @@ class WhiteRows:
         self.weights, self._known = all_weights(prior, inputs), system
 
     def given(self, inputs: Tensor) -> tuple[Sequence[PrecisionBlock], BorderedSystem | None]:
-        """Return precisions with these inputs (n, d) among their values, and the regression, if there are any."""
+        """Return the sparse precisions for new points, and the regression of the rows.
+
+        Refined precisions have the new points among their values.
+
+        Args:
+            inputs: The inputs of the new points, (n, d).
+
+        Returns:
+            The precisions, and the regression, or None if there are no precisions.
+        """
         if not self._prior.precisions:
             return (), None
         if not self._prior.adds_latent_points:
@@ -121,7 +158,12 @@ class WhiteRows:
         return blocks, self._regression(blocks)
 
     def near(self, blocks: Sequence[PrecisionBlock], weights: sp.csr_array) -> tuple[Tensor, sp.csr_array]:
-        """Return the weighted sums of features (q, F) and of projections (q, N) of rows, for weights (q, n)."""
+        """Return weighted sums of the features (q, F) and the projections (q, N) of rows.
+
+        Args:
+            blocks: The sparse precisions.
+            weights: The weights of the rows, (q, n).
+        """
         rows = np.unique(weights.indices)
         known = self.inputs[torch.from_numpy(rows)]
         some = sp.csr_array(weights[:, rows])
