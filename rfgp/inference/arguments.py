@@ -42,7 +42,12 @@ def read_real(name: str, values: Any) -> Tensor:
 
 @with_torch_defaults()
 def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
-    """Return values y with the shape of a mean, (n,) or (n, k), or a single value, ().
+    """Return values y as a tensor like a mean, (n,) or (n, k), or a single value, ().
+
+    Args:
+        y: The values, as numbers of the caller.
+        mean: The mean, (n,) or (n, k).
+        may_be_one: Whether y may be one number. The default is False.
 
     Raises:
         InvalidArgumentError: If y is not an array of numbers, or has another shape.
@@ -59,6 +64,11 @@ def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
 def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
     """Return probabilities, () or (q,).
 
+    Args:
+        name: The name of the argument, for messages.
+        values: One number or several, (q,).
+        like: A tensor with the dtype and device of the result.
+
     Raises:
         InvalidArgumentError: If they are not numbers strictly between 0 and 1.
     """
@@ -69,12 +79,12 @@ def check_probabilities(name: str, values: Any, like: Tensor) -> Tensor:
 
 
 def read_draws(num_samples: int, seed: int | None, generator: torch.Generator | None) -> tuple[int, torch.Generator]:
-    """Return the number of draws, and the given generator or one with the seed.
+    """Return the number of draws, and a generator for them.
 
     Args:
         num_samples: The number of draws.
-        seed: The seed. If None, the generator is used.
-        generator: The generator. If None, it is made from the seed.
+        seed: The seed. If both are None, the system's entropy is used.
+        generator: The generator, instead of a seed.
 
     Raises:
         InvalidArgumentError: If the number is negative, or both a seed and a generator are given.

@@ -36,9 +36,9 @@ class ResultCache:
         """Return the result of a name, and compute it if necessary.
 
         Args:
-            name: The name.
+            name: The name of the result.
             compute: Returns the result.
-            keep: Whether to keep the result. If False, it is computed at every call.
+            keep: Whether to keep the result. If False, it is computed at every call. The default is True.
         """
         if not keep:
             return compute()
@@ -50,7 +50,12 @@ class ResultCache:
         return self.put(name, compute())
 
     def put(self, name: str, result: T) -> T:
-        """Keep a result if that is safe. Return the kept one, or else the result itself."""
+        """Keep a result if that is safe, and return the kept result or else the given one.
+
+        Args:
+            name: The name of the result.
+            result: The result, a tensor or a nested tuple or list of tensors.
+        """
         if any(tensor.requires_grad or tensor.is_inference() for tensor in _tensors_in(result)):
             return result
         kept: T = self._results.setdefault((name, torch.is_grad_enabled()), result)

@@ -35,34 +35,65 @@ class IndependentFunctions(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes in memory, for all functions."""
+        """The number of entries of one point in memory, for all functions."""
         return sum(function.width for function in self.functions)
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n inputs, such as (n, F), one for each function."""
+        """Return the projections of n points, such as (n, F), one for each function.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         return tuple(function.project(inputs) for function in self.functions)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
-        """Return the means (n, C)."""
+        """Return the posterior means, (n, C).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return torch.cat([f.mean(reads) for f, reads in zip(self.functions, projected, strict=True)], dim=1)
 
     def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return the marginal variances (n, C)."""
+        """Return the marginal posterior variances, (n, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         pairs = zip(self.functions, projected, strict=True)
         return torch.stack([function.variance(inputs, reads) for function, reads in pairs], dim=1)
 
     def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return the covariances between points, (n, n, C)."""
+        """Return the posterior covariances of each function between points, (n, n, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         pairs = zip(self.functions, projected, strict=True)
         return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return R (C n, r) with R R^T the covariance of all values, by functions."""
+        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         roots = [function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True)]
         return block_diagonal(roots)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions from the posterior: a map of n inputs to (count, n, C)."""
+        """Draw functions from the posterior.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, C).
+        """
         samples = [function.sample_functions(count, generator) for function in self.functions]
         return lambda inputs: torch.cat([sample(inputs) for sample in samples], dim=2)
 
@@ -71,15 +102,30 @@ class IndependentFunctions(Posterior):
         return numbered(function.tensors() for function in self.functions)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all functions, for n rows and k functions."""
+        """Return the shapes of the tensors of all functions by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of functions. Not used.
+        """
         return numbered(function.shapes(n, 1) for function in self.functions)
 
     def of(self, names: Sequence[str]) -> "IndependentFunctions":
-        """Return the posterior of the sum of some terms of each function."""
+        """Return the posterior of the sum of some terms of each function.
+
+        Args:
+            names: The names of the terms.
+        """
         return IndependentFunctions(tuple(function.of(names) for function in self.functions))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between two sums of terms."""
+        """Return the posterior covariances (n, n, C) between two sums of terms of each function.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
+        """
         parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
         return torch.stack(parts, dim=2)
 
@@ -105,62 +151,120 @@ class HeteroscedasticPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes in memory."""
+        """The number of entries of one point in memory."""
         return self.function.width
 
     def project(self, inputs: Tensor) -> Any:
-        """Return the projection of n inputs for f, such as (n, F)."""
+        """Return the projection of n points for f, such as (n, F).
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         return self.function.project(inputs)
 
     def mean(self, projected: Any) -> Tensor:
-        """Return the mean (n, 1)."""
+        """Return the posterior mean of f, (n, 1).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return self.function.mean(projected)
 
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances of f, (n,).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return self.function.variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the covariance (n, n)."""
+        """Return the posterior covariance of f, (n, n).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return self.function.covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) with R R^T the covariance."""
+        """Return a matrix R (n, r) such that R R^T is the covariance of f.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return self.function.root(inputs, projected)
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return mean (n, 1) and marginal variances (n,)."""
+        """Return the mean (n, 1) and the marginal variances (n,) of f.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return self.function.moments(inputs, projected)
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) as products and solves, or None if it must be formed."""
+        """Return the covariance (n, n) of f as products and solves, or None if it must be formed.
+
+        Args:
+            inputs: The inputs of the points.
+        """
         return self.function.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions f from the posterior: a map of n inputs to (count, n, 1)."""
+        """Draw functions f from the posterior.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, 1).
+        """
         return self.function.sample_functions(count, generator)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) of both. Those of g have names such as "noise.weights"."""
+        """Return the tensors (...) of f and g by name.
+
+        Those of g have names such as "noise.weights".
+        """
         return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of both, for n rows and one output."""
+        """Return the shapes of the tensors of f and g by name.
+
+        Args:
+            n: The number of rows.
+            k: The number of outputs.
+        """
         return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
 
     def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
-        """Return the posterior of the sum of some terms of f."""
+        """Return the posterior of the sum of some terms of f.
+
+        Args:
+            names: The names of the terms.
+        """
         return replace(self, function=self.function.of(names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between two sums of terms of f."""
+        """Return the posterior covariance (n, n) between two sums of terms of f.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
+        """
         return self.function.cross_covariance(inputs, first, second)
 
 
 def block_diagonal(
     blocks: Iterable[Tensor],  # (n, r) each
 ) -> Tensor:  # (C n, C r)
-    """Return the block-diagonal matrix of some blocks.
+    """Return the block-diagonal matrix of the given blocks.
 
     Args:
         blocks: The blocks, (a_i, b_i) each.
@@ -180,7 +284,7 @@ def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
 
 
 def numbered(values: Iterable[Mapping[str, T]]) -> dict[str, T]:
-    """Return values (...) by name of several posteriors, with the number as a prefix.
+    """Return values (...) of several posteriors by name, with the index of the posterior as a prefix.
 
     Args:
         values: The tensors (...) by name of each posterior.

@@ -18,7 +18,7 @@ Terms = str | Sequence[str]
 
 @dataclass(frozen=True, eq=False)
 class ConditionedGP:
-    """The posterior of a sum of terms. The terms are the blocks of its prior.
+    """The posterior of a sum of terms, which are the blocks of its prior.
 
     Attributes:
         posterior: The posterior.
@@ -33,14 +33,14 @@ class ConditionedGP:
 
     @property
     def terms(self) -> tuple[str, ...]:
-        """The names of the terms."""
+        """The names of all terms of the prior."""
         return self.posterior.prior.names
 
     def at(self, inputs: Tensor | InputBlocks) -> Distribution:
         """Return the distribution of the latent function at n inputs.
 
         Args:
-            inputs: The points, a table (n, d) or positions (n,), or blocks of them.
+            inputs: The points, (n, d), or positions (n,), or blocks of them.
         """
         if isinstance(self.posterior, MixturePosterior):
             return self.posterior.at(inputs)
@@ -52,6 +52,9 @@ class ConditionedGP:
     def of(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of some terms.
 
+        Args:
+            terms: The names of the terms.
+
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
@@ -61,6 +64,9 @@ class ConditionedGP:
     def differentiated(self, column: int) -> "ConditionedGP":
         """Return the process of the derivative of the function in a column.
 
+        Args:
+            column: The index of the column among those of the inputs.
+
         Raises:
             InvalidArgumentError: If a term has no derivative, or the posterior is not one of features.
         """
@@ -68,6 +74,9 @@ class ConditionedGP:
 
     def without(self, *terms: str) -> "ConditionedGP":
         """Return the process of the sum of all other terms.
+
+        Args:
+            terms: The names of the terms that are left out.
 
         Raises:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
@@ -81,8 +90,8 @@ class ConditionedGP:
 
         Args:
             inputs: The points, (n, d) or (n,).
-            first: The names of the terms of the rows, or one name.
-            second: The names of the terms of the columns, or one name.
+            first: The names of the terms of the first sum, along the rows, or one name.
+            second: The names of the terms of the second sum, along the columns, or one name.
 
         Returns:
             The covariance (n, n), or (n, n, C) for C functions that do not share it.
@@ -108,12 +117,12 @@ class ConditionedGP:
             A map of the inputs of n points to (count, n, k).
 
         Raises:
-            InvalidArgumentError: If the posterior is known at given points only.
+            InvalidArgumentError: If the posterior is defined at given points only.
         """
         return self.posterior.sample_functions(count, generator)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return the tensors (...) that a file keeps, by name."""
+        """Return the saved tensors (...) by name."""
         return self.posterior.tensors()
 
     def _checked(self, terms: Sequence[str]) -> list[str]:

@@ -23,7 +23,11 @@ class InputBlocks(Protocol):
     """Interface: standardized inputs that are read in blocks."""
 
     def blocks(self, size: int) -> Iterator[Tensor]:
-        """Yield the inputs in blocks (b, d) of about `size` rows."""
+        """Yield the inputs in blocks (b, d) of about `size` rows.
+
+        Args:
+            size: The number of rows of a block.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +37,7 @@ class Distribution(ABC):
     The k outputs of a function share one covariance. C functions that do not share it have variances (n, C),
     covariances (n, n, C) and a root (C n, r), function by function.
 
-    Mean, variance, covariance and root are computed at the first call. They are kept unless gradients may be needed
+    Mean, variance, covariance and root are computed at the first call. They are cached unless gradients may be needed
     (`requires_grad`). They must not be changed in place.
     """
 
@@ -55,7 +59,7 @@ class Distribution(ABC):
         return None
 
     def mean(self) -> Tensor:
-        """Return the mean (n, k)."""
+        """Return the mean, (n, k)."""
         return self._kept("mean", self._mean)
 
     def variance(self) -> Tensor:
@@ -67,7 +71,7 @@ class Distribution(ABC):
         return self._kept("covariance", self._covariance)
 
     def root(self) -> Tensor:
-        """Return a matrix R (n, r), or (C n, r) of C functions, with R R^T the covariance."""
+        """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
         return self._kept("root", self._root)
 
     def function_covariance(self) -> Tensor:
@@ -107,8 +111,8 @@ class Distribution(ABC):
 class LatentDistribution(Distribution):
     """The posterior distribution of the latent function at some points.
 
-    Points are read in chunks to bound the memory. If one chunk holds all points, its projection is kept. Otherwise the
-    pass over the chunks that computes the variances also computes the mean.
+    Points are read in chunks to bound the memory. If one chunk holds all points, its projection is cached. Otherwise
+    the pass over the chunks that computes the variances also computes the mean.
 
     Attributes:
         posterior: The posterior.
@@ -348,7 +352,7 @@ def sample_functions_jointly(
     mean: Tensor,  # (n, C)
     generator: torch.Generator,
 ) -> Tensor:  # (count, n, C)
-    """Return draws of C functions with mean 0 from a root of their joint covariance.
+    """Draw values of C functions with mean 0 from a root of their joint covariance.
 
     Args:
         root: The root, function by function.

@@ -58,7 +58,11 @@ class BoxRule:
         return math.prod(self.counts)
 
     def nodes(self, corners: Tensor) -> Tensor:
-        """Return the nodes (m, Q, D) of boxes with corners (m, 2, D)."""
+        """Return the nodes of boxes, (m, Q, D).
+
+        Args:
+            corners: The corners of the boxes, (m, 2, D).
+        """
         axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[0]) for count in self.counts), indexing="ij")
         shares = torch.zeros(self.size, corners.shape[2], dtype=torch.float64)
         for column, axis in zip(self.columns, axes, strict=True):
@@ -67,14 +71,22 @@ class BoxRule:
         return low + shares.to(corners) * (high - low)
 
     def weights(self, corners: Tensor) -> Tensor:
-        """Return the weights (m, Q) of the nodes of boxes with corners (m, 2, D), float64."""
+        """Return the weights of the nodes of boxes, (m, Q), float64.
+
+        Args:
+            corners: The corners of the boxes, (m, 2, D).
+        """
         axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[1]) for count in self.counts), indexing="ij")
         shares = math.prod(axes[1:], start=axes[0]).flatten().to(corners.device)
         sides = (corners[:, 1] - corners[:, 0]).double()[:, list(self.columns)]
         return self.unit * sides.prod(1)[:, None] * shares
 
     def matrix(self, corners: Tensor) -> Tensor:
-        """Return the weights (m, m Q) of all nodes of boxes with corners (m, 2, D)."""
+        """Return the matrix of weights of all nodes of boxes, (m, m Q).
+
+        Args:
+            corners: The corners of the boxes, (m, 2, D).
+        """
         weights = self.weights(corners)
         identity = torch.eye(len(weights), dtype=weights.dtype, device=weights.device)
         return (identity[:, :, None] * weights).flatten(1)
@@ -257,7 +269,11 @@ class IntegratedGP(ConditionedGP):
     shift: Tensor = field(kw_only=True)
 
     def at(self, inputs: Tensor | InputBlocks) -> Distribution:
-        """Return the distribution of the integrals over boxes with corners (m, 2, D)."""
+        """Return the joint distribution of integrals over boxes.
+
+        Args:
+            inputs: The corners of the boxes, (m, 2, D).
+        """
         corners, posterior = in_memory(inputs), self.posterior
         if not isinstance(posterior, MixturePosterior):
             return self._of(posterior, self.shift, corners)
@@ -278,7 +294,7 @@ class IntegratedGP(ConditionedGP):
         return replace(self, posterior=self.posterior.of(names), names=tuple(names), shift=0 * self.shift)
 
     def cross_covariance(self, inputs: Tensor, first: Terms, second: Terms) -> Tensor:
-        """Return the covariance (m, m) or (m, m, C) between integrated sums of terms.
+        """Return the posterior covariance (m, m) or (m, m, C) between integrated sums of terms over m boxes.
 
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the boxes have too many nodes.

@@ -110,33 +110,37 @@ class MixturePosterior(Posterior):
         )
 
     def at(self, inputs: Tensor | InputBlocks) -> "MixtureDistribution":
-        """Return the distribution of the latent function at n inputs, (n, d) or (n,)."""
+        """Return the distribution of the latent function at n points.
+
+        Args:
+            inputs: The inputs of the points, (n, d) or (n,).
+        """
         members = tuple(LatentDistribution(member, inputs) for member in self.members)
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes in memory, for all members."""
+        """The number of entries of one point in memory, for all members."""
         return sum(member.width for member in self.members)
 
     def project(self, inputs: Tensor) -> "MixtureDistribution":
-        """Return the distribution at n inputs, (n, d) or (n,)."""
+        """Return the distribution at n points, (n, d) or (n,)."""
         return self.at(inputs)
 
     def mean(self, projected: "MixtureDistribution") -> Tensor:
-        """Return the mean (n, 1)."""
+        """Return the posterior mean, (n, 1)."""
         return projected.mean()
 
     def variance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
-        """Return the marginal variances (n,)."""
+        """Return the marginal posterior variances, (n,)."""
         return projected.variance()
 
     def covariance(self, inputs: Tensor, projected: "MixtureDistribution") -> Tensor:
-        """Return the covariance (n, n)."""
+        """Return the posterior covariance, (n, n)."""
         return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise: exact members cannot draw functions (count, n, 1).
+        """Raise an error, because exact members cannot draw functions.
 
         Raises:
             InvalidArgumentError: Always.
@@ -148,7 +152,7 @@ class MixturePosterior(Posterior):
         return numbered(member.tensors() for member in self.members)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all members, for n rows and one output."""
+        """Return the shapes of the tensors of all members by name, for n rows and one output."""
         return numbered(member.shapes(n, k) for member in self.members)
 
 
@@ -257,9 +261,9 @@ Part = tuple[float, Tensor, Tensor]
 class MixturePrediction(Prediction):
     """The joint distribution at n points of a mixture of Gaussian processes.
 
-    Moments, densities, probabilities, quantiles and draws are those of the mixture. Its tails are longer than those of
-    the Gaussian distribution with the same moments. `exp()` and divergences use that Gaussian distribution. `latent` is
-    a `MixtureDistribution`.
+    Methods are those of `Prediction`. Moments, densities, probabilities, quantiles and draws are those of the mixture.
+    Its tails are longer than those of the Gaussian distribution with the same moments. `exp()` and divergences use that
+    Gaussian distribution. `latent` is a `MixtureDistribution`.
 
     Examples:
         >>> from rfgp.inference.distributions import MarginalDistribution
@@ -278,7 +282,7 @@ class MixturePrediction(Prediction):
 
     @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
-        """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
+        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
         parts, mean = list(self.parts()), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
         quantiles = torch.stack([_mixture_quantile(parts, level.expand_as(mean)) for level in p.reshape(-1)])
@@ -291,7 +295,7 @@ class MixturePrediction(Prediction):
 
     @with_torch_defaults()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution, (s, n). Each draw is from one member."""
+        """Draw from the joint distribution, (s, n), each draw from one member."""
         num_samples, generator = read_draws(num_samples, seed, generator)
         weights, like = torch.tensor(self._mixture.weights, dtype=torch.float64), self.latent.mean()
         members = torch.multinomial(weights, max(num_samples, 1), True, generator=generator)[:num_samples]
@@ -304,7 +308,7 @@ class MixturePrediction(Prediction):
 
     @with_torch_defaults()
     def linear(self, weights: Any) -> "MixturePrediction":
-        """Return the joint distribution of linear functionals, (m, n) or (n,)."""
+        """Return the joint distribution of linear functionals with weights (m, n) or (n,)."""
         functionals = super().linear(weights)
         members = [member.linear(weights) for member in self._members(self.template)]
         shifts = [torch.zeros_like(shift) for shift in self._mixture.shifts]  # the functionals include them
@@ -315,7 +319,7 @@ class MixturePrediction(Prediction):
 
     @property
     def terms(self) -> NoReturn:
-        """Raise: an average of models is not divided into terms.
+        """Raise an error, because an average of models is not divided into terms.
 
         Raises:
             InvalidArgumentError: Always.
@@ -323,11 +327,11 @@ class MixturePrediction(Prediction):
         raise InvalidArgumentError(NO_TERMS)
 
     def of(self, *terms: str) -> NoReturn:
-        """Raise like `terms`."""
+        """Raise an InvalidArgumentError like `terms`."""
         raise InvalidArgumentError(NO_TERMS)
 
     def without(self, *terms: str) -> NoReturn:
-        """Raise like `terms`."""
+        """Raise an InvalidArgumentError like `terms`."""
         raise InvalidArgumentError(NO_TERMS)
 
     def parts(self) -> Iterator[Part]:

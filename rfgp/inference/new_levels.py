@@ -21,10 +21,19 @@ class LevelEffects(Protocol):
     """Interface: the effects of new levels."""
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n,) at n inputs."""
+        """Return the variances at n inputs, (n,).
+
+        Args:
+            a: The inputs, (n, D).
+        """
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of inputs a and b."""
+        """Return the covariance of two sets of inputs, (n_a, n_b).
+
+        Args:
+            a: The first inputs, (n_a, D).
+            b: The second inputs, (n_b, D).
+        """
 
 
 def with_new_levels(known: Distribution, effects: Sequence[LevelEffects], inputs: Tensor | InputBlocks) -> Distribution:

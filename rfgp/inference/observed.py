@@ -56,7 +56,15 @@ class LeaveOneOut:
         to_units: Affine,
         as_numpy: bool,
     ) -> "LeaveOneOut":
-        """Return the distributions of standardized observations y (n, k) in the user's units."""
+        """Return the distributions of standardized observations in the user's units.
+
+        Args:
+            mean: The standardized means.
+            variance: The standardized variances, noise included.
+            y: The standardized observations.
+            to_units: The map from standardized values to the user's units.
+            as_numpy: Whether the results are numpy arrays.
+        """
         scale = to_units.scale.double()
         mean, y = (to_units.location.double() + scale * value for value in (mean, y))
         variance = (scale**2 * variance[:, None]).expand_as(mean)
@@ -76,8 +84,8 @@ _CHUNK = 2**14
 class ObservedClasses(Prediction):
     """The distribution of labels at n points, with a probability of each class.
 
-    The probabilities are means of softmaxes over the joint Gaussian distribution of the C functions at a point. They
-    use 512 draws of a Sobol sequence. Their error is about 0.002 for wide distributions.
+    Methods are those of `Prediction`. Probabilities are means of softmaxes over the joint Gaussian distribution of the
+    C functions at a point. They use 512 draws of a Sobol sequence. Their error is about 0.002 for wide distributions.
 
     Attributes:
         likelihood: The likelihood, with the number C of classes.
@@ -95,7 +103,7 @@ class ObservedClasses(Prediction):
     _has_closed_form = False
 
     def observed(self, exposure: Any = None) -> "ObservedClasses":
-        """Return the distribution itself. Labels have no exposure."""
+        """Return the distribution itself, or raise an InvalidArgumentError if an exposure is given."""
         if exposure is not None:
             raise InvalidArgumentError(NO_EXPOSURE)
         return self
@@ -122,7 +130,11 @@ class ObservedClasses(Prediction):
         return p * (1 - p)
 
     def log_prob(self, y: Any) -> Any:
-        """Return the logarithm of the probability of each label (n,)."""
+        """Return the logarithm of the probability of each label.
+
+        Raises:
+            InvalidArgumentError: If y has another shape than the labels, or has values that are not labels.
+        """
         p = self._probabilities()
         values = check_values(y, p[:, 0])
         if (wrong := self.likelihood.check(values)) is not None:
@@ -130,7 +142,7 @@ class ObservedClasses(Prediction):
         return self._out(p.gather(1, values.long()[:, None])[:, 0].log())
 
     def cdf(self, y: Any) -> Any:
-        """Return the probabilities of labels of at most y, one number or (n,)."""
+        """Return the probabilities (n,) that labels are at most y, one number or (n,)."""
         p = self._probabilities()
         values = check_values(y, p[:, 0], may_be_one=True).expand(len(p))
         labels = torch.arange(p.shape[1], dtype=values.dtype)
@@ -138,7 +150,7 @@ class ObservedClasses(Prediction):
 
     @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of labels: (n,), or (q, n) for q probabilities.
+        """Return the quantiles of labels, (n,), or (q, n) for q probabilities.
 
         A quantile is the smallest label with a cdf of at least the probability.
         """
@@ -200,7 +212,7 @@ _ROUNDING = 2.0**-50
 class ObservedPrediction(Prediction):
     """The distribution of observations under a likelihood that is not Gaussian.
 
-    Marginal distributions are integrals over the latent function. Draws are joint.
+    Methods are those of `Prediction`. Marginal distributions are integrals over the latent function. Draws are joint.
 
     Attributes:
         likelihood: The likelihood of standardized observations, with all its parameters.
@@ -235,7 +247,7 @@ class ObservedPrediction(Prediction):
         return self._unit**2 * self._moments()[1]
 
     def log_prob(self, y: Any) -> Any:
-        """Return the log density, or log probability, of each observation (n,).
+        """Return the log density, or log probability, of each observation, (n,).
 
         Raises:
             InvalidArgumentError: If y has another shape than the mean, or is impossible under the likelihood.
@@ -247,14 +259,14 @@ class ObservedPrediction(Prediction):
         return self._out(log_prob - (0.0 if self.likelihood.is_discrete else math.log(self._unit)))
 
     def cdf(self, y: Any) -> Any:
-        """Return the probabilities that observations are at most y, one number or (n,)."""
+        """Return the probabilities (n,) that observations are at most y, one number or (n,)."""
         mean = self._moments()[0]
         values = (check_values(y, mean, may_be_one=True) / self._unit).expand_as(mean)
         return self._out(self._predictive.cdf(values))
 
     @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
-        """Return the quantiles of observations: (n,), or (q, n) for q probabilities.
+        """Return the quantiles of observations, (n,), or (q, n) for q probabilities.
 
         A quantile is the smallest y with a cdf of at least the probability.
         """

@@ -173,7 +173,7 @@ class Prediction:
         return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
 
     def exp(self) -> "LogNormal":
-        """Return the log-normal distribution of the exponentials."""
+        """Return the log-normal distribution of exp(value), or raise an InvalidArgumentError without a closed form."""
         refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
         return LogNormal(self)
 
@@ -272,7 +272,7 @@ class LogNormal:
 
     It suits positive targets that span orders of magnitude. After `gp.fit(X, np.log(y))`, `gp.predict(X_new).exp()` is
     the distribution of the latent function and `gp.predict(X_new).observed().exp()` that of an observation, in the
-    units of y. The mean is larger than the median. Results have the shapes of those of `log`.
+    units of y. The mean is larger than the median. Arguments and results have the shapes of those of `Prediction`.
 
     Attributes:
         log: The distribution of the logarithm.
@@ -324,19 +324,19 @@ class LogNormal:
         return self._as_log(mean[:, None] * mean * self.log.covariance_tensor().expm1())
 
     def quantile(self, probability: Any) -> Any:
-        """Return the marginal quantiles: (n,), or (q, n) for q probabilities."""
+        """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
         return self._as_log(_quantile(self.log, probability).exp())
 
     def interval(self, level: float = 0.95) -> tuple[Any, Any]:
-        """Return the ends, (n,) or (n, k) each, of central intervals with a level."""
+        """Return the lower and upper ends of central intervals with a level, (n,) or (n, k) each."""
         return _interval(self, level)
 
     def cdf(self, y: Any) -> Any:
-        """Return the probabilities that values are at most y, one number or (n,)."""
+        """Return the probabilities that values are at most y, one number or (n,) or (n, k)."""
         return self.log.cdf(check_values(y, self.log.mean_tensor(), may_be_one=True).clamp_min(0).log())
 
     def log_prob(self, y: Any) -> Any:
-        """Return the log density of each value (n,), -inf unless it is positive."""
+        """Return the log density of each value, (n,) or (n, k), -inf unless it is positive."""
         variance, mean = self.log.variance_tensor(), self.log.mean_tensor()
         values = check_values(y, mean)
         log = values.clamp_min(torch.finfo(values.dtype).tiny).log()
@@ -344,7 +344,7 @@ class LogNormal:
         return self._as_log(torch.where(values > 0, log_prob, -torch.inf))
 
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
-        """Draw from the joint distribution like `Prediction.sample`: (s, n) or (s, n, k)."""
+        """Draw from the joint distribution as in `Prediction.sample`, (s, n) or (s, n, k)."""
         return self._as_log(torch.as_tensor(self.log.sample(num_samples, seed=seed, generator=generator)).exp())
 
     def mean_tensor(self) -> Tensor:

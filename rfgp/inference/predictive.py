@@ -28,7 +28,7 @@ _MAX_NEWTON_STEPS = 50
 
 @dataclass(frozen=True, eq=False)
 class LatentPredictive:
-    """Observations given one latent function.
+    """The distribution of observations given one latent function.
 
     Attributes:
         likelihood: The likelihood, with all its parameters.
@@ -41,7 +41,7 @@ class LatentPredictive:
     location: Tensor
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Return means and variances, (n,) each."""
+        """Return the means and the variances of observations, (n,) each."""
         likelihood = self.likelihood
         if (moments := likelihood.moments(*self.latent_moments)) is not None:
             return moments
@@ -50,12 +50,20 @@ class LatentPredictive:
         return mean, within + (squares - mean.square()).clamp_min(0)
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Return the log densities of observations, (n,) -> (n,)."""
+        """Return the log densities of observations, (n,).
+
+        Args:
+            y: The standardized observations, (n,).
+        """
         parts = chunks(y, *self.latent_moments)
         return torch.cat([log_predictive_prob(self.likelihood, *part) for part in parts])
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Return the probabilities of at most y, (n,) -> (n,)."""
+        """Return the probabilities that observations are at most y, (n,).
+
+        Args:
+            y: The standardized values, (n,).
+        """
         parts = [
             expectation(lambda f, y: self.likelihood.cdf(y[:, None].expand_as(f), f), mean, variance, y)
             for y, mean, variance in chunks(y, *self.latent_moments)
@@ -63,7 +71,12 @@ class LatentPredictive:
         return torch.cat(parts).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw observations from the joint distribution, (count, n)."""
+        """Draw observations from the joint distribution, (count, n).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
         f = draw_values(self.latent_moments[0], self.latent, count, generator)
         return self.likelihood.sample(f, generator)
 
@@ -87,7 +100,7 @@ class LatentPredictive:
 
 @dataclass(frozen=True, eq=False)
 class HeteroscedasticPredictive:
-    """Gaussian observations with the noise variance e^g and Gaussian g.
+    """The distribution of Gaussian observations with the noise variance e^g and Gaussian g.
 
     Attributes:
         level: The noise variance at g = 0, 0-d.
@@ -100,26 +113,42 @@ class HeteroscedasticPredictive:
     location: Tensor
 
     def moments(self) -> tuple[Tensor, Tensor]:
-        """Return means and variances, (n,) each."""
+        """Return the means and the variances of observations, (n,) each."""
         (mean, variance), (log_mean, log_variance) = self._function_moments, self._noise_moments
         return mean, variance + self.level * (log_mean + log_variance / 2).exp()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Return the log densities of observations, (n,) -> (n,)."""
+        """Return the log densities of observations, (n,).
+
+        Args:
+            y: The standardized observations, (n,).
+        """
         return torch.cat([_scale_mixture_log_prob(*part) for part in self._given_noise(y)])
 
     def cdf(self, y: Tensor) -> Tensor:
-        """Return the probabilities of at most y, (n,) -> (n,)."""
+        """Return the probabilities that observations are at most y, (n,).
+
+        Args:
+            y: The standardized values, (n,).
+        """
         return torch.cat([_scale_mixture_cdf(*part) for part in self._given_noise(y)]).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
-        """Draw observations from the joint distribution, (count, n)."""
+        """Draw observations from the joint distribution, (count, n).
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+        """
         f = draw_values(self._function_moments[0], self.latent, count, generator)
         g = draw_values(self._noise_moments[0], self._noise, count, generator)
         return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.level * g.exp()).sqrt()
 
     def bracket(self) -> tuple[Tensor, Tensor]:
-        """Return the start and the step of a search for quantiles: means and standard deviations, (n,) each."""
+        """Return the start and the step of a search for quantiles, (n,) each.
+
+        They are the means and the standard deviations.
+        """
         mean, variance = self.moments()
         return mean, variance.sqrt()
 
@@ -170,8 +199,8 @@ def draw_values(
     Args:
         mean: The means, (n,).
         latent: The joint distribution at n points.
-        count: The number of draws s.
-        generator: The generator.
+        count: The number of draws.
+        generator: A generator on the CPU.
     """
     root = latent.root().cpu()
     return mean + torch.randn(count, root.shape[1], generator=generator, dtype=root.dtype) @ root.mT
@@ -183,9 +212,7 @@ def expectation(
     variance: Tensor,  # (n,)
     argument: Tensor | None = None,  # (n,)
 ) -> Tensor:  # (n,)
-    """Return E[function(f, argument)] for f ~ N(mean, variance), by quadrature.
-
-    It uses the trapezoidal rule with q nodes.
+    """Return E[function(f, argument)] for f ~ N(mean, variance), by the trapezoidal rule with q nodes.
 
     Args:
         function: A function of f (n, q) and its argument (n,).
@@ -238,7 +265,11 @@ def log_predictive_prob(
 
 
 def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    """Yield columns (n,) in chunks of rows, at least one chunk."""
+    """Yield columns in chunks of rows, at least one chunk.
+
+    Args:
+        columns: The columns, (n,) each.
+    """
     return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
 
 

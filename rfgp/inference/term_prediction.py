@@ -45,13 +45,19 @@ class TermPrediction(Prediction):
     def of(self, *terms: str) -> "TermPrediction":
         """Return the prediction of the sum of some terms, without the mean of the model.
 
+        Args:
+            terms: The names of the terms.
+
         Raises:
             InvalidArgumentError: If no term or an unknown term is named, or the posterior is not divided into terms.
         """
         return self._restricted(self._process.of(*terms))
 
     def without(self, *terms: str) -> "TermPrediction":
-        """Return the prediction of the sum of all other terms, without the mean.
+        """Return the prediction of the sum of all other terms, without the mean of the model.
+
+        Args:
+            terms: The names of the terms that are left out.
 
         Raises:
             InvalidArgumentError: If an unknown term is named, no term remains, or the posterior is not divided into
@@ -68,7 +74,11 @@ class TermPrediction(Prediction):
         return replace(self, latent=self.latent.centered(), location=zero, process=None)
 
     def linear(self, weights: Any) -> Prediction:
-        """Return the joint distribution of linear functionals (m,) of the values."""
+        """Return the joint distribution of linear functionals of the values.
+
+        Args:
+            weights: One functional a row, (m, n), or one functional, (n,).
+        """
         functionals = super().linear(weights)
         return replace(functionals, process=None) if isinstance(functionals, TermPrediction) else functionals
 
@@ -76,8 +86,8 @@ class TermPrediction(Prediction):
         """Return the posterior covariance between two sums of terms at the points.
 
         Args:
-            first: The names of the terms of the rows, or one name.
-            second: The names of the terms of the columns, or one name.
+            first: The names of the terms of the first sum, along the rows, or one name.
+            second: The names of the terms of the second sum, along the columns, or one name.
 
         Returns:
             The covariance (n, n), or (n, n, k) for k outputs.

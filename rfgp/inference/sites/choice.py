@@ -57,7 +57,7 @@ def infer(
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters of the likelihood, 0-d each.
         approximation: "laplace" or "variational".
-        warm_start: The warm start of inference on the same rows at hyperparameters close by. The default is none.
+        warm_start: The warm start of inference on the same rows at similar hyperparameters. The default is none.
 
     Raises:
         InvalidArgumentError: If the approximation does not support the prior or the number of rows.
@@ -89,11 +89,11 @@ def infer(
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
-    """Return the approximate posterior with some tensors (...).
+    """Return the approximate posterior with saved tensors.
 
     Args:
         priors: The prior of the latent function or functions, and that of the log noise if it is a function.
-        tensors: The tensors of `Posterior.tensors`, by name.
+        tensors: The tensors (...) of `Posterior.tensors`, by name.
         num_latents: The number of latent functions.
     """
     parts = tensors_by_prefix(tensors)

@@ -19,7 +19,7 @@ from rfgp.torch_context import CachedWithoutLock
 
 @dataclass(frozen=True, eq=False)
 class CoupledDensePosterior(Posterior):
-    """A posterior through the covariances with the training rows.
+    """The posterior of C functions through their covariances with the training rows.
 
     The notation is that of `rfgp.inference.sites.coupled_dense`. A sum S of terms with the covariance k_S has the mean
     k_S(x, X) a_c in class c. Let R be the terms in both S and another sum S'. The covariance of S in class c with S' in
@@ -45,23 +45,41 @@ class CoupledDensePosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes in memory: two for each row and class."""
+        """The number of entries of one point in memory: two for each row and class."""
         return 2 * self.coefficients.numel()
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the covariances of n inputs with the training inputs, (n, n_train)."""
+        """Return the covariances of n points with the training inputs, (n, n_train).
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         return self._own.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the means (n, C)."""
+        """Return the posterior means, (n, C).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected @ self.coefficients
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal variances (n, C)."""
+        """Return the marginal posterior variances, (n, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return self._without_coupling(inputs, projected, self._shared(projected).square().sum(1)).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances of the functions at each point, (n, C, C)."""
+        """Return the covariances of the functions at each point, (n, C, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         shared = self._shared(projected)
         out = torch.einsum("cki,dki->icd", shared, shared)
         diagonal = out.diagonal(dim1=1, dim2=2)
@@ -69,17 +87,31 @@ class CoupledDensePosterior(Posterior):
         return out
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances between points of each function, (n, n, C)."""
+        """Return the posterior covariances of each function between points, (n, n, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return (self._own.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return R (C n, n) with R R^T the covariance of all values, by functions."""
+        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         shared = self._shared(projected).movedim(0, 1).flatten(1)
         conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
         return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise: functions (count, n, C) of several classes need given points.
+        """Raise an error, because functions of several classes without features are defined at given points only.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
 
         Raises:
             InvalidArgumentError: Always.
@@ -89,11 +121,19 @@ class CoupledDensePosterior(Posterior):
         )
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of coefficients, blocks and shared, for n rows and k functions."""
+        """Return the shapes of coefficients, blocks and shared by name.
+
+        Args:
+            n: The number of rows.
+            k: The number C of functions.
+        """
         return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
 
     def of(self, names: Sequence[str]) -> "CoupledDensePosterior":
         """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -102,6 +142,11 @@ class CoupledDensePosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariances (n, n, C) between two sums of terms.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -131,7 +176,7 @@ class CoupledDensePosterior(Posterior):
 
 @dataclass(frozen=True, eq=False)
 class CoupledLowRankPosterior(Posterior):
-    """A posterior through the weights of features.
+    """The posterior of C functions through the weights of features.
 
     Attributes:
         prior: The prior of each function, with dense weights only.
@@ -151,37 +196,73 @@ class CoupledLowRankPosterior(Posterior):
 
     @property
     def width(self) -> int:
-        """The number of entries that a point takes in memory: F for each pair of classes."""
+        """The number of entries of one point in memory: F for each pair of classes."""
         return self.weights.numel() * self.weights.shape[1]
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the features (n, F). Those of other terms are 0."""
+        """Return the features (n, F), 0 for terms that are not predicted.
+
+        Args:
+            inputs: The inputs of the points, (n, d), or positions (n,).
+        """
         phi = self.prior.dense.scaled(inputs).double()
         return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the means (n, C)."""
+        """Return the posterior means, (n, C).
+
+        Args:
+            projected: The projection of the points by `project`.
+        """
         return projected @ self.weights
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal variances (n, C)."""
+        """Return the marginal posterior variances, (n, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return torch.stack([(projected @ block * projected).sum(1) for block in self._own], dim=1).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances of the functions at each point, (n, C, C)."""
+        """Return the covariances of the functions at each point, (n, C, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return function_covariance(projected, self._inverse)[1]
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances between points of each function, (n, n, C)."""
+        """Return the posterior covariances of each function between points, (n, n, C).
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         return torch.stack([projected @ block @ projected.mT for block in self._own], dim=-1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return R (C n, C F) with R R^T the covariance of all values, by functions."""
+        """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function.
+
+        Args:
+            inputs: The inputs of the points.
+            projected: Their projection by `project`.
+        """
         joint = block_diagonal([projected.mT] * self.weights.shape[1])
         return half_solve(self.factor, joint).mT
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions from the posterior: a map of n inputs to (count, n, C)."""
+        """Draw functions from the posterior.
+
+        Args:
+            count: The number of draws.
+            generator: A generator on the CPU.
+
+        Returns:
+            A map of the inputs of n points to (count, n, C).
+        """
         F, C = self.weights.shape
         standard = torch.randn(C * F, count, generator=generator, dtype=torch.float64)
         drawn = torch.linalg.solve_triangular(self.factor.mT, standard, upper=True)
@@ -189,12 +270,20 @@ class CoupledLowRankPosterior(Posterior):
         return lambda inputs: self.project(inputs) @ w
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of weights and factor, for n rows and k functions."""
+        """Return the shapes of weights and factor by name.
+
+        Args:
+            n: The number of rows.
+            k: The number C of functions.
+        """
         size = self.prior.num_features
         return {"weights": (size, k), "factor": (size * k, size * k)}
 
     def of(self, names: Sequence[str]) -> "CoupledLowRankPosterior":
         """Return the posterior of the sum of some terms.
+
+        Args:
+            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -203,6 +292,11 @@ class CoupledLowRankPosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariances (n, n, C) between two sums of terms.
+
+        Args:
+            inputs: The inputs of the points.
+            first: The names of the terms of the first sum, along the rows.
+            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.

@@ -49,7 +49,11 @@ class ClassPrecision(NamedTuple):
     log_determinant: Tensor
 
     def times(self, v: Tensor) -> Tensor:
-        """Return T v, (n, C)."""
+        """Return T v, (n, C).
+
+        Args:
+            v: The vectors v, (n, C).
+        """
         by_class = torch.einsum("cij,jc->ic", self.blocks, v)
         shared = torch.cholesky_solve(by_class.sum(1, keepdim=True), self.factor)[:, 0]
         return by_class - torch.einsum("cij,j->ic", self.blocks, shared)
@@ -64,12 +68,12 @@ def class_precision(
     f: Tensor,  # (n, C)
     counts: Tensor,  # (n, 1)
 ) -> ClassPrecision:
-    """Return the matrices at f.
+    """Return the matrix T at f.
 
     Args:
         kernel: The covariance K of one function, (n, n).
         f: The latent values, (n, C).
-        counts: The number of observations of each row, (n,).
+        counts: The number of observations of each row, (n, 1).
     """
     weight = (counts * torch.softmax(f, dim=1)).clamp_min(_LEAST)
     blocks, log_determinant = [], -counts.log().sum()
@@ -90,8 +94,8 @@ class ClassState:
     """A state of the search.
 
     Attributes:
-        position: f - mean and a, (2, n, C).
-        objective: psi.
+        position: The pair f - mean and a, (2, n, C).
+        objective: The objective psi, in nats.
         f: The latent values, (n, C).
         value: The log density of all rows, 0-d.
     """
@@ -106,7 +110,7 @@ class ClassProblem(ModeProblem[ClassState]):
     """The posterior of C latent functions at rows in memory.
 
     Args:
-        kernel: K, (n, n).
+        kernel: The covariance K of one function, (n, n).
         rows: The rows under their likelihood.
         mean: The prior means, (C,).
         warm_start: Coefficients a (n, C) at hyperparameters close by, or nothing.
@@ -122,17 +126,30 @@ class ClassProblem(ModeProblem[ClassState]):
         return [none, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi at f - mean and a, (2, n, C)."""
+        """Return psi.
+
+        Args:
+            position: The pair f - mean and a, (2, n, C).
+        """
         return self.evaluate(position).objective
 
     def evaluate(self, position: Tensor) -> ClassState:
-        """Return the state at f - mean and a, (2, n, C)."""
+        """Return the state at a position.
+
+        Args:
+            position: The pair f - mean and a, (2, n, C).
+        """
         f = self._mean + position[0]
         value = self._rows.log_prob(f)
         return ClassState(position, float(value - 0.5 * (position[0] * position[1]).sum()), f, value)
 
     def step(self, state: ClassState, last_decrement: float) -> Step:
-        """Return Newton's step, with the matrices at the state."""
+        """Return Newton's step, with the matrices at the state.
+
+        Args:
+            state: The state.
+            last_decrement: The decrement of the last step, or inf for the first.
+        """
         counts = self._rows.rows.counts()[:, None]
         precision = class_precision(self._kernel, state.f, counts)
         gradient = softmax.log_prob_gradient(self._rows.likelihood, self._rows.rows, state.f)

@@ -1,7 +1,7 @@
 """Laplace's approximation over any solver, for rows in memory.
 
-At the mode f the posterior is that of a Gaussian regression of Laplace pseudo-observations z = f + g / W with noise
-1 / W (`rfgp.inference.sites.rows`). Let C = K + 1 / W be their covariance and a = C^-1 (z - mean) = g. The log evidence
+At the mode f the posterior is that of a Gaussian regression of Laplace pseudo-observations z = f + g / W with noise 1 /
+W (`rfgp.inference.sites.rows`). Let C = K + 1 / W be their covariance and a = C^-1 (z - mean) = g. The log evidence
 (Rasmussen and Williams 2006, Eq. 3.32) is
 
     log q = sum_i log p(y_i | f_i) - (f - mean)^T a / 2 - log|I + K W| / 2.
@@ -11,13 +11,14 @@ the posterior variances v of f and s_i = -v_i / 2 dW_i / df_i (Eq. 5.23), the im
 
     s^T df = s^T (I + K W)^-1 dK g = u^T dK a,    u = C^-1 (s / W).
 
-Since a a^T / 2 + (u a^T + a u^T) / 2 = (a + u) (a + u)^T / 2 - u u^T / 2, the sum of both is the gradient of
+Note that a a^T / 2 + (u a^T + a u^T) / 2 = (a + u) (a + u)^T / 2 - u u^T / 2. The sum of both parts is therefore the
+gradient of
 
     log N(z + s / W) - log N(s / W) + log N(0)
 
 under C, with z, s and W constant. These are three outputs of one Gaussian regression with the signs 1, -1 and 1. The
-gradient in the mean is that of the same expression. The gradient in the parameters of the likelihood is that of
-sum_i log p + (K u)_i g_i - v_i W_i / 2, with f, K u and v constant.
+gradient in the mean is that of the same expression. The gradient in the parameters of the likelihood is that of sum_i
+log p + (K u)_i g_i - v_i W_i / 2, with f, K u and v constant.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,10 @@
 """Laplace's approximation through features on lattices, by fast transforms.
 
 No features are formed. The notation is that of `rfgp.inference.sites.lowrank`, with Phi = phi S and features phi that
-depend on no hyperparameter. A Newton step needs f at the rows, a Fourier series, and the sums phi^T W phi and phi^T g
-over the rows with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the posterior variances
-v at the rows, a series on the doubled lattice, and sums with strengths s = -v / 2 dW / df and W. With b = A^-1 Phi^T s
+depend on no hyperparameter. A Newton step needs f at the rows, which is a Fourier series. It also needs the sums phi^T
+W phi and phi^T g over the rows with strengths W and g (`rfgp.solvers.onepass.sums`). The gradient of log q needs the
+posterior variances v at the rows, which are a series on the doubled lattice. It also needs sums with strengths s = -v /
+2 dW / df and W. With b = A^-1 Phi^T s
 
     d log q / d log S_j = w_j^2 + 2 b_j w_j - 1 + (A^-1)_jj,    d log q / d mean = sum_i (g_i + s_i) - b^T Phi^T W 1,
 
@@ -38,19 +39,40 @@ class SeriesReading:
     """Passes that read features by transforms."""
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search."""
+        """Return the tolerance and the floor of a search.
+
+        Args:
+            model: The linear model of the rows.
+        """
         return TOLERANCE * (1 + len(model.rows) / 1000), FLOOR
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
-        """Yield the rows in blocks."""
+        """Yield the rows in blocks.
+
+        Args:
+            model: The linear model of the rows.
+        """
         return row_blocks(_layout_of(model), model.rows)
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
-        """Return Phi w (b, m), float64, for weights (F, m)."""
+        """Return Phi w (b, m), float64.
+
+        Args:
+            model: The linear model of the rows.
+            block: The block of b rows.
+            weights: The weights w, (F, m).
+        """
         return _series(model, weights).mean(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density at weights (F,), Phi^T g, Phi^T W Phi and the majorizer's excess."""
+        """Return the log density, Phi^T g, Phi^T W Phi and the majorizer's excess.
+
+        Args:
+            model: The linear model of the rows.
+            likelihood: The likelihood, with values of all its parameters.
+            weights: The weights, (F,).
+            is_final: Whether the matrices are those of the mode, with the W of Laplace's approximation.
+        """
         has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
         at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
         weigh = partial(_newton_weights, at, is_final, has_excess)
@@ -164,7 +186,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         return _scale_of(self.model)
 
     def score(self) -> Tensor:
-        """Return a scalar whose gradient is that of the log marginal likelihood, 0-d."""
+        """Return a 0-d tensor whose gradient is that of the log marginal likelihood."""
         return self.log_marginal_likelihood()
 
     def with_factors_of(self, other: "LatticeLaplace") -> Self:

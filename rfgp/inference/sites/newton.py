@@ -70,7 +70,7 @@ class ModeProblem(ABC, Generic[S]):
     Attributes:
         tolerance: The decrement, in nats, at which the search has converged.
         floor: The decrement, in nats, below which a search without progress has converged up to rounding.
-        most_steps: The most steps.
+        most_steps: The maximal number of steps.
     """
 
     tolerance: float
@@ -83,11 +83,19 @@ class ModeProblem(ABC, Generic[S]):
 
     @abstractmethod
     def objective(self, position: Tensor) -> float:
-        """Return psi at a position (...), or -inf if it is not finite."""
+        """Return psi, or -inf if it is not finite.
+
+        Args:
+            position: The position, (...).
+        """
 
     @abstractmethod
     def evaluate(self, position: Tensor) -> S:
-        """Return the state at a position (...)."""
+        """Return the state at a position.
+
+        Args:
+            position: The position, (...).
+        """
 
     @abstractmethod
     def step(self, state: S, last_decrement: float) -> Step:
@@ -100,11 +108,21 @@ class ModeProblem(ABC, Generic[S]):
         """
 
     def floor_at(self, state: S) -> float:
-        """Return the floor at a state, at least the rounding error of the objective there."""
+        """Return the floor at a state, at least the rounding error of the objective there.
+
+        Args:
+            state: The state.
+        """
         return max(self.floor, ROUNDING * abs(state.objective))
 
     def move(self, state: S, step: Step, least: float) -> S | None:
-        """Return the state at the longest length with an objective of at least `least`."""
+        """Return the state after the longest step with an objective of at least `least`, or None if there is none.
+
+        Args:
+            state: The state.
+            step: The step from it.
+            least: The least objective of the new state, in nats.
+        """
         for length in LENGTHS:
             position = state.position + length * step.change
             if self.objective(position) >= least:

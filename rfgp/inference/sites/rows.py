@@ -2,12 +2,12 @@
 
 With the derivatives g of the log density and weights W > 0 at f, a step leads to the posterior mean of a Gaussian
 regression on z = f + g / W with noise 1 / W (Rasmussen and Williams 2006, Algorithm 3.1). Positions are pairs (f -
-mean, a) with f - mean = K a, so psi(f) = log p(y | f) - (f - mean)^T a / 2 needs no linear algebra.
+mean, a) with f - mean = K a. Hence psi(f) = log p(y | f) - (f - mean)^T a / 2 needs no linear algebra.
 
 If the log density is not concave (Student's t), the regression uses a majorizer instead of the curvature (iteratively
 reweighted least squares). Conjugate gradients then solve for Newton's step, with this regression as the preconditioner.
-K^-1 times its vectors is known, like a. If conjugate gradients find a direction of negative curvature, the regression's
-own step is taken.
+Each of their vectors is computed together with K^-1 times it, like a. If conjugate gradients find a direction of
+negative curvature, the regression's own step is used.
 """
 
 from dataclasses import dataclass
@@ -33,7 +33,16 @@ def regression(
     mean: Tensor,  # (k,)
     signs: Tensor | None = None,  # (k,)
 ) -> Solver:
-    """Return the Gaussian regression of Laplace pseudo-observations with noise 1 / weight."""
+    """Return the Gaussian regression of Laplace pseudo-observations with noise 1 / weight.
+
+    Args:
+        solver: A Gaussian regression of the same inputs.
+        rows: The rows, whose targets and noise are not used.
+        working: The pseudo-observations z.
+        weight: The weights W, positive.
+        mean: The prior mean of each output.
+        signs: The sign of the log likelihood of each output. If None, 1.
+    """
     block = Block(rows.inputs, working, fixed_noise=1 / weight, signs=signs)
     return solver.at(block, mean, working.new_zeros(()))
 
@@ -79,18 +88,31 @@ class RowProblem(ModeProblem[RowState]):
         return positions
 
     def objective(self, position: Tensor) -> float:
-        """Return psi at f - mean and a, (2, n)."""
+        """Return psi.
+
+        Args:
+            position: The pair f - mean and a, (2, n).
+        """
         shift, a = position
         return float(self._rows.log_prob(self._mean + shift) - 0.5 * shift @ a)
 
     def evaluate(self, position: Tensor) -> RowState:
-        """Return the state at f - mean and a, (2, n)."""
+        """Return the state at a position.
+
+        Args:
+            position: The pair f - mean and a, (2, n).
+        """
         f = self._mean + position[0]
         terms = self._rows.terms(f)
         return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)
 
     def step(self, state: RowState, last_decrement: float) -> Step:
-        """Return Newton's step, or a step by the majorizer."""
+        """Return Newton's step, or a step by the majorizer.
+
+        Args:
+            state: The state.
+            last_decrement: The decrement of the last step, or inf for the first.
+        """
         terms, (shift, a) = state.terms, state.position
         solver = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
         change, ascent = _position(solver) - state.position, terms.gradient - a

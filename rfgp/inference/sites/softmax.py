@@ -29,7 +29,13 @@ def curvature_product(
     counts: Tensor,  # (n, 1)
     v: Tensor,  # (n, C)
 ) -> Tensor:  # (n, C)
-    """Return W v."""
+    """Return the product W v with the curvature.
+
+    Args:
+        f: The latent values.
+        counts: The number of observations of each row.
+        v: The vectors.
+    """
     p = torch.softmax(f, dim=1)
     return counts * p * (v - (p * v).sum(1, keepdim=True))
 
@@ -42,6 +48,11 @@ def determinant_gradient(
     """Return the gradient s of -log|I + K W| / 2 in f.
 
     s_ic = -w_i p_ic / 2 ((V_cc - p^T diag V) - 2 ((V p)_c - p^T V p)).
+
+    Args:
+        f: The latent values.
+        counts: The number of observations of each row.
+        covariance: The posterior covariances V of the functions at each row.
     """
     p = torch.softmax(f, dim=1)
     variances = covariance.diagonal(dim1=1, dim2=2)
@@ -71,14 +82,14 @@ def softmax_cavity(
     f: Tensor,  # (n, C)
     covariance: Tensor,  # (n, C, C)
 ) -> tuple[Tensor, Tensor]:
-    """Return the moments (n, C) and (n, C, C) of f at each row without its site.
+    """Return the mean (n, C) and covariance (n, C, C) of f at each row without its own site.
 
     The mode of the other rows is not searched again (Laplace's cavity).
 
     Args:
         likelihood: The likelihood.
         rows: The rows.
-        f: The mode.
+        f: The mode, (n, C).
         covariance: The posterior covariances of the functions at each row.
     """
     gradient, weight = log_prob_gradient(likelihood, rows, f), curvature(f, rows.counts()[:, None])

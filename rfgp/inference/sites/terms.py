@@ -33,7 +33,9 @@ class LikelihoodTerms(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RowLikelihood:
-    """Rows under a likelihood. Latent values exclude the log exposures of the rows.
+    """Rows under a likelihood.
+
+    Latent values exclude the log exposures of the rows.
 
     Attributes:
         likelihood: The likelihood, with values of all its parameters.
@@ -49,7 +51,11 @@ class RowLikelihood:
         return self.rows.targets[:, 0]
 
     def terms(self, f: Tensor) -> LikelihoodTerms:
-        """Return the log density with its derivatives at f (n,)."""
+        """Return the log density of the rows with its derivatives.
+
+        Args:
+            f: The latent values, (n,).
+        """
         shifted, counts = f + self.rows.offset(), self.rows.counts()
         slopes = self.likelihood.slopes(self.targets, shifted)
         weight, weight_slope = self.likelihood.information(slopes, shifted)
@@ -64,7 +70,11 @@ class RowLikelihood:
         )
 
     def log_prob(self, f: Tensor) -> Tensor:
-        """Return the log density, 0-d, of all rows at f (n,) or (n, C), or -inf."""
+        """Return the log density of all rows, 0-d, or -inf if it is not finite.
+
+        Args:
+            f: The latent values, (n,) or (n, C).
+        """
         offset = self.rows.offset() if f.ndim == 1 else self.rows.offset()[:, None]
         total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
@@ -76,7 +86,7 @@ class RowLikelihood:
 
         Args:
             f: The mode, (n,).
-            change: The K u of `rfgp.inference.sites.laplace`, (n,).
+            change: The product K u of `rfgp.inference.sites.laplace`, (n,).
             variance: The posterior variances of f, (n,).
         """
         shifted = f + self.rows.offset()

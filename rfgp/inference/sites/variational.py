@@ -1,17 +1,17 @@
 """Variational inference over any solver, for rows in memory.
 
-The approximation is the prior times a Gaussian factor, or site, for each row. For f = mean + h with h ~ N(0, K) and
-factors exp(beta_i h_i - lambda_i h_i^2 / 2), it is the posterior of a Gaussian regression on h = beta / lambda with
-noise 1 / lambda. Its moments and the bound of the log evidence are
+The approximation is the prior times a Gaussian factor, or site, for each row. Let f = mean + h with h ~ N(0, K), and
+let the factors be exp(beta_i h_i - lambda_i h_i^2 / 2). The approximation is then the posterior of a Gaussian
+regression on h = beta / lambda with noise 1 / lambda. Its moments and the bound of the log evidence are
 
     m = K a,    a = beta - lambda m,    v = diag (K^-1 + lambda)^-1,
     bound = sum_i E_q log p(y_i | f_i) - log|I + K lambda| / 2 + (lambda^T v - m^T a) / 2.
 
-The terms after the first sum E are -KL(q || prior). At the maximum of the bound, lambda = -2 dE/dv and
-beta = lambda m + dE/dm (Opper and Archambeau 2009, Eqs. 9 and 10). A step moves lambda and beta toward these values
-along the natural gradient, as far as the bound increases (Khan and Lin 2017, "Conjugate-computation variational
-inference"). A step is extrapolated from the last ones if that gives a higher bound. Several functions, each with its
-own prior, are independent under the approximation.
+The terms after the first sum E are -KL(q || prior). At the maximum of the bound, lambda = -2 dE/dv and beta = lambda m
++ dE/dm (Opper and Archambeau 2009, Eqs. 9 and 10). A step moves lambda and beta toward these values along the natural
+gradient, as far as the bound increases (Khan and Lin 2017, "Conjugate-computation variational inference"). A step is
+extrapolated from the last ones if that gives a higher bound. Several functions, each with its own prior, are
+independent under the approximation.
 """
 
 import math
@@ -85,11 +85,11 @@ class Approximation:
     solvers: tuple[Solver, ...]
 
     def natural_gradient_step(self, counts: Tensor, length: float) -> Sites:
-        """Return the sites after a step of a length in (0, 1] along the natural gradient.
+        """Return the sites after a step along the natural gradient.
 
         Args:
             counts: The numbers of observations of the rows, (n, 1).
-            length: The length. At 1 the new sites are optimal for the present moments.
+            length: The length of the step, in (0, 1]. At 1 the new sites are optimal for the present moments.
         """
         precision = self.within_reach(counts * self.expected.curvature)
         linear = precision * self.mean + counts * self.expected.first
@@ -97,7 +97,11 @@ class Approximation:
         return Sites(*((1 - length) * present + length * target for present, target in pairs))
 
     def within_reach(self, precision: Tensor) -> Tensor:
-        """Return lambda (n, L), positive and within the largest ratio to the present one."""
+        """Return precisions that are positive and within the largest ratio to those of the sites, (n, L).
+
+        Args:
+            precision: The wanted precisions lambda, (n, L).
+        """
         least = (self.sites.precision / LARGEST_RATIO).clamp_min(LEAST_CURVATURE)
         return precision.clamp(least, self.sites.precision * LARGEST_RATIO)
 
@@ -124,12 +128,20 @@ class VariationalProblem:
         return self.rows.counts()[:, None]
 
     def bound(self, sites: Sites) -> float:
-        """Return the bound, or -inf instead of NaN."""
+        """Return the bound, or -inf instead of NaN.
+
+        Args:
+            sites: The sites.
+        """
         value = float(self.at(sites).bound)
         return -math.inf if math.isnan(value) else value
 
     def at(self, sites: Sites) -> Approximation:
-        """Return the approximation with some sites."""
+        """Return the approximation with some sites.
+
+        Args:
+            sites: The sites.
+        """
         zero = self.mean.new_zeros(1)
         working = torch.split(sites.linear / sites.precision, 1, dim=1)
         triples = zip(self.solvers, working, sites.precision.mT, strict=True)
@@ -151,7 +163,7 @@ def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST
     Args:
         problem: The rows and the priors.
         start: The starting sites.
-        most_steps: The most steps.
+        most_steps: The maximal number of steps. The default is 300.
 
     Raises:
         SolverError: If the bound is not finite at the start.
@@ -204,7 +216,11 @@ class AndersonAcceleration:
         self._steps: list[Tensor] = []
 
     def extrapolated(self, now: Approximation) -> Approximation | None:
-        """Return the approximation at the next position, or None without a gain."""
+        """Return the approximation at the next position, or None if its bound is no higher.
+
+        Args:
+            now: The present approximation.
+        """
         position = torch.stack(now.sites).reshape(-1)
         step = torch.stack(now.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
         self._positions, self._steps = [*self._positions, position][-MEMORY:], [*self._steps, step][-MEMORY:]
@@ -227,7 +243,7 @@ class AndersonAcceleration:
 
 
 def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
-    """Return the sites of Laplace's approximation at a mode f (n,) of one function.
+    """Return the sites of Laplace's approximation to the posterior of one function.
 
     Args:
         problem: The problem.
@@ -266,7 +282,7 @@ def _optimal_sites(problem: VariationalProblem, expected: Expected) -> Sites:
 
 @dataclass(frozen=True, eq=False)
 class Variational(Inference):
-    """The Gaussian that is closest to the posterior of one or several functions.
+    """The Gaussian approximation of the posterior of one or several functions that maximizes the bound.
 
     The sites maximize the bound, so its gradient is that with constant sites. It is the sum of the gradients of
     Gaussian regressions on z = mean + beta / lambda with noise 1 / lambda, and of the mean log density.
@@ -340,8 +356,8 @@ class Variational(Inference):
         """Return the moments of the functions at each row given all others, with the same sites.
 
         Returns:
-            The means and variances: (n, 1) and (n,) of one function, (n, 2) and (n, 2) of a function and its log noise,
-            (n, L) and (n, L, L) of the functions of several classes.
+            The means and variances. One function has (n, 1) and (n,), and a function with its log noise (n, 2) and (n,
+            2). The functions of several classes have means (n, L) and covariances (n, L, L).
         """
         approximation = self.approximation
         left = 1 / (1 / approximation.variance - approximation.sites.precision).clamp_min(1e-12)

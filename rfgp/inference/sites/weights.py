@@ -1,9 +1,9 @@
 """Sites over the weights of a low-rank model, by passes over blocks of rows.
 
-The model is f = mean + Phi w with w ~ N(0, I) and Phi = phi S, with the prior standard deviations S of the weights.
-With the derivatives g of the log density and curvatures W at f, a step is A^-1 (Phi^T g - w), A = I + Phi^T W Phi (the
-weight-space form of Rasmussen and Williams 2006, Algorithm 3.1). One pass computes psi, Phi^T g and Phi^T W Phi. A
-second pass is needed only if a step must be shortened. Rows on other machines are summed there.
+The model is f = mean + Phi w with w ~ N(0, I) and Phi = phi S, with the prior standard deviations S of the weights. Let
+g and W be the derivatives of the log density and curvatures at f. A step is then A^-1 (Phi^T g - w) with A = I + Phi^T
+W Phi (the weight-space form of Rasmussen and Williams 2006, Algorithm 3.1). One pass computes psi, Phi^T g and Phi^T W
+Phi. A second pass is needed only if a step must be shortened. Rows on other machines are summed there.
 
 If the log density is not concave and the curvature does not make A positive definite, W is a majorizer of it.
 """
@@ -80,24 +80,44 @@ class Reading(Protocol):
     """
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search (see `ModeProblem`)."""
+        """Return the tolerance and the floor of a search (see `ModeProblem`).
+
+        Args:
+            model: The linear model of the rows.
+        """
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
-        """Yield the rows in blocks."""
+        """Yield the rows in blocks.
+
+        Args:
+            model: The linear model of the rows.
+        """
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
-        """Return Phi w (b, m), float64, for weights (F, m)."""
+        """Return Phi w (b, m), float64.
+
+        Args:
+            model: The linear model of the rows.
+            block: The block of b rows.
+            weights: The weights w, (F, m).
+        """
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
         """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess.
 
         The excess is omitted if the log density is concave. If `is_final`, it is omitted too, and W is that of
         Laplace's approximation.
+
+        Args:
+            model: The linear model of the rows.
+            likelihood: The likelihood, with values of all its parameters.
+            weights: The weights, (F,).
+            is_final: Whether the matrices are those of the mode, with the W of Laplace's approximation.
         """
 
 
 class FeatureReading:
-    """Passes that form features."""
+    """Passes that form features. The arguments are those of `Reading`."""
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
         """Return the tolerance and the floor of a search."""
@@ -108,11 +128,11 @@ class FeatureReading:
         return model.blocks()
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
-        """Return Phi w (b, m), float64, for weights (F, m)."""
+        """Return Phi w (b, m), float64."""
         return model.fitted(model.phi(block), weights)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density at weights (F,), Phi^T g, Phi^T W Phi and the majorizer's excess."""
+        """Return the log density, Phi^T g, Phi^T W Phi and the majorizer's excess."""
         value, gradient, *grams = summed(model, partial(_step_sums, likelihood, weights, is_final))
         return value, gradient, *map(symmetrized, grams)
 
@@ -127,7 +147,7 @@ class WeightProblem(ModeProblem[WeightState]):
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        reading: The passes that read the features.
+        reading: The passes that read the features. By default they form features.
     """
 
     def __init__(
@@ -142,22 +162,41 @@ class WeightProblem(ModeProblem[WeightState]):
         return [self._model.mean.new_zeros(self._model.num_features), *self._warm_start]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi at weights (F,)."""
+        """Return psi.
+
+        Args:
+            position: The weights, (F,).
+        """
         (value,) = summed(self._model, partial(_value_sums, self._reading, self._likelihood, position))
         return float(value - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> WeightState:
-        """Return the state at weights (F,)."""
+        """Return the state at a position.
+
+        Args:
+            position: The weights, (F,).
+        """
         return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
-        """Return Newton's step, or a step by the majorizer, with the factor of A."""
+        """Return Newton's step, or a step by the majorizer, with the factor of A.
+
+        Args:
+            state: The state.
+            last_decrement: The decrement of the last step, or inf for the first.
+        """
         factor, ascent = _step_factor(state), state.gradient - state.position
         change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
         return Step(change, float(change @ ascent), factor)
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the full step, or the best one along it."""
+        """Return the state after the full step, or the best one along it, or None if no length increases the objective.
+
+        Args:
+            state: The state.
+            step: The step from it.
+            least: The least objective of the state after the full step, in nats.
+        """
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
             return moved
@@ -197,7 +236,7 @@ def weight_mode(
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        reading: The passes that read the features.
+        reading: The passes that read the features. By default they form features.
 
     Raises:
         SolverError: If no mode is found.
@@ -290,7 +329,7 @@ def terms_at(
     weights: Tensor,  # (F,)
     block: Block,
 ) -> tuple[Tensor, Tensor, LikelihoodTerms]:
-    """Return the features (b, F) of a block, f (b,) at weights, and derivatives there.
+    """Return the features (b, F) of a block, f (b,) at given weights, and the derivatives of the log density there.
 
     Args:
         model: The linear model of the rows.

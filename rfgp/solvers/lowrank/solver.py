@@ -11,8 +11,8 @@ minimizes the quadratic form, and d log|A| = tr(A^-1 dA). Hence
 
 The derivative in phi_t is propagated to the parameters of the features block by block. Features are computed twice and
 never stored. k outputs share A. The quadratic form of output j has the weight c_j, and the determinants the weight
-sum_j c_j. A row of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the sum of squares of its
-observations about their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
+sum_j c_j. A row of weight w_i (see `rfgp.rows.blocks`) has D_i = (noise + fixed_i) / w_i. With the sum of squares of
+its observations about their mean, its -1/2 log(2 pi D_i) becomes -w_i/2 log(2 pi (noise + fixed_i)).
 
 The residual of a kernel is s_t^2 q_i with q_i = 1 - phi_ti phi_ti^T (`rfgp.blocks.Residual`). It may be noise of each
 observation, added to fixed_i (FITC, Snelson and Ghahramani 2006). Then a derivative g_i in it adds g_i q_i to the
