@@ -173,7 +173,7 @@ class Prediction:
         return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
 
     def exp(self) -> "LogNormal":
-        """Return the log-normal distribution of exp(value), or raise an InvalidArgumentError without a closed form."""
+        """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
         refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
         return LogNormal(self)
 

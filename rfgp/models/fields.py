@@ -25,11 +25,12 @@ class RoadGP(GP):
 
     Args:
         roads: The road network.
-        alpha: The smoothness. With 1 the kernel on a long road is exp(-d / lengthscale); with 2 it is Matern 3/2, and
-            paths have a derivative. With "auto", `fit` takes the one with the higher leave-one-out log density and
-            reports both in `selection`; `condition` without a fit takes 1.
-        boundary: The condition at free ends of roads. "neumann": the derivative is zero. "stationary": roads continue
-            without an end. "open": no condition, as in MetricGraph without its correction. See `graphs.RoadField`.
+        alpha: The smoothness. With 1 the kernel on a long road is exp(-d / lengthscale). With 2 it is Matern 3/2, and
+            paths have a derivative. With "auto", `fit` selects the value with the higher leave-one-out log density and
+            reports both in `selection`. `condition` without a fit then uses 1.
+        boundary: The condition at free ends of roads. With "neumann", the derivative is zero. With "stationary", roads
+            continue without an end. With "open", there is no condition, as in MetricGraph without its correction. See
+            `graphs.RoadField`.
         lengthscale: Starting value, in the units of the roads' lengths. If None, several are compared.
         outputscale: Starting value of the variance on a long road. If None, the mean prior variance of the observed
             positions is the variance of the targets.
@@ -89,7 +90,7 @@ class MeshGP(GP):
     mesh changes only details. The hyperparameters are lengthscale, outputscale, noise and mean.
 
     Args:
-        field: A `graphs.MeshField`; or a mesh, a `trimesh.Scene` or the path of a file, for a field with alpha = 2.
+        field: A `graphs.MeshField`, or a mesh, a `trimesh.Scene` or the path of a file for a field with alpha = 2.
         within: The largest distance of a point from the surface, in the mesh's units. Points farther away raise an
             error, and math.inf allows any distance. If None, a tenth of the diagonal of the mesh's bounding box.
         lengthscale: Starting value, in the mesh's units. If None, several are compared.
@@ -150,5 +151,9 @@ class MeshGP(GP):
 
 
 def starts(**values: float | None) -> dict[str, float]:
-    """Return the starting values that a user gave, by name."""
+    """Return the starting values from the user by name.
+
+    Args:
+        **values: The starting values by name. If one is None, it is left out.
+    """
     return {name: value for name, value in values.items() if value is not None}

@@ -29,7 +29,7 @@ class Fitted:
     report: FitReport | None = None
 
     def now(self) -> GPState:
-        """Return the state at the live hyperparameters. The last result is cached."""
+        """Return the state at the live hyperparameters, which is cached until they change."""
         recent: GPState = vars(self).get("_recent", self.state)
         now = recent.at(self.live.values)
         if now is not recent and now.rows is not None:
@@ -38,19 +38,34 @@ class Fitted:
 
     @classmethod
     def of(cls, state: GPState, report: FitReport | None = None) -> "Fitted":
-        """Return a fitted state with live hyperparameters of its own."""
+        """Return a fitted state with live hyperparameters of its own.
+
+        Args:
+            state: The state.
+            report: The report of the fit. If None, there was no fit.
+        """
         return cls(state, Hyperparameters(state.hyperparameters), report)
 
 
 def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield warnings about a fit: selection, convergence, hyperparameters."""
+    """Yield warnings about a fit: selection, convergence, hyperparameters.
+
+    Args:
+        state: The state after the fit.
+        report: The report of the fit.
+        fixed: The names of the hyperparameters that the fit did not change.
+    """
     yield from selection_warnings(report)
     yield from convergence_warnings(report)
     yield from overfitting_warnings(state, fixed)
 
 
 def selection_warnings(report: FitReport) -> Iterator[Warning]:
-    """Yield a warning if no candidate was better than a baseline."""
+    """Yield a warning if no candidate was better than a baseline.
+
+    Args:
+        report: The report of the fit.
+    """
     baseline = None if report.selection is None else report.selection.unbeaten_baseline
     if report.selection is not None and baseline is not None:
         yield BaselineNotBeatenWarning(
@@ -60,7 +75,11 @@ def selection_warnings(report: FitReport) -> Iterator[Warning]:
 
 
 def convergence_warnings(report: FitReport) -> Iterator[Warning]:
-    """Yield a warning if the fit did not converge."""
+    """Yield a warning if the fit did not converge.
+
+    Args:
+        report: The report of the fit.
+    """
     if not report.converged:
         yield ConvergenceWarning(
             f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
@@ -70,7 +89,12 @@ def convergence_warnings(report: FitReport) -> Iterator[Warning]:
 
 
 def overfitting_warnings(state: GPState, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield a warning if free hyperparameters are as many as rows."""
+    """Yield a warning if there are at least as many free hyperparameters as rows.
+
+    Args:
+        state: The state after the fit.
+        fixed: The names of the hyperparameters that the fit did not change.
+    """
     values, count = state.hyperparameters, state.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)
@@ -87,7 +111,7 @@ def shown_arguments(kind: type, argument: Callable[[str, Any], Any]) -> Iterator
 
     Args:
         kind: The class.
-        argument: A function of the name of an argument and its default that returns the value.
+        argument: Returns the value of an argument, given its name and default.
     """
     for name, parameter in signature(kind).parameters.items():
         shown = " ".join(repr(argument(name, parameter.default)).split())

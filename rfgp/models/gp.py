@@ -177,7 +177,7 @@ class GP(Process[ModelSpec]):
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
-        """The averaged models with decreasing shares. Empty if there is one."""
+        """The averaged models with decreasing shares, or none if there is a single model."""
         if not self.spec.other_members:
             return ()
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])
@@ -229,8 +229,8 @@ class GP(Process[ModelSpec]):
     def with_approximation(self, approximation: Any) -> Self:
         """Return a copy of the model with other approximations.
 
-        It has the same data and hyperparameters.
-        For an average of models it is a copy of the model with the largest share.
+        It has the same data and hyperparameters. For an average of models it is a copy of the model with the largest
+        share.
 
         Args:
             approximation: One approximation for every term that supports it, or a dict of approximations by term name.
@@ -271,9 +271,8 @@ class GP(Process[ModelSpec]):
 
     @with_torch_defaults()
     def evidence_bounds(self) -> EvidenceBounds:
-        """Return bounds of the exact log marginal likelihood.
+        """Return bounds of the exact log marginal likelihood at the current hyperparameters.
 
-        They hold at the current hyperparameters.
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
@@ -337,13 +336,22 @@ class GP(Process[ModelSpec]):
             warnings.warn(DataSavedWarning(message), stacklevel=2)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and too few random features."""
+        """Yield warnings about the model, its rows and too few random features.
+
+        Args:
+            report: The report of a fit. If None, there was none.
+        """
         yield from super().diagnosed(report)
         if report is not None:
             yield from starvation_warnings(self.state, report)
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known."""
+        """Return an argument of the constructor, or the default if it is not known.
+
+        Args:
+            name: The name of the argument.
+            default: The default.
+        """
         options = self._spec.options
         if name == "approximation":
             return options.approximations
@@ -367,8 +375,13 @@ class GP(Process[ModelSpec]):
 def auto_space(options: ModelOptions, time_limit: Any, validate: Any = None) -> AutoSpace:
     """Return the search space of a model whose kernel is selected.
 
+    Args:
+        options: The options of the model.
+        time_limit: The time limit of the selection and the final fit, as for `GP`.
+        validate: The validation rows, as for `GP`. The default is None.
+
     Raises:
-        InvalidArgumentError: approximations are given by term name, but the terms are not known yet.
+        InvalidArgumentError: If approximations are given by term name, but the terms are not known yet.
     """
     if isinstance(options.approximations, Mapping):
         raise InvalidArgumentError(

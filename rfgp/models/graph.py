@@ -150,7 +150,7 @@ class GraphGP(GP):
 
     @property
     def features(self) -> str:
-        """The name of the features in use. It is "auto" until data have determined them."""
+        """The name of the features in use, "auto" until data have determined them."""
         if not self.spec.priors:
             used = self._used
             if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
@@ -166,7 +166,7 @@ class GraphGP(GP):
 
     @property
     def approximation(self) -> Approximation:
-        """The approximation in use, that which "auto" selected after data."""
+        """The approximation in use, which "auto" selects once there are data."""
         used = self._used
         if not isinstance(used, MeasuredFeatures) or not self.spec.priors:
             return used
@@ -220,9 +220,8 @@ class GraphGP(GP):
     def exact(self) -> Self:
         """Return a copy of the model without approximations.
 
-        It has the same data and hyperparameters.
-        Graphs of more than 2,000 nodes use the sparse precision of the kernel if its factor is small enough. Otherwise
-        all eigenvectors are computed, for up to 20,000 nodes.
+        It has the same data and hyperparameters. Graphs of more than 2,000 nodes use the sparse precision of the kernel
+        if its factor is small enough. Otherwise all eigenvectors are computed, for up to 20,000 nodes.
         """
         is_sparse = has_small_precision(self.graph, self.fitted_kernel)
         return self.with_approximation(SparsePrecision() if is_sparse else Exact())
@@ -235,7 +234,7 @@ class GraphGP(GP):
         features are compared with the exact kernel on a sample of nodes. `fit` calls this and warns of large errors.
 
         Args:
-            seed: The seed of the sample of nodes.
+            seed: The seed of the sample of nodes. The default is 0.
 
         Raises:
             NotFittedError: there are no data.
@@ -245,7 +244,11 @@ class GraphGP(GP):
         return check_features(self.spec, now.hyperparameters, rows, now.scaling, seed)
 
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
-        """Yield warnings about the model, its rows and poor features."""
+        """Yield warnings about the model, its rows and poor features.
+
+        Args:
+            report: The report of a fit. If None, there was none.
+        """
         yield from super().diagnosed(report)
         features = features_of(self.spec.priors[0])
         if features is None:
@@ -264,7 +267,11 @@ class GraphGP(GP):
 
 
 def nodes_kernel(model: GP) -> Nodes:
-    """Return the kernel on nodes of a model."""
+    """Return the kernel of a model on nodes.
+
+    Args:
+        model: The model.
+    """
     kernel = model.spec.options.kernel
     assert isinstance(kernel, Nodes)
     return kernel

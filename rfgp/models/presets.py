@@ -58,7 +58,7 @@ class SparseSpectrumGP(GP):
 
     Args:
         spectrum: The spectrum of the kernel: a name such as "gaussian" or "matern32", or an object of `rfgp.spectra`.
-        num_frequencies: The number m of frequencies. They give 2 m Fourier features.
+        num_frequencies: The number m of frequencies, which give 2 m Fourier features. The default is 512.
         kind: "fourier", or "laplace" for positive features of the Gaussian kernel.
         coupling: The joint distribution of the frequencies, as for `rfgp.RandomFeatures`.
         learn_frequencies: Whether a fit changes the frequencies.
@@ -130,7 +130,12 @@ class SparseSpectrumGP(GP):
         Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known."""
+        """Return an argument of the constructor, or the default if it is not known.
+
+        Args:
+            name: The name of the argument.
+            default: The default.
+        """
         return _argument(self, name, default)
 
     @property
@@ -206,5 +211,10 @@ class ExactGP(GP):
         Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
 
     def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known."""
+        """Return an argument of the constructor, or the default if it is not known.
+
+        Args:
+            name: The name of the argument.
+            default: The default.
+        """
         return _argument(self, name, default)

@@ -74,12 +74,12 @@ class Process(ABC, Generic[F]):
 
     @property
     def seed(self) -> int:
-        """The seed of all random numbers. It is 0 if the model uses none."""
+        """The seed of all random numbers, or 0 if the model uses none."""
         return int(self.spec.options.seed)
 
     @property
     def fit_report(self) -> FitReport | None:
-        """The report of the last fit. None before a fit."""
+        """The report of the last fit, or None before a fit."""
         return None if self._fitted is None else self._fitted.report
 
     @fit_report.setter
@@ -231,7 +231,7 @@ class Process(ABC, Generic[F]):
     def forget(
         self, X: Any, y: Any = None, *, noise: Any = None, sample_weight: Any = None, exposure: Any = None
     ) -> Self:
-        """Remove rows by subtracting their sums, given as in `condition`.
+        """Remove rows by subtracting their sums. Arguments are those of `condition`.
 
         Raises:
             NotFittedError: there are no data yet.

@@ -50,7 +50,11 @@ class TermReport:
 
 
 def term_reports(state: GPState) -> dict[str, TermReport]:
-    """Return the reports of the terms of a model by name, the noise included."""
+    """Return the reports of the terms of a model by name, the noise included.
+
+    Args:
+        state: The state of the model.
+    """
     spec = state.spec
     assert isinstance(spec, ModelSpec)
     shares, freedom = dict[str, float](), dict[str, float]()

@@ -14,7 +14,12 @@ from rfgp.torch_context import outside_inference_mode
 
 
 def warn_of_targets(spec: BaseSpec, y: Any) -> None:
-    """Warn of boolean targets (n,) unless the likelihood is Bernoulli."""
+    """Warn of boolean targets unless the likelihood is Bernoulli.
+
+    Args:
+        spec: The specification of the model.
+        y: The targets, (n,), in any supported format.
+    """
     if not isinstance(spec.options.likelihood, Bernoulli):
         warn_of_booleans(y, stacklevel=5)
 
@@ -28,6 +33,14 @@ def validate_inputs(
     exposure: Any,  # (n,)
 ) -> Chunk:
     """Return the data as a chunk, with exposures in the field of the noise.
+
+    Args:
+        spec: The specification of the model.
+        X: The inputs, in any supported format.
+        y: The targets, or the name of their column.
+        noise: Known noise variances of the rows. If None, there are none.
+        sample_weight: The numbers of repetitions of the rows. If None, ones.
+        exposure: The exposures of the rows. If None, there are none.
 
     Raises:
         DataError: noise is given with a likelihood that is not Gaussian, or exposures differ from targets in shape.

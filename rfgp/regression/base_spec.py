@@ -36,13 +36,21 @@ class Inputs(InputReader, Protocol):
     """The interface of readers of inputs, with the hyperparameters that inputs need."""
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
-        """Return the kernel's hyperparameters, for columns with these standard deviations (d,)."""
+        """Return the hyperparameters of the kernel by name.
+
+        Args:
+            spread: The standard deviations of the columns, (d,).
+            scaling: The maps to standardized units.
+        """
 
     def place_of(self, key: Any) -> int:
         """Return the index of a column of numbers.
 
+        Args:
+            key: The key of the column.
+
         Raises:
-            InvalidArgumentError: There is no such column of numbers.
+            InvalidArgumentError: If there is no such column of numbers.
         """
 
     @property
@@ -50,10 +58,13 @@ class Inputs(InputReader, Protocol):
         """The keys of the columns of numbers by index."""
 
     def check(self, inputs: Tensor) -> None:
-        """Check inputs as `read` returns them, tables (n, d) or positions (n,).
+        """Check inputs in the format of `read`.
+
+        Args:
+            inputs: The inputs, a table (n, d) or positions (n,).
 
         Raises:
-            DataError: The inputs are invalid.
+            DataError: If the inputs are invalid.
         """
 
 
@@ -118,7 +129,7 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
         likelihood: The likelihood.
 
     Raises:
-        InvalidArgumentError: It does not. The message names the supported ones.
+        InvalidArgumentError: If it does not. The message names the supported ones.
     """
     known = likelihood.approximations
     if approximation is not None and approximation not in known:
@@ -127,10 +138,7 @@ def check_approximation(approximation: str | None, likelihood: Likelihood) -> No
 
 
 class BaseSpec(ABC):
-    """The options of a model and the bases for its inputs.
-
-    A specification is immutable.
-    """
+    """The options of a model and the bases for its inputs, as an immutable value."""
 
     options: Options
     noise_process: "BaseSpec | None" = None
@@ -157,19 +165,35 @@ class BaseSpec(ABC):
 
     @abstractmethod
     def prior(self, values: ParameterValues) -> Prior:
-        """Return the prior of the standardized function over standardized inputs."""
+        """Return the prior of the standardized function over standardized inputs.
+
+        Args:
+            values: The hyperparameters.
+        """
 
     def members(self, values: ParameterValues) -> "tuple[Member, ...]":
-        """Return the processes whose posteriors are averaged, the one at these values first."""
+        """Return the processes whose posteriors are averaged, with the one at the given hyperparameters first.
+
+        Args:
+            values: The hyperparameters of the first process.
+        """
         return (Member(1.0, self, values),)
 
     def observation_noise(self, values: ParameterValues) -> Tensor:
-        """Return the standardized noise variance, 0-d, of a Gaussian likelihood."""
+        """Return the standardized noise variance of a Gaussian likelihood, 0-d.
+
+        Args:
+            values: The hyperparameters.
+        """
         first, *others = (member.weight * member.noise for member in self.members(values))
         return sum(others, start=first)
 
     def with_data(self, data: Chunk) -> tuple[Self, Chunk]:
-        """Return the specification adapted to the columns of the data, and the data."""
+        """Return the specification adapted to the columns of the data, and the data in the format of its reader.
+
+        Args:
+            data: The user's data.
+        """
         return self, data
 
     def extended_to_range(self, values: ParameterValues, rows: Rows) -> Self:
@@ -182,26 +206,42 @@ class BaseSpec(ABC):
         return self
 
     def with_data_summary(self, summary: DataSummary) -> tuple[Self, DataSummary]:
-        """Return the specification with options from the data, and the summary with the maps that it uses."""
+        """Return the specification with options from the data, and the summary with the maps that it uses.
+
+        Args:
+            summary: The summary of the data.
+        """
         return self, summary
 
     def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
-        """Return the specification with the bases for inputs of these columns.
+        """Return the specification with the bases for the columns of the inputs.
 
         Args:
             scaling: The maps to standardized units.
-            rows: The standardized rows, if hyperparameters depend on them.
+            rows: The standardized rows, if hyperparameters depend on them. If None, they do not.
         """
         return self
 
     def initialized(self, values: ParameterValues, rows: Rows) -> tuple[Self, ParameterValues]:
-        """Return the specification and starting values, from the user or from the rows."""
+        """Return the specification and starting values, from the user or from the rows.
+
+        Args:
+            values: The default starting values.
+            rows: The standardized rows.
+        """
         return self, values
 
     def diagnosed(
         self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
     ) -> Iterator[Warning]:
-        """Yield warnings about the features, given values and the report of a fit."""
+        """Yield warnings about the bases, given the hyperparameters and the report of a fit.
+
+        Args:
+            values: The hyperparameters.
+            rows: The standardized rows. If None, they are not stored.
+            scaling: The maps to standardized units.
+            report: The report of the fit. If None, there was none.
+        """
         yield from ()
 
     @abstractmethod
@@ -227,7 +267,11 @@ class Member:
     values: ParameterValues
 
     def changed(self, change: Callable[[Any], BaseSpec]) -> "Member":
-        """Return the member with another process, at the same hyperparameters."""
+        """Return the member with another specification, at the same hyperparameters.
+
+        Args:
+            change: Returns the other specification.
+        """
         return replace(self, spec=change(self.spec))
 
     @property

@@ -59,7 +59,11 @@ class Regressed(Protocol):
         """The hyperparameters."""
 
     def infer(self, rows: Rows) -> Inference:
-        """Return the inference from standardized rows."""
+        """Return the inference from standardized rows.
+
+        Args:
+            rows: The data.
+        """
 
 
 def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, DataSummary]:
@@ -105,7 +109,7 @@ def check_rows(spec: BaseSpec, rows: Rows) -> None:
         rows: The standardized rows.
 
     Raises:
-        DataError: A row is invalid. The message names the first.
+        DataError: If a row is invalid. The message names the first.
     """
     if spec.is_gaussian:
         return
@@ -203,10 +207,10 @@ def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
 
 
 def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
-    """Return the approximation of the posterior given rows. None if it is exact.
+    """Return the approximation of the posterior given rows, or None if it is exact.
 
-    Without a choice of the user it is the default of the likelihood. For classes it is variational up to 4,000 rows in
-    memory, or 500 rows of several classes without features.
+    The default is that of the likelihood. For classes it is variational up to 4,000 rows in memory, or 500 rows of
+    several classes without features.
 
     Args:
         spec: The specification.
@@ -250,12 +254,12 @@ def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMemb
 
 
 def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:
-    """Return the posterior with these `tensors` (...) by name, as saved in a file.
+    """Return the posterior with saved tensors.
 
     Args:
         spec: The specification.
         values: The hyperparameters.
-        tensors: The tensors of the posterior by name.
+        tensors: The tensors (...) of the posterior by name.
     """
     with torch.no_grad():
         if not spec.is_gaussian:

@@ -24,7 +24,7 @@ def warnings_of_parts(
         links: A sparse matrix with an entry for each pair of connected values.
         observed: The indices of observed values, with repetitions.
         what: The beginning of the message, such as "The graph falls".
-        hint: A sentence about how to join parts.
+        hint: A sentence about a way to join parts. The default is none.
     """
     count, part = connected_components(links, directed=False)
     silent = np.ones(count, dtype=bool)

@@ -98,7 +98,11 @@ class FitReport:
         return self.frequencies == "rejected"
 
     def merged_with(self, reports: "Sequence[FitReport]") -> "FitReport":
-        """Return the report with the stages, iterations and traces of all reports of a fit."""
+        """Return the report with the stages, iterations and traces of all reports of a fit.
+
+        Args:
+            reports: The reports of all parts of the fit, in order.
+        """
         return replace(
             self,
             iterations=sum(report.iterations for report in reports),
@@ -110,9 +114,8 @@ class FitReport:
     def traces(self) -> list[tuple[Stage, tuple[float, ...]]]:
         """Return the stages with their parts of the trace.
 
-        Reports from older versions have only the last stage.
-
-        The stage of learned frequencies has one entry less, because its final value is not computed.
+        Reports from older versions have only the last stage. The stage of learned frequencies has one entry less,
+        because its final value is not computed.
         """
         ends = list(accumulate(stage.iterations + 1 for stage in self.stages))
         if not ends or len(self.trace) not in (ends[-1], ends[-1] - 1):

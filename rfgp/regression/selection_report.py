@@ -36,6 +36,10 @@ class Limits:
     def of(cls, time_limit: Any, memory: Any) -> "Limits":
         """Return limits from texts such as "5min" and "4GB", or from numbers.
 
+        Args:
+            time_limit: A number of seconds, or a text such as "5min". If None, the limit depends on the number of rows.
+            memory: A number of bytes, or a text such as "4GB". If None, 8 GB.
+
         Raises:
             InvalidArgumentError: A limit has another form, or is not positive.
         """
@@ -45,7 +49,11 @@ class Limits:
         )
 
     def seconds(self, rows: int) -> float:
-        """Return the limit of predicted seconds for a number of rows."""
+        """Return the limit of predicted seconds.
+
+        Args:
+            rows: The number of rows.
+        """
         return min(FIRST + A_ROW * rows, LONGEST) if self.time_limit is None else self.time_limit
 
 
@@ -147,7 +155,11 @@ class SelectionReport:
         return self.trials[self.best]
 
     def weight(self, number: int) -> float:
-        """Return the weight of a candidate in the selected model, by index."""
+        """Return the weight of a candidate in the selected model.
+
+        Args:
+            number: The index of the candidate in `trials`.
+        """
         return self.weights[number] if self.weights else float(number == self.best)
 
     @property

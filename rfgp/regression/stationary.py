@@ -64,19 +64,19 @@ def stationary_model(
         spectrum: The spectrum of the first kernel, or its name.
         approximation: The approximation of the first term.
         local: The second kernel by name. If None, there is one term.
-        local_approximation: The approximation of the second term.
-        ard: Whether each column has its own lengthscale.
-        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1.
-        lengthscale: Starting value of the first term.
-        outputscale: Starting value of the first term.
-        noise: Starting value of the noise variance.
-        local_lengthscale: Starting value of the second term.
-        local_outputscale: Starting value of the second term.
+        local_approximation: The approximation of the second term. If None, that of the first.
+        ard: Whether each column has its own lengthscale. The default is True.
+        standardize: Whether inputs and targets are mapped to mean 0 and standard deviation 1. The default is True.
+        lengthscale: Starting lengthscale of the first term. If None, it comes from the data.
+        outputscale: Starting output scale of the first term. If None, it comes from the data.
+        noise: Starting noise variance. If None, it comes from the data.
+        local_lengthscale: Starting lengthscale of the second term. If None, it comes from the data.
+        local_outputscale: Starting output scale of the second term. If None, it comes from the data.
         likelihood: The likelihood, or its name.
         inference: "laplace" or "variational". If None, the default of the likelihood.
         priors: Log densities by dotted name or unique suffix. Names without a term are those of the first.
-        seed: The random seed.
-        dtype: The dtype of the rows.
+        seed: The random seed. If None, the system's entropy is used.
+        dtype: The dtype of the rows. If None, that of the data.
 
     Raises:
         InvalidArgumentError: A name is unknown, or a starting value is for a second term that does not exist.

@@ -48,7 +48,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
 def extended(state: GPState, data: Chunk) -> GPState:
     """Return a state with additional data.
 
-    If the known posterior can be updated without the old rows, only the new rows are read.
+    If the present posterior can be updated without the old rows, only the new rows are read.
 
     Args:
         state: The state of the model.
@@ -83,7 +83,7 @@ def extended(state: GPState, data: Chunk) -> GPState:
 def reduced(state: GPState, data: Chunk) -> GPState:
     """Return a state without some of its rows, by subtraction of sums over them.
 
-    It stores no rows.
+    The new state stores no rows.
 
     Args:
         state: The state of the model.

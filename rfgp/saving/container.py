@@ -24,10 +24,15 @@ on meshes and roads as models of terms. 6: averages of models of terms, and the 
 
 
 def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:
-    """Write a header and tensors (...) atomically.
+    """Write a header and tensors to a file, atomically.
+
+    Args:
+        path: The file.
+        header: The header, as JSON values.
+        tensors: The tensors (...) by name.
 
     Raises:
-        InvalidArgumentError: A number of the header is not finite.
+        InvalidArgumentError: If a number of the header is not finite.
     """
     from safetensors.torch import save as to_bytes
 
@@ -46,8 +51,11 @@ def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tens
 def read_file(file: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """Return the header and the tensors (...) of a file with a valid checksum.
 
+    Args:
+        file: The file.
+
     Raises:
-        ModelFileError: The file is missing, truncated, damaged, foreign, or of a newer version.
+        ModelFileError: If the file is missing, truncated, damaged, foreign, or of a newer version.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load as from_bytes
@@ -102,7 +110,12 @@ def _check_version(file: Path, version: Any) -> None:
 
 
 def digest(text: str, tensors: Mapping[str, Tensor]) -> str:
-    """Return the checksum of a header and of tensors (...)."""
+    """Return the SHA-256 checksum of a header and tensors, in hexadecimal.
+
+    Args:
+        text: The header as JSON text.
+        tensors: The tensors (...) by name.
+    """
     out = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -96,10 +96,14 @@ class _Form(NamedTuple):
 
 
 def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
-    """Return a term with its draws as JSON, and tensors (...).
+    """Return a term with its draws as JSON, and its tensors (...).
+
+    Args:
+        prior: The term with its draws.
+        encoder: The encoder of values.
 
     Raises:
-        InvalidArgumentError: Its class cannot be saved.
+        InvalidArgumentError: If its class cannot be saved.
     """
     name = _form_of(prior)
     content, tensors = _FORMS[name].encode(prior, encoder)
@@ -109,9 +113,12 @@ def encode_draw(prior: TermPrior, encoder: Encoder) -> tuple[Json, dict[str, Ten
 def decode_draw(saved: SavedTerm) -> TermPrior:
     """Return the term that `encode_draw` wrote.
 
+    Args:
+        saved: The saved parts of the term.
+
     Raises:
-        InvalidArgumentError: The term does not support the approximation.
-        ValueError: The draws do not match the approximation or the term.
+        InvalidArgumentError: If the term does not support the approximation.
+        ValueError: If the draws do not match the approximation or the term.
     """
     form = _FORMS[saved.content["form"]]
     if not isinstance(saved.approximation, form.approximations):
@@ -121,7 +128,11 @@ def decode_draw(saved: SavedTerm) -> TermPrior:
 
 
 def needs_data(prior: TermPrior) -> bool:
-    """Return whether predictions of a term need the rows."""
+    """Return whether predictions of a term need the rows.
+
+    Args:
+        prior: The term with its draws.
+    """
     return _FORMS[_form_of(prior)].needs_data(prior)
 
 

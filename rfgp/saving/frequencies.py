@@ -14,7 +14,11 @@ _MOST_NORM = 40
 
 
 def encode_frequencies(frequencies: Frequencies) -> dict[str, Tensor]:
-    """Return the tensors of frequencies (m, d)."""
+    """Return frequencies (m, d) as tensors by name.
+
+    Args:
+        frequencies: The frequencies.
+    """
     if isinstance(frequencies, StructuredFrequencies):
         return {"signs": frequencies.signs, "lengths": frequencies.lengths}
     return {"frequencies": frequencies.dense(), "weights": frequencies.weights}
@@ -30,12 +34,12 @@ def decode_frequencies(
 
     Args:
         tensors: The tensors (...) by name.
-        shape: m and d.
+        shape: The number m of frequencies and the number d of columns.
         coupling: The coupling of the frequencies.
         features: "fourier" or "laplace".
 
     Raises:
-        ValueError: The tensors do not match the shape or the features.
+        ValueError: If the tensors do not match the shape or the features.
     """
     frequencies = _frequencies(tensors, shape[1], coupling, features)
     if frequencies.shape != shape:

@@ -53,7 +53,11 @@ class _Columns(NamedTuple):
 
 
 def row_terms(spec: ModelSpec) -> list[str]:
-    """Return the names of all terms that predict from the training rows."""
+    """Return the names of all terms that predict from the training rows.
+
+    Args:
+        spec: The specification.
+    """
     names = [term.name for term, prior in zip(spec.terms, spec.priors, strict=True) if needs_data(prior)]
     more = [] if spec.noise_process is None else [spec.noise_process]
     more += [cast(ModelSpec, member.spec) for member in spec.other_members]

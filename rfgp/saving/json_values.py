@@ -36,8 +36,11 @@ _DTYPES = {"float64": torch.float64, "float32": torch.float32, "float16": torch.
 def as_json(value: Any) -> Any:
     """Return numbers, arrays and texts as JSON values.
 
+    Args:
+        value: The value, possibly a nested list or tuple of values.
+
     Raises:
-        InvalidArgumentError: The value is something else.
+        InvalidArgumentError: If the value is something else.
     """
     if isinstance(value, torch.Tensor | np.ndarray | np.generic):
         return value.tolist()
@@ -49,10 +52,13 @@ def as_json(value: Any) -> Any:
 
 
 def encode_priors(priors_by_name: Mapping[str, Hyperprior | None] | None) -> Any:
-    """Return priors of torch or of `rfgp.priors` as JSON. None stays None.
+    """Return priors of torch or of `rfgp.priors` as JSON, or None without priors.
+
+    Args:
+        priors_by_name: The priors by the names of hyperparameters, or None.
 
     Raises:
-        InvalidArgumentError: A prior has another class.
+        InvalidArgumentError: If a prior has another class.
     """
     return (
         None if priors_by_name is None else {name: _encode_prior(name, prior) for name, prior in priors_by_name.items()}
@@ -62,8 +68,11 @@ def encode_priors(priors_by_name: Mapping[str, Hyperprior | None] | None) -> Any
 def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
     """Return the priors that `encode_priors` wrote.
 
+    Args:
+        content: The JSON.
+
     Raises:
-        InvalidArgumentError: A distribution is unknown.
+        InvalidArgumentError: If a distribution is unknown.
     """
     return {name: _decode_prior(entry) for name, entry in content.items()}
 
@@ -102,7 +111,7 @@ def _decode_prior(entry: Mapping[str, Any] | None) -> Hyperprior | None:
 
 
 def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = as_json) -> dict[str, Any] | None:
-    """Return a likelihood as JSON. The Gaussian one is None.
+    """Return a likelihood as JSON, or None if it is Gaussian.
 
     Args:
         likelihood: The likelihood.
@@ -117,22 +126,32 @@ def encode_likelihood(likelihood: Likelihood, encode: Callable[[Any], Any] = as_
 def decode_likelihood(entry: Mapping[str, Any] | None) -> Likelihood:
     """Return the likelihood that `encode_likelihood` wrote.
 
+    Args:
+        entry: The JSON. If None, the likelihood is Gaussian.
+
     Raises:
-        InvalidArgumentError: The name or a parameter is unknown.
+        InvalidArgumentError: If the name or a parameter is unknown.
     """
     return likelihoods.Gaussian() if entry is None else likelihoods.REGISTRY.make(**entry)
 
 
 def encode_dtype(dtype: torch.dtype | None) -> str | None:
-    """Return the name of a dtype. None stays None."""
+    """Return the name of a dtype, or None for None.
+
+    Args:
+        dtype: The dtype.
+    """
     return None if dtype is None else str(dtype).removeprefix("torch.")
 
 
 def decode_dtype(name: str) -> torch.dtype:
     """Return the dtype with a name.
 
+    Args:
+        name: The name.
+
     Raises:
-        InvalidArgumentError: The name is unknown.
+        InvalidArgumentError: If the name is unknown.
     """
     if name not in _DTYPES:
         raise InvalidArgumentError(f"A dtype must be one of {', '.join(_DTYPES)}, got {name!r}.")
@@ -151,7 +170,11 @@ _FORMER_REPORT = {
 
 
 def encode_report(report: FitReport | None) -> dict[str, Any] | None:
-    """Return a report as JSON, without the selection."""
+    """Return a report of a fit as JSON, without the selection.
+
+    Args:
+        report: The report. If None, so is the result.
+    """
     if report is None:
         return None
     return {name: value for name, value in asdict(report).items() if name != "selection"}
@@ -160,8 +183,11 @@ def encode_report(report: FitReport | None) -> dict[str, Any] | None:
 def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
     """Return the report that `encode_report` wrote.
 
+    Args:
+        content: The JSON. If None, so is the result.
+
     Raises:
-        ValueError: It has invalid values.
+        ValueError: If it has invalid values.
     """
     present = None if content is None else {_FORMER_REPORT.get(name, name): value for name, value in content.items()}
     report: FitReport | None = _decode(FitReport | None, present)
@@ -173,15 +199,22 @@ def decode_report(content: Mapping[str, Any] | None) -> FitReport | None:
 
 
 def encode_selection(report: FitReport | None) -> dict[str, Any] | None:
-    """Return the selection of a report as JSON, if there is one."""
+    """Return the selection of a report of a fit as JSON, or None if there is none.
+
+    Args:
+        report: The report of the fit, or None.
+    """
     return None if report is None or report.selection is None else asdict(report.selection)
 
 
 def decode_selection(content: Mapping[str, Any] | None) -> SelectionReport | None:
     """Return the selection that `encode_selection` wrote.
 
+    Args:
+        content: The JSON. If None, so is the result.
+
     Raises:
-        ValueError: It has invalid values.
+        ValueError: If it has invalid values.
     """
     selection: SelectionReport | None = _decode(SelectionReport | None, content)
     if selection is None:
@@ -213,7 +246,11 @@ _FORMER = {
 
 
 def renamed_selection(content: Any) -> Any:
-    """Return the JSON of a selection of formats up to 6 with the current names."""
+    """Return the JSON of a selection of formats up to 6 with the current names.
+
+    Args:
+        content: The JSON.
+    """
     if isinstance(content, list):
         return [renamed_selection(entry) for entry in content]
     if not isinstance(content, dict):

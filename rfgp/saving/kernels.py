@@ -15,8 +15,12 @@ from rfgp.saving.values import Decoder, Encoder
 def encode_kernel(kernel: Kernel, encoder: Encoder) -> Json:
     """Return a kernel as JSON.
 
+    Args:
+        kernel: The kernel.
+        encoder: The encoder of values.
+
     Raises:
-        InvalidArgumentError: A leaf cannot be saved. The message names its term.
+        InvalidArgumentError: If a leaf cannot be saved. The message names its term.
     """
     if type(kernel) is not Sum:
         return {"leaves": [_encoded(kernel, kernel.name or label_of(kernel), encoder)], "terms": None}
@@ -42,8 +46,12 @@ def _encoded(factor: Kernel, name: str, encoder: Encoder) -> Any:
 def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return the kernel that `encode_kernel` wrote.
 
+    Args:
+        content: The JSON.
+        decoder: The decoder of values.
+
     Raises:
-        InvalidArgumentError: A class is unknown, or a term is invalid.
+        InvalidArgumentError: If a class is unknown, or a term is invalid.
     """
     leaves: list[Kernel] = [decoder.decode(leaf) for leaf in content["leaves"]]
     if not leaves or not all(isinstance(leaf, Kernel) for leaf in leaves):
@@ -73,10 +81,14 @@ def _term(content: Mapping[str, Any], leaves: list[Kernel]) -> Term:
 
 
 def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
-    """Return "auto", an approximation, or a dict by the names of terms as JSON.
+    """Return approximations as JSON.
+
+    Args:
+        chosen: "auto", an approximation, or a dict by the names of terms.
+        encoder: The encoder of values.
 
     Raises:
-        InvalidArgumentError: A class is not registered. The message names the term.
+        InvalidArgumentError: If a class is not registered. The message names the term.
     """
     if not isinstance(chosen, Mapping):
         return encoder.encode(chosen)
@@ -90,17 +102,26 @@ def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
 
 
 def decode_approximations(content: Any, decoder: Decoder) -> Any:
-    """Return the approximations that `encode_approximations` wrote."""
+    """Return the approximations that `encode_approximations` wrote.
+
+    Args:
+        content: The JSON.
+        decoder: The decoder of values.
+    """
     if not isinstance(content, dict) or "terms" not in content:
         return decoder.decode(content)
     return {name: approximation_of(approximation, decoder) for name, approximation in content["terms"].items()}
 
 
 def approximation_of(content: Any, decoder: Decoder) -> Approximation:
-    """Return an approximation.
+    """Return the approximation with given JSON.
+
+    Args:
+        content: The JSON.
+        decoder: The decoder of values.
 
     Raises:
-        InvalidArgumentError: The content is not an approximation.
+        InvalidArgumentError: If the content is not an approximation.
     """
     approximation = decoder.decode(content)
     if not isinstance(approximation, Approximation):

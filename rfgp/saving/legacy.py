@@ -54,7 +54,12 @@ class _Kind(NamedTuple):
 
 
 def upgraded(header: Json, tensors: Tensors) -> tuple[Json, Tensors]:
-    """Return the header and tensors (...) of any version in the current form."""
+    """Return the header and the tensors (...) of a file of any version in the current form.
+
+    Args:
+        header: The header of the file.
+        tensors: The tensors (...) of the file by name.
+    """
     old, kind = header["options"], _KINDS.get(header["class"])
     if kind is None or "resolved" in old:
         return header, tensors

@@ -83,8 +83,8 @@ def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
         data: Whether to write the training data.
 
     Raises:
-        InvalidArgumentError: A part cannot be written as numbers and JSON. The message names it.
-        NotFittedError: Data are requested, and there are none.
+        InvalidArgumentError: If a part cannot be written as numbers and JSON. The message names it.
+        NotFittedError: If data are requested, and there are none.
     """
     state = saved.state
     if saved.kind not in codec.kinds:
@@ -130,8 +130,8 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
         codec_of: Returns the codec of a class of models by its name.
 
     Raises:
-        ModelFileError: The file is missing, truncated, damaged, foreign, or of a newer version.
-        Exception: The parts of the content are inconsistent.
+        ModelFileError: If the file is missing, truncated, damaged, foreign, or of a newer version.
+        Exception: If the parts of the content are inconsistent.
     """
     content, given = read_file(file)
     codec = codec_of(content["class"])
@@ -148,7 +148,12 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
 
 
 def part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
-    """Return the tensors (...) with a prefix, by their names without it."""
+    """Return the tensors (...) with a prefix, by their names without it.
+
+    Args:
+        tensors: The tensors by name.
+        prefix: The prefix.
+    """
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
@@ -169,7 +174,11 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
 
 
 def tensors_of(values: ParameterValues) -> dict[str, Tensor]:
-    """Return the tensors (...) of hyperparameters by name."""
+    """Return the tensors (...) of hyperparameters by name.
+
+    Args:
+        values: The hyperparameters.
+    """
     out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
     for name, quantity in values.space.quantities.items():
         parts = (values.raw[name], *_parts(quantity))
@@ -224,17 +233,17 @@ def values_of(
     spec: BaseSpec,
     known: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]],
 ) -> ParameterValues:
-    """Return the hyperparameters of these names with these tensors (...).
+    """Return the hyperparameters with given names and tensors.
 
     Args:
-        names: The names.
-        tensors: The tensors by name.
+        names: The names of the hyperparameters, except the mean.
+        tensors: The tensors (...) by name.
         scaling: The maps to standardized units.
         spec: The specification.
-        known: As `Codec.quantities`.
+        known: Returns the hyperparameters of a specification, as `Codec.quantities`.
 
     Raises:
-        ValueError: They do not match the specification or the columns.
+        ValueError: If they do not match the specification or the columns.
     """
     quantities = {
         name: Hyperparameter(

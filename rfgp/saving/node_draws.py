@@ -15,7 +15,11 @@ _MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
 
 
 def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
-    """Return the tuned settings of walks as JSON."""
+    """Return the tuned settings of walks as JSON.
+
+    Args:
+        walks: The walks. If None, all settings are None.
+    """
     settings = None if walks is None else walks.settings
     coupling, hops = (None, None) if settings is None else (settings.length_coupling, settings.exact_hops)
     return {
@@ -33,7 +37,7 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
         lengths: The coupling of the lengths of walks. If None, there are no walks.
 
     Raises:
-        InvalidArgumentError: They do not match the coupling.
+        InvalidArgumentError: If they do not match the coupling.
     """
     permutation, tuples, limits = (described[name] for name in ("permutation", "tuples", "hop_limits"))
     matched = lengths == "sigma"
@@ -47,10 +51,14 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
 
 
 def eigenpairs(graph: graphs.Graph, arrays: Mapping[str, NDArray[Any]]) -> graphs.SpectralFeatures:
-    """Return features from eigenvalues (r,) and eigenvectors (N, r).
+    """Return spectral features from eigenvalues and eigenvectors.
+
+    Args:
+        graph: The graph, with N nodes.
+        arrays: The arrays "eigenvalues" (r,) and "eigenvectors" (N, r).
 
     Raises:
-        InvalidArgumentError: They do not match the graph.
+        InvalidArgumentError: If they do not match the graph.
     """
     values, vectors = (arrays[name] for name in ("eigenvalues", "eigenvectors"))
     is_float = values.dtype == vectors.dtype == np.float64

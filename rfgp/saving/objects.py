@@ -36,10 +36,13 @@ _ENDS = {"starts": "i", "ends": "i"}
 
 
 def encode_graph(graph: graphs.Graph) -> tuple[Json, dict[str, NDArray[Any]]]:
-    """Return a graph as JSON, and as arrays: CSR of (N, N), and coordinates (N, d).
+    """Return a graph as JSON and arrays: the adjacency (N, N) in CSR form, and coordinates (N, d).
+
+    Args:
+        graph: The graph.
 
     Raises:
-        InvalidArgumentError: A label cannot be written as JSON.
+        InvalidArgumentError: If a label cannot be written as JSON.
     """
     described = {
         **_encode_labels(graph.labels),
@@ -54,10 +57,14 @@ def encode_graph(graph: graphs.Graph) -> tuple[Json, dict[str, NDArray[Any]]]:
 
 
 def decode_graph(described: Mapping[str, Any], arrays: Arrays) -> graphs.Graph:
-    """Return the graph that `encode_graph` wrote, from CSR arrays of (N, N).
+    """Return the graph that `encode_graph` wrote.
+
+    Args:
+        described: The JSON.
+        arrays: The arrays (...) by name.
 
     Raises:
-        InvalidArgumentError: The parts are inconsistent.
+        InvalidArgumentError: If the parts are inconsistent.
     """
     _check_sparse(arrays)
     size = len(arrays["indptr"]) - 1
@@ -137,16 +144,24 @@ def _decode_label(label: Any) -> Hashable:
 
 
 def encode_roads(network: graphs.RoadNetwork) -> tuple[Json, dict[str, NDArray[Any]]]:
-    """Return a road network as JSON, and as arrays (...)."""
+    """Return a road network as JSON and arrays (...).
+
+    Args:
+        network: The road network.
+    """
     held = {**vars(network), **network.lines._asdict(), **network.stretches._asdict()}
     return {"metric": network.lines.metric}, {name: held[name] for name in (*_LINES, *_STRETCHES)}
 
 
 def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNetwork:
-    """Return the road network that `encode_roads` wrote, from arrays (...).
+    """Return the road network that `encode_roads` wrote.
+
+    Args:
+        described: The JSON.
+        arrays: The arrays (...) by name.
 
     Raises:
-        InvalidArgumentError: The parts are inconsistent.
+        InvalidArgumentError: If the parts are inconsistent.
     """
     ends = _ENDS if "starts" in arrays else _STRETCHES
     for name, kind in (_LINES | ends).items():
@@ -174,10 +189,19 @@ def decode_roads(described: Mapping[str, Any], arrays: Arrays) -> graphs.RoadNet
 
 
 def encode_mesh(mesh: graphs.MeshField) -> tuple[Json, dict[str, NDArray[Any]]]:
-    """Return a mesh field as JSON, vertices (V, d) and faces (F, 3)."""
+    """Return a mesh field as JSON and arrays: vertices (V, d) and faces (F, 3).
+
+    Args:
+        mesh: The mesh field.
+    """
     return {"alpha": mesh.alpha}, {"vertices": mesh.vertices, "faces": mesh.faces}
 
 
 def decode_mesh(described: Mapping[str, Any], arrays: Arrays) -> graphs.MeshField:
-    """Return the mesh field from JSON, vertices (V, d) and faces (F, 3)."""
+    """Return the mesh field that `encode_mesh` wrote.
+
+    Args:
+        described: The JSON.
+        arrays: The vertices (V, d) and the faces (F, 3) by name.
+    """
     return graphs.MeshField((arrays["vertices"], arrays["faces"]), described["alpha"])

@@ -19,8 +19,12 @@ _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
 def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
     """Return the options of a model as JSON.
 
+    Args:
+        options: The options.
+        encoder: The encoder of values.
+
     Raises:
-        InvalidArgumentError: The class of a part cannot be saved. The message names it.
+        InvalidArgumentError: If the class of a part cannot be saved. The message names it.
     """
     return {
         **{name: getattr(options, name) for name in _CHOICES},
@@ -53,9 +57,13 @@ def _encode_start(name: str, value: Any, encoder: Encoder) -> Any:
 def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:
     """Return the options that `encode_options` wrote.
 
+    Args:
+        described: The JSON.
+        decoder: The decoder of values.
+
     Raises:
-        InvalidArgumentError: A class is unknown, or an option is invalid.
-        ValueError: An option has an invalid type.
+        InvalidArgumentError: If a class is unknown, or an option is invalid.
+        ValueError: If an option has an invalid type.
     """
     chosen: dict[str, Any] = {name: described.get(name) for name in _CHOICES}
     if type(chosen["standardize"]) is not bool or type(chosen["seed"]) is not int:

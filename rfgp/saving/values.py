@@ -143,10 +143,14 @@ def _options(coupling: Coupling) -> dict[str, Any]:
 
 
 def decode_coupling(name: str, **arguments: Any) -> Coupling:
-    """Return the coupling with a name and options, as they are called in files.
+    """Return the coupling with a name and options, under their names in files.
+
+    Args:
+        name: The name of the coupling.
+        **arguments: The options, by their names in files.
 
     Raises:
-        InvalidArgumentError: The name or an option is unknown.
+        InvalidArgumentError: If the name or an option is unknown.
 
     Examples:
         >>> decode_coupling("energy", broadening=1.2)
@@ -226,8 +230,11 @@ class Encoder:
     def encode(self, value: Any) -> Any:
         """Return a value as JSON.
 
+        Args:
+            value: The value.
+
         Raises:
-            InvalidArgumentError: The class of the value is not registered, or it cannot be written.
+            InvalidArgumentError: If the class of the value is not registered, or it cannot be written.
         """
         if isinstance(value, np.generic):
             value = value.item()
@@ -258,17 +265,21 @@ class Encoder:
         )
 
     def place(self, thing: Any) -> int:
-        """Return the number of a graph, a road network or a mesh."""
+        """Return the index of a graph, a road network or a mesh among the shared objects, after adding it if it is new.
+
+        Args:
+            thing: The object.
+        """
         numbers = [number for number, other in enumerate(self._objects) if other is thing]
         if not numbers:
             self._objects.append(thing)
         return numbers[0] if numbers else len(self._objects) - 1
 
     def objects(self) -> tuple[list[Json], dict[str, Tensor]]:
-        """Return the graphs, road networks and meshes as JSON, and tensors (...).
+        """Return the shared graphs, road networks and meshes as JSON, and their tensors (...).
 
         Raises:
-            InvalidArgumentError: A label of a node cannot be written.
+            InvalidArgumentError: If a label of a node cannot be written.
         """
         described, tensors = [], dict[str, Tensor]()
         for number, thing in enumerate(self._objects):
@@ -287,7 +298,7 @@ class Decoder:
         tensors: The tensors (...) of a file.
 
     Raises:
-        InvalidArgumentError: A graph, a network or a mesh is invalid.
+        InvalidArgumentError: If a graph, a network or a mesh is invalid.
     """
 
     def __init__(self, described: Sequence[Mapping[str, Any]], tensors: Tensors) -> None:
@@ -299,8 +310,11 @@ class Decoder:
     def decode(self, content: Any) -> Any:
         """Return the value that `Encoder.encode` wrote.
 
+        Args:
+            content: The JSON.
+
         Raises:
-            InvalidArgumentError: The class is unknown, or arguments are invalid.
+            InvalidArgumentError: If the class is unknown, or arguments are invalid.
         """
         if content is None or isinstance(content, bool | int | float | str):
             return content
@@ -329,10 +343,14 @@ class Decoder:
         raise InvalidArgumentError(f"A value must have a known mark, got {mark!r}.")
 
     def object_at(self, number: Any, kind: type) -> Any:
-        """Return a shared object by its number.
+        """Return a shared object.
+
+        Args:
+            number: The index of the object.
+            kind: The class that it must have.
 
         Raises:
-            InvalidArgumentError: The object does not exist or has another class.
+            InvalidArgumentError: If the object does not exist or has another class.
         """
         thing = self.objects[_number(number)]
         if not isinstance(thing, kind):

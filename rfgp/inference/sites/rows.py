@@ -1,6 +1,6 @@
 """Sites of rows over any solver, with Gaussian regressions as Newton's steps.
 
-With the derivatives g of the log density and weights W > 0 at f, a step leads to the posterior mean of a Gaussian
+Let g be the derivatives of the log density and W > 0 the weights at f. A step leads to the posterior mean of a Gaussian
 regression on z = f + g / W with noise 1 / W (Rasmussen and Williams 2006, Algorithm 3.1). Positions are pairs (f -
 mean, a) with f - mean = K a. Hence psi(f) = log p(y | f) - (f - mean)^T a / 2 needs no linear algebra.
 

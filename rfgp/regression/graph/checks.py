@@ -72,7 +72,7 @@ class FeatureCheck:
 
     @property
     def is_poor(self) -> bool:
-        """Whether draws differ by 0.1 nats per node or vary as much as the noise, or the kernel error is 0.1."""
+        """Whether the divergence or an error exceeds 0.1, or the variance over draws exceeds that of the noise."""
         errors = (self.divergence, self.kernel_error, self.spectral_error)
         return max(error or 0.0 for error in errors) > POOR or (self.walk_variance or 0.0) > 1
 
@@ -191,13 +191,11 @@ def _kernel_error(graph: graphs.Graph, kernel: GraphKernel, features: NodeFeatur
 def features_of(term: TermPrior) -> NodeFeatures | None:
     """Return the features of nodes of a term.
 
-    None for other features or a sparse precision.
-
     Args:
         term: The term.
 
     Returns:
-        The features, or None if the term has none.
+        The features, or None for other features and sparse precisions.
     """
     return term.features if isinstance(term, NodeTerm) else None
 

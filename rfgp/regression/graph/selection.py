@@ -106,9 +106,10 @@ def advised_selection(
     Args:
         graph: The graph.
         kernel: The kernel.
-        max_nonzeros: The most non-zeros of the feature matrix.
+        max_nonzeros: The maximal number of non-zeros of a row of the feature matrix.
         seed: The seed of the sample of nodes.
-        limits: The limits of time and memory. If there is no candidate within them, the cheapest one is taken.
+        limits: The limits of time and memory. If no candidate is within them, the cheapest one is selected. By default
+            there are none.
     """
     advice = graphs.advise(graph, kernel, max_nonzeros, seed=seed)
     selection = selection_of(advice, graph, min(128, graph.num_nodes))

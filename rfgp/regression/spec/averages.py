@@ -34,8 +34,8 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
         others: Weights and other models with the same columns and scaling, fitted to some of these rows.
 
     Raises:
-        InvalidArgumentError: Columns or scalings differ, a model has several outputs or a non-Gaussian likelihood, or
-            the weights are not positive, do not sum to one, or the first is not the largest.
+        InvalidArgumentError: If columns or scalings differ, or a model has several outputs or a non-Gaussian
+            likelihood. Also if the weights are not positive or do not sum to one, or the first is not the largest.
     """
     spec = _spec_of(state)
     check_shares([weight, *(share for share, _ in others)])
@@ -49,13 +49,13 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
 
 
 def check_shares(shares: Sequence[Any]) -> None:
-    """Check that weights are at least two positive numbers that sum to one.
+    """Check that there are at least two weights, all positive, which sum to one.
 
     Args:
         shares: The weights, (m,).
 
     Raises:
-        InvalidArgumentError: They are not.
+        InvalidArgumentError: If they are not.
     """
     are_positive = all(isinstance(share, float) and share > 0 for share in shares)
     if len(shares) < 2 or not are_positive or not abs(math.fsum(shares) - 1) <= ROUNDING:
@@ -118,7 +118,7 @@ def each_changed(state: GPState, change: Callable[[GPState], GPState]) -> GPStat
 def approximated(state: GPState, approximation: Any) -> GPState:
     """Return a state with other approximations.
 
-    Of an average, only the model with the largest weight remains.
+    Only the model with the largest weight of an average remains.
 
     Args:
         state: The state, with its rows.

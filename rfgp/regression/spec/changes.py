@@ -62,9 +62,7 @@ def with_learned(spec: ModelSpec, basis: Mapping[str, Tensor]) -> ModelSpec:
 
 
 def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
-    """Return the dotted names of the variances that together scale the whole prior.
-
-    Empty if there are none.
+    """Return the dotted names of the variances that together scale the whole prior, or none.
 
     Args:
         spec: The specification.
@@ -80,9 +78,7 @@ def variance_paths(spec: ModelSpec) -> tuple[str, ...]:
 
 
 def block_scales(spec: ModelSpec, prior: Prior) -> list[str]:
-    """Return the dotted name of the variance of each weight block of a prior, in order.
-
-    Empty if blocks share one.
+    """Return the dotted name of the variance of each weight block of a prior, in order, or none if blocks share one.
 
     Args:
         spec: The specification.
@@ -114,7 +110,7 @@ def with_basis_of(spec: ModelSpec, other: ModelSpec) -> ModelSpec:
 
     Args:
         spec: The specification.
-        other: The specification whose bases are taken.
+        other: The specification whose bases are used.
     """
     priors = {term.name: prior for term, prior in zip(other.terms, other.priors, strict=True)}
     pairs = zip(spec.terms, spec.priors, strict=True)

@@ -10,13 +10,16 @@ def degrees_of_freedom(state: GPState, points: Tensor) -> dict[str, float]:
     """Return the effective degrees of freedom of each term, from a sample of rows.
 
     The posterior covariance of f_t and f at the rows is K_t - K_t (K + D)^-1 K = K_t (K + D)^-1 D. The trace is
-    therefore the sum of their covariances over the rows, divided by the error variances. Of inducing points, K is the
-    part that they explain. Their residual variance is left out, and added to D if it counts as noise (FITC). The sum
-    over a sample may be below 0, unlike that over all rows. The result is then 0.
+    therefore the sum of their covariances over the rows, divided by the error variances. For inducing points, K is the
+    part that they explain. Their residual variance is left out, and added to D if it is noise (FITC). The sum over a
+    sample may be below 0, unlike that over all rows. The result is then 0.
 
     Args:
         state: The state of the model.
         points: The standardized sample of rows, (n, D).
+
+    Returns:
+        The degrees of freedom by the name of the term.
     """
     process, names, prior = state.process, state.process.terms, state.prior()
     with torch.no_grad():

@@ -54,7 +54,11 @@ class ModelInputs:
     reads_blocks = True
 
     def read(self, inputs: Any) -> tuple[Tensor, OutputFormat]:
-        """Return the columns of a table as a matrix (n, D), and the output format of the table."""
+        """Return the columns of a table as a matrix (n, D), and the output format of the table.
+
+        Args:
+            inputs: A table in any supported format.
+        """
         assert self.schema is not None
         graph = self.terms[0].term.factors[0].nodes if len(self.schema.columns) == 1 else None
         table = self.named(with_indicators(table_of(inputs, graph), self.indicators))
@@ -68,8 +72,11 @@ class ModelInputs:
     def named(self, table: Table) -> Table:
         """Return a table with the training column names if one of the two has no names.
 
+        Args:
+            table: The table.
+
         Raises:
-            DataError: The first term reads all columns, and an array has another number of columns.
+            DataError: If the first term reads all columns, and an array has another number of columns.
         """
         names = () if self.schema is None else tuple(column.key for column in self.schema.columns)
         if not names or not self.reads_all:
@@ -86,21 +93,31 @@ class ModelInputs:
         return replace(table, keys=names, columns=columns)
 
     def coded(self, source: RowSource) -> RowSource:
-        """Return a source whose blocks are matrices (b, D)."""
+        """Return a source whose blocks are matrices (b, D).
+
+        Args:
+            source: The source of the user's rows.
+        """
         assert self.schema is not None
         return coded(source, self, tuple(column.key for column in self.schema.columns))
 
     def complete(self, given: Chunk) -> Chunk:
-        """Return the rows unchanged, because missing cells are errors."""
+        """Return the rows unchanged, because missing cells are errors.
+
+        Args:
+            given: The rows.
+        """
         return given
 
     def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the kernel by dotted name.
 
-        The standard deviations (D,) are not used.
-
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
         start at different lengthscales.
+
+        Args:
+            spread: Not used.
+            scaling: Not used.
         """
         assert self.columns is not None
         parameters = hyperparameters_of(self.terms, self.columns)
@@ -119,8 +136,11 @@ class ModelInputs:
     def place_of(self, key: Any) -> int:
         """Return the index of a column of numbers.
 
+        Args:
+            key: The key of the column.
+
         Raises:
-            InvalidArgumentError: There is no such column of numbers.
+            InvalidArgumentError: If there is no such column of numbers.
         """
         assert self.schema is not None
         return self.schema.column_of(key, ColumnKind.NUMBER)
@@ -134,10 +154,13 @@ class ModelInputs:
         }
 
     def check(self, inputs: Tensor) -> None:
-        """Check rows (n, D) as `read` returns them for training rows.
+        """Check rows in the format of `read` for training rows.
+
+        Args:
+            inputs: The rows, (n, D).
 
         Raises:
-            DataError: The shape is wrong, or a level, node or point is unknown.
+            DataError: If the shape is wrong, or a level, node or point is unknown.
         """
         assert self.schema is not None
         assert self.columns is not None
@@ -151,7 +174,7 @@ class ModelInputs:
 
 
 def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Tensor) -> None:
-    """Check that terms know the levels, nodes and points of rows (n, D).
+    """Check that terms know the levels, nodes and points of rows.
 
     Args:
         terms: The terms.
@@ -159,7 +182,7 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
         inputs: The rows, (n, D).
 
     Raises:
-        DataError: They do not. The message names the term.
+        DataError: If they do not. The message names the term.
     """
     for term in terms:
         for factor, indices, _ in term.parts():
@@ -174,7 +197,7 @@ def check_columns(terms: Sequence[BoundTerm], columns: ColumnSummary, inputs: Te
 
 
 def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
-    """Check that numbers in rows (n, D) are not too far from the training data.
+    """Check that numbers in rows are not too far from the training data.
 
     Args:
         schema: The schema of the columns.

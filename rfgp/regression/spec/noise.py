@@ -60,9 +60,9 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
 
 
 def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence[TermData]) -> tuple[Any, Any]:
-    """Return the approximations of the function, and those of its noise.
+    """Return the approximations of the terms of the function, and those of its noise.
 
-    A single approximation applies to both, or to the only one that supports it.
+    A single approximation applies to both, or only to the one that supports it.
 
     Args:
         approximation: "auto", an approximation, or a dict by the names of terms.

@@ -35,7 +35,12 @@ class CodedSource:
         yield from self.coded(self.source)
 
     def coded(self, source: RowSource, first: int = 0) -> Iterator[Chunk]:
-        """Yield the rows of a part of the source, after `first` rows."""
+        """Yield the rows of a part of the source in blocks.
+
+        Args:
+            source: The part.
+            first: The number of preceding rows, for messages. The default is 0.
+        """
         for table, chunk in tables_of(source, self.keys, first):
             inputs, output_format = self.reader.read(table)
             y, is_matrix = chunk.y, isinstance(chunk.X, np.ndarray | Tensor)
@@ -48,7 +53,12 @@ class CodedPartitions(CodedSource):
     """The rows of a `DistributedSource`, coded on the workers that hold its parts."""
 
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
-        """Return function(part, rows before it) of all coded parts, combined in order."""
+        """Return the results of a function of all coded parts, combined in order.
+
+        Args:
+            function: Maps a part and the number of rows before it to a result.
+            combine: Combines two results.
+        """
         assert isinstance(self.source, DistributedSource)
         whole = CodedSource(_Nothing(), self.reader, self.keys)
         return self.source.reduce(partial(_of_coded_part, whole, function), combine)
@@ -125,9 +135,7 @@ def first_table(source: RowSource) -> Table:
 
 
 def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:
-    """Return a schema with the levels of all rows of a source.
-
-    They are read if a column has levels.
+    """Return a schema with the levels of all rows of a source, which are read if a column has levels.
 
     Args:
         schema: The schema.

@@ -99,7 +99,7 @@ class ModelSpec(BaseSpec):
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))
 
     def prior(self, values: ParameterValues) -> Prior:
-        """Return the prior of all terms."""
+        """Return the prior of all terms at given hyperparameters."""
         known = {name: values.standardized(name) for name in values.space.names if name != "mean"}
         assert self.columns is not None
         return Prior.of_terms([term.at(known, self.columns) for term in self.priors])
@@ -110,7 +110,7 @@ class ModelSpec(BaseSpec):
         return Member(self.weight, alone, values), *self.other_members
 
     def with_options(self, options: ModelOptions) -> Self:
-        """Return the specification with other options on the same schema, without rows."""
+        """Return the specification with other options for the same schema, without rows."""
         assert self.schema is not None
         keys = [column.key for column in self.schema.columns]
         expanded = transformed(options.kernel, lambda factor: factor.expanded(keys))
@@ -276,7 +276,7 @@ class ModelSpec(BaseSpec):
         return self if priors == self.priors else replace(spec, priors=priors)
 
     def fitted_kernel(self, values: ParameterValues) -> Kernel:
-        """Return the kernel with these hyperparameters as starting values."""
+        """Return the kernel with given hyperparameters as starting values."""
         starts = {path: plain_value(values.value(path)) for path in values.space.names}
         assert self.columns is not None
         kernel = self._resolved(self.columns, starts).kernel
@@ -313,7 +313,7 @@ class ModelSpec(BaseSpec):
             yield member.values.flat()
 
     def term_data(self, values: ParameterValues, num_rows: int) -> list[TermData]:
-        """Return the information for the approximation of each term, at some hyperparameters."""
+        """Return the information for the approximation of each term, at given hyperparameters and a number of rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
         return [TermData(term, self.columns, num_rows, known, self.is_gaussian) for term in self.terms]

@@ -31,6 +31,9 @@ def kernel_starts(terms: Sequence[BoundTerm]) -> Iterator[tuple[str, Any]]:
 
     Args:
         terms: The terms.
+
+    Raises:
+        InvalidArgumentError: If a term has a starting variance but no output scale.
     """
     for term in terms:
         for factor, _, prefix in term.parts():
@@ -53,7 +56,7 @@ Equal starts ended 20 to 110 nats lower for a sum of a Gaussian and a Matern ker
 
 
 def repetitions(terms: Sequence[BoundTerm]) -> dict[str, int]:
-    """Return how many earlier stationary terms read the same columns, by term.
+    """Return the number of earlier stationary terms that read the same columns, by the name of the term.
 
     Args:
         terms: The terms.

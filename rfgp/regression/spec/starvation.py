@@ -38,7 +38,7 @@ class LeftOut(NamedTuple):
 
 
 def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
-    """Return leave-one-out log densities at the most likely noise and variance.
+    """Return the likelihood and leave-one-out log densities at the most likely noise and variance.
 
     With K = V diag(l) V^T, the diagonal of (K + r I)^-1 is sum_j V_ij^2 / (l_j + r). See Rasmussen and Williams
     (2006), Equations 5.10 to 5.12.
