@@ -319,7 +319,7 @@ COUNTS = (4, 6, 8, 12, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1
 LEAST_ERROR = 1e-7
 """The smallest error that is aimed at, as a share of the prior variance of an integral."""
 GOALS = ((LEAST_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (LEAST_ERROR, 2**12), (1e-5, 2**12), (1e-3, 2**12))
-"""Errors, as shares of the prior variance, with the most nodes for each. The first attainable one is taken."""
+"""Errors, as shares of the prior variance, with the most nodes for each. The first attainable one is used."""
 
 
 def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...], unit: float) -> BoxRule:

@@ -41,8 +41,8 @@ class GP(Process[ModelSpec]):
 
     Args:
         kernel: A kernel of `rfgp.kernels`, or "auto". With "auto" a fit selects a kernel over all columns and the
-            approximations of its terms by their scores on left-out or held-out rows (see `selection`). Up to 2,000 rows
-            candidates are exact GPs, and those with close scores are averaged (see `members`).
+            approximations of its terms. Candidates are compared by their scores on left-out or held-out rows (see
+            `selection`). Up to 2,000 rows they are exact GPs, and those with close scores are averaged (see `members`).
         likelihood: The distribution of an observation given the latent function: a name or an object of
             `rfgp.likelihoods`. `Heteroscedastic(kernel=...)` adds terms "noise.<term>" for the log noise variance.
         approximation: One approximation for every term that supports it, a dict of approximations by term name, or

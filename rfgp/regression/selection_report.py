@@ -172,8 +172,8 @@ class SelectionReport:
     def unbeaten_baseline(self) -> str | None:
         """The name of a baseline that the selected model did not beat, or None.
 
-        It must beat the constant by more than two standard errors. A linear model may be a part of it, so it may score
-        at most `CLEAR` below the linear baseline.
+        It must beat the constant by at least two standard errors and `CLEAR` nats per row. A linear model may be a part
+        of it, so it may score at most `CLEAR` below the linear baseline.
         """
         for name, score in self.baselines.items():
             clear = -CLEAR if name == LINEAR else max(2 * score.difference_error, CLEAR)

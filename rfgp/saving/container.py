@@ -20,7 +20,8 @@ from rfgp.linalg import in_bytes, packed
 FORMAT = 7
 """The version of the format, which increases if older readers cannot read new files. 2: graph models with all kinds of
 features. 3: roads that meet inside each other. 4: latent neighbors with a sparse factor, and models of terms. 5: fields
-on meshes and roads as models of terms. 6: averages of models of terms, and the jitter of inducing points."""
+on meshes and roads as models of terms. 6: averages of models of terms, and the jitter of inducing points. 7: exact
+products of kernels at rows on a grid."""
 
 
 def write_file(path: Path, header: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> None:

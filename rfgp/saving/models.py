@@ -5,9 +5,10 @@ Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*` and `predictor.*` (
 `data.*`.
 
 A file without data still contains the posterior. With fewer features than rows, it is the F x F statistics of a linear
-state. With fewer rows than features, and for graph models (which predict from their observed nodes), the targets,
-and on tables the inputs, can be computed from it. Treat such a file like the data. `ExactGP`, processes with neighbors,
-and terms of `rfgp.GP` that are exact covariance matrices or have neighbors are saved only with their training data.
+state. Graph models predict from their observed nodes. For them, and with fewer rows than features, the targets can be
+computed from the posterior, and on tables the inputs too. Treat such a file like the data. `ExactGP`, processes with
+neighbors, and terms of `rfgp.GP` that are exact covariance matrices or have neighbors are saved only with their
+training data.
 """
 
 import json

@@ -101,8 +101,8 @@ def solver_for(prior: Prior, rows: Rows, mean: Tensor, noise: Tensor) -> Inferen
 def _with_neighbors(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:
     """Return the inference of rows with nearest neighbors, conditioned on latent values or on responses.
 
-    If `condition_on` is "auto", rows are conditioned on latent values if the noise is large and a factor, or a few
-    iterations, suffice to solve them.
+    With "auto", rows are conditioned on latent values if the noise is large and a sparse factor, or a few iterations,
+    solve them.
     """
     condition_on, large = neighbors_of(prior).condition_on, is_large(prior, len(rows))
     is_auto, has_parts = condition_on == "auto", not (prior.kernels or prior.adds_latent_points)
@@ -148,7 +148,7 @@ def solver_in_memory(
 def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
     """Return the posterior with saved tensors, whose names identify the solver.
 
-    With nearest neighbors, posteriors of conjugate gradients have draws, those of sparse factors have the noise of
+    With nearest neighbors, posteriors of conjugate gradients have draws. Those of sparse factors have the noise of
     latent values, and others have a factor of weights.
 
     Args:

@@ -250,9 +250,9 @@ class Inference(Protocol):
 class Solver(Inference, Protocol):
     """Interface: Gaussian regression of rows, y = mean + f + e, f from the prior and e ~ N(0, D).
 
-    A solver computes once what depends on the prior and the inputs. `at` changes targets and noise, for searches for
-    the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods have the signs of
-    the rows (`Block.signs`).
+    A solver caches the algebra that depends on the prior and the inputs only. `at` changes targets and noise, for
+    searches for the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods have
+    the signs of the rows (`Block.signs`).
     """
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:

@@ -199,7 +199,7 @@ class PointReader:
         left: Tensor,
         read: Callable[[PrecisionBlock, Tensor], tuple[sp.csr_array, Tensor]],
     ) -> Reads:
-        """Return reads with A of the terms in the sum, without entries for others, and with the residual variances."""
+        """Return the projection to points of the terms in the sum, with the residual variances."""
         parts = list[sp.csr_array]()
         for block, predicted in zip(self.blocks, self._predicted, strict=True):
             if predicted is not None:

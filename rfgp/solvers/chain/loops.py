@@ -16,7 +16,7 @@ length. Loops are compiled for each a, and those over small matrices are unrolle
     states (b, a + a^2)   m and P given the rows before each block
     adjoints (b + 1, a + a^2)  r and N before the first row of each block, and zeros
     predicted (SIZE, a + a^2)  m and P before each row of a block
-    backward (SIZE + 1, a + a^2)  r and N before each row of a block, and after the last
+    backward (SIZE + 1, a + a^2)  r and N before each row of a block, and before the next row
     at (m,), indices (m,) points, ascending, and the numbers of rows at or before them
     given (m, a + a^2)    m and P at the points given earlier rows
     later (m, a + a^2)    r and N at the points given later rows
@@ -37,7 +37,7 @@ LONGEST = 700.0
 SHORT = 3.0
 """The largest t at which the incomplete gamma function is summed from its smallest terms."""
 LARGE = 1e100
-"""The bound on the product of variances at which its logarithm is taken."""
+"""The bound on the product of variances at which its logarithm is added to the sum."""
 
 loop = jit(error_model="numpy")
 
@@ -288,7 +288,7 @@ def smooth_rows(times, targets, noise, model, states, adjoints, coefficients, pr
 
 @loop
 def smooth_block(block, times, targets, noise, model, adjoints, predicted, backward):
-    """Write r and N before each row of a block, and after the last, to `backward`.
+    """Write r and N before each row of a block, and before the next row, to `backward`.
 
     The arguments include m and P before the rows, `predicted`.
     """

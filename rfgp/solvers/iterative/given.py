@@ -157,7 +157,7 @@ class Joint:
 def combined(left: Tensor, explained: Tensor, prior: Tensor) -> Tensor:
     """Return the best combination of two estimates of variances, (n,).
 
-    The estimates are `left` and prior - `explained`.
+    The estimates are `left` and prior - `explained`. The result is at least a tenth of `left`.
 
     Args:
         left: The mean squares of the unexplained parts of draws, (n,).

@@ -252,7 +252,7 @@ class KroneckerTerm(Term):
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
-        With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and likewise for dK_2.
+        With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
 
         Args:
             left: The vectors left_j, (rows, p).

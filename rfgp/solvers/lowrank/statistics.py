@@ -91,8 +91,8 @@ def accumulate_gram(model: LinearModel, report: Callable[[int], None] | None = N
 
     Args:
         model: The model with the rows.
-        report: A function of the number of rows so far, called after each block of local rows. If None, it is not
-            called.
+        report: A function of the number of blocks so far, called after each block if all rows are on this machine. If
+            None, it is not called.
     """
     reports = report is not None and is_local(model.rows)
     gram, *others = summed(model, partial(_sums, report=report) if reports else _sums)

@@ -1,6 +1,6 @@
-"""Weights with a design without hyperparameters: statistics of one pass over the rows suffice for a whole fit.
+"""Weights with a design without hyperparameters: statistics of one pass over the rows suffice for all of a fit.
 
-Rows with noise of their own need other statistics for each noise, in two passes for each evaluation.
+Rows with their own noise need other statistics for each noise, in two passes for each evaluation.
 """
 
 from rfgp.solvers.onepass.moments import SeriesMoments as SeriesMoments

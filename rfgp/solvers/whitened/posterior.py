@@ -222,7 +222,7 @@ class WhitenedPosterior(Posterior):
         return self._residual.residual_covariance(inputs, self._own_reads((), inputs)[0])
 
     def _own_reads(self, blocks: Sequence[PrecisionBlock], inputs: Tensor) -> tuple[Tensor, sp.csr_array]:
-        """Return features (n, F) and reads of latent values (n, N) of points, 0 for other terms."""
+        """Return features (n, F) and projections of latent values (n, N) of points, 0 for other terms."""
         dense, sparse = features(self.prior, self._rows.weights, inputs), joined_reads(blocks, inputs)
         if self.terms is None:
             return dense, sparse
@@ -241,7 +241,7 @@ def _joint_root(
         parts: The posterior, restricted to the terms of each of P sums. If there are several, the block of neighbors is
             divided into terms.
         inputs: The points, (n, d).
-        projected: The reads of the points for each of them.
+        projected: The projections of the points for each of them.
 
     Returns:
         The root (P n, P n + F + N), one sum after the other, and the scales (P n,) of its rows.
