@@ -77,6 +77,8 @@ class MixtureInference(Inference):
 class MixturePosterior(Posterior):
     """The posteriors of the members of a mixture, with the moments of the mixture.
 
+    Methods have the arguments of those of `Posterior`.
+
     Attributes:
         members: The posterior of each member.
         weights: The weights of the members, which sum to one.

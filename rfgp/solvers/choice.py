@@ -153,7 +153,7 @@ def restore(prior: Prior, tensors: Mapping[str, Tensor]) -> Posterior:
 
     Args:
         prior: The prior of its rows.
-        tensors: The tensors of `Posterior.tensors`, by name.
+        tensors: The tensors (...) of `Posterior.tensors`, by name.
     """
     if "draws" in tensors:
         rows = tensors["inputs"], tensors["noise_diag"]

@@ -65,7 +65,7 @@ class SeriesReading:
         return _series(model, weights).mean(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density, Phi^T g, Phi^T W Phi and the majorizer's excess.
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F).
 
         Args:
             model: The linear model of the rows.

@@ -132,7 +132,7 @@ class FeatureReading:
         return model.fitted(model.phi(block), weights)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density, Phi^T g, Phi^T W Phi and the majorizer's excess."""
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F)."""
         value, gradient, *grams = summed(model, partial(_step_sums, likelihood, weights, is_final))
         return value, gradient, *map(symmetrized, grams)
 

@@ -116,8 +116,8 @@ class ModelInputs:
         start at different lengthscales.
 
         Args:
-            spread: Not used.
-            scaling: Not used.
+            spread: The standard deviations of the columns, (D,). Not used.
+            scaling: The maps to standardized units. Not used.
         """
         assert self.columns is not None
         parameters = hyperparameters_of(self.terms, self.columns)

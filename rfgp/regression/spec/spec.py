@@ -52,7 +52,7 @@ NOISE_START = 0.1
 
 @dataclass(frozen=True, eq=False)
 class ModelSpec(BaseSpec):
-    """A kernel, approximations of its terms and a likelihood.
+    """A kernel, approximations of its terms and a likelihood. Methods have the arguments of those of `BaseSpec`.
 
     Attributes:
         options: The user's options.

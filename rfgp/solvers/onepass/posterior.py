@@ -82,7 +82,7 @@ class KeptSums(NamedTuple):
 class SeriesPosterior(Posterior):
     """The posterior of f = phi diag(s) w plus the variance that designs miss.
 
-    Moments at points are computed by Fourier series.
+    Moments at points are computed by Fourier series. Methods have the arguments of those of `Posterior`.
 
     Attributes:
         prior: The prior.
@@ -334,7 +334,7 @@ def restored(prior: Prior, tensors: Mapping[str, Tensor]) -> SeriesPosterior:
 
     Args:
         prior: The prior.
-        tensors: The tensors of `SeriesPosterior.tensors`, by name.
+        tensors: The tensors (...) of `SeriesPosterior.tensors`, by name.
     """
     layout = Layout.of(designs_of(prior))
     empty = no_sums(layout, len(tensors["mean"]))
