@@ -43,7 +43,7 @@ class RoadGP(GP):
         seed: The seed of all random numbers. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: there are no roads, or alpha, the boundary or a starting value is invalid.
+        InvalidArgumentError: If there are no roads, or alpha, the boundary or a starting value is invalid.
 
     Source: Bolin, Simas and Wallin (2024), Gaussian Whittle-Matern fields on metric graphs, Bernoulli 30(2).
 
@@ -103,8 +103,8 @@ class MeshGP(GP):
         seed: The seed of all random numbers. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: field is neither a field nor a mesh, or within is not positive.
-        GraphError: the mesh is invalid.
+        InvalidArgumentError: If field is neither a field nor a mesh, or within is not positive.
+        GraphError: If the mesh is invalid.
 
     Source: Lindgren, Rue and Lindstrom (2011), An explicit link between Gaussian fields and Gaussian Markov random
     fields: the stochastic partial differential equation approach.

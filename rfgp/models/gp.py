@@ -70,7 +70,7 @@ class GP(Process[ModelSpec]):
             random, and rows with equal inputs stay together.
 
     Raises:
-        InvalidArgumentError: an option has a wrong type or value, or does not go with the kernel.
+        InvalidArgumentError: If an option has a wrong type or value, or does not match the kernel.
 
     Examples:
         >>> import numpy as np
@@ -171,7 +171,7 @@ class GP(Process[ModelSpec]):
         For an average of models they are the terms of the model with the largest share.
 
         Raises:
-            NotFittedError: there are no data.
+            NotFittedError: If there are no data.
         """
         return term_reports(largest(self.state))
 
@@ -208,8 +208,8 @@ class GP(Process[ModelSpec]):
             The report of all candidates, with scores and predicted costs.
 
         Raises:
-            InvalidArgumentError: the kernel is not "auto".
-            DataError: the data cannot be used; the message names the place.
+            InvalidArgumentError: If the kernel is not "auto".
+            DataError: If the data cannot be used. The message names the place.
 
         Examples:
             >>> import numpy as np
@@ -237,8 +237,8 @@ class GP(Process[ModelSpec]):
                 Other terms keep theirs.
 
         Raises:
-            NotFittedError: there are no data, or the model was loaded without them.
-            InvalidArgumentError: a name is unknown, or a term does not support its approximation.
+            NotFittedError: If there are no data, or the model was loaded without them.
+            InvalidArgumentError: If a name is unknown, or a term does not support its approximation.
 
         Examples:
             >>> import numpy as np
@@ -257,7 +257,7 @@ class GP(Process[ModelSpec]):
         It has the same data and hyperparameters.
 
         Raises:
-            NotFittedError: there are no data, or the model was loaded without them.
+            NotFittedError: If there are no data, or the model was loaded without them.
 
         Examples:
             >>> import numpy as np
@@ -279,9 +279,9 @@ class GP(Process[ModelSpec]):
         Sources: Titsias (2009), Equation 9; Titsias (2014), Section 2; see `rfgp.solvers.lowrank.bounds`.
 
         Raises:
-            InvalidArgumentError: the likelihood is not Gaussian, or a term has another approximation. Random features
-                give no bounds, because their kernel may exceed the exact one.
-            NotFittedError: there are no data, or the model was loaded without them.
+            InvalidArgumentError: If the likelihood is not Gaussian, or a term has another approximation. Random
+                features give no bounds, because their kernel may exceed the exact one.
+            NotFittedError: If there are no data, or the model was loaded without them.
 
         Examples:
             >>> import numpy as np
@@ -306,12 +306,12 @@ class GP(Process[ModelSpec]):
                 those of covariance matrices and nearest neighbors do.
 
         Raises:
-            NotFittedError: there are no data yet.
-            InvalidArgumentError: a part cannot be written as numbers and JSON, such as a kernel of a class of your own;
-                the message names it.
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If a part cannot be written as numbers and JSON, such as a kernel of a class of your
+                own. The message names it.
 
         Warns:
-            DataSavedWarning: data is None, and the rows are written.
+            DataSavedWarning: If data is None, and the rows are written.
 
         Examples:
             >>> import os, tempfile

@@ -84,8 +84,8 @@ class GraphGP(GP):
         inference: As for `rfgp.GP`.
 
     Raises:
-        InvalidArgumentError: a name is unknown.
-        GraphError: an option of the features or the kernel is invalid.
+        InvalidArgumentError: If a name is unknown.
+        GraphError: If an option of the features or the kernel is invalid.
 
     Examples:
         >>> import graphs
@@ -237,7 +237,7 @@ class GraphGP(GP):
             seed: The seed of the sample of nodes. The default is 0.
 
         Raises:
-            NotFittedError: there are no data.
+            NotFittedError: If there are no data.
         """
         now = self.state
         rows = gathered(now.require_rows(purpose="a diagnosis"))
@@ -296,7 +296,7 @@ def _approximation(
     """Return the approximation of features by name, checked for the graph.
 
     Raises:
-        GraphError: an option or the kernel does not suit the features.
+        GraphError: If an option or the kernel does not suit the features.
     """
     graph, kernel = nodes.graph, nodes.graph_kernel
     budget = walks.max_nonzeros or NONZEROS_PER_WALKER * int(walks.num_walkers)

@@ -82,7 +82,7 @@ class SparseSpectrumGP(GP):
     Source: Lazaro-Gredilla et al. (2010), Sparse spectrum Gaussian process regression.
 
     Raises:
-        InvalidArgumentError: a name is unknown, or m is not a positive integer.
+        InvalidArgumentError: If a name is unknown, or m is not a positive integer.
 
     Examples:
         >>> import numpy as np
@@ -143,7 +143,7 @@ class SparseSpectrumGP(GP):
         """The feature map, for standardized inputs over the lengthscale.
 
         Raises:
-            NotFittedError: there are no data yet.
+            NotFittedError: If there are no data yet.
         """
         self._needed()
         term = self.spec.priors[0]
@@ -175,7 +175,7 @@ class ExactGP(GP):
         inference: As for `rfgp.GP`.
 
     Raises:
-        InvalidArgumentError: a name is unknown.
+        InvalidArgumentError: If a name is unknown.
 
     Examples:
         >>> import numpy as np

@@ -91,7 +91,7 @@ class Process(ABC, Generic[F]):
         """The hyperparameters by name, to be read, set and differentiated.
 
         Raises:
-            NotFittedError: there are no data yet.
+            NotFittedError: If there are no data yet.
         """
         return self._needed().live
 
@@ -106,7 +106,7 @@ class Process(ABC, Generic[F]):
         """The immutable model state at the current hyperparameters.
 
         Raises:
-            NotFittedError: there are no data yet.
+            NotFittedError: If there are no data yet.
         """
         return self._needed().now()
 
@@ -156,12 +156,12 @@ class Process(ABC, Generic[F]):
             The model itself, with a `fit_report`.
 
         Raises:
-            DataError: the data cannot be used; the message names the place.
-            CheckpointError: the checkpoint belongs to another fit, or the file is no checkpoint.
+            DataError: If the data cannot be used. The message names the place.
+            CheckpointError: If the checkpoint belongs to another fit, or the file is no checkpoint.
 
         Warns:
-            ConvergenceWarning: the optimizer stopped before it converged.
-            OverfittingWarning: there are as many free hyperparameters as observations.
+            ConvergenceWarning: If the optimizer stopped before it converged.
+            OverfittingWarning: If there are at least as many free hyperparameters as observations.
 
         Examples:
             >>> import numpy as np
@@ -198,7 +198,7 @@ class Process(ABC, Generic[F]):
             exposure: As for `fit`, (n,).
 
         Raises:
-            DataError: the data cannot be used; the message names the place.
+            DataError: If the data cannot be used. The message names the place.
         """
         warn_of_targets(self._spec, y)
         data, fitted = validate_inputs(self._spec, X, y, noise, sample_weight, exposure), self._fitted
@@ -220,8 +220,8 @@ class Process(ABC, Generic[F]):
         new rows are read.
 
         Raises:
-            NotFittedError: there are no data yet.
-            DataError: the rows do not fit the earlier ones, or cannot be used.
+            NotFittedError: If there are no data yet.
+            DataError: If the rows do not fit the earlier ones, or cannot be used.
         """
         fitted = self._needed()
         more = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
@@ -234,9 +234,9 @@ class Process(ABC, Generic[F]):
         """Remove rows by subtracting their sums. Arguments are those of `condition`.
 
         Raises:
-            NotFittedError: there are no data yet.
-            InvalidArgumentError: a term has no fixed features, or no term is approximated by `EquispacedFourier`.
-            DataError: the data cannot be used, or no row would remain.
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If a term has no fixed features, or no term is approximated by `EquispacedFourier`.
+            DataError: If the data cannot be used, or no row would remain.
         """
         fitted = self._needed()
         data = validate_inputs(self._spec, X, y, noise, sample_weight, exposure)
@@ -279,9 +279,9 @@ class Process(ABC, Generic[F]):
             The posterior. `observed()` returns the posterior predictive distribution of observations.
 
         Raises:
-            NotFittedError: there are no data yet.
-            DataError: the inputs do not fit the data.
-            InvalidArgumentError: there is no such column, or a term has no derivative in it.
+            NotFittedError: If there are no data yet.
+            DataError: If the inputs do not fit the data.
+            InvalidArgumentError: If there is no such column, or a term has no derivative in it.
 
         Examples:
             >>> import numpy as np
@@ -311,10 +311,10 @@ class Process(ABC, Generic[F]):
             The posterior of the m integrals, with the same attributes as the posterior at m points.
 
         Raises:
-            NotFittedError: there are no data yet.
-            DataError: the corners do not fit the data, or each other.
-            InvalidArgumentError: a lower corner is above the upper one, there is no such column of numbers, or a box is
-                too many lengthscales wide.
+            NotFittedError: If there are no data yet.
+            DataError: If the corners do not fit the data, or each other.
+            InvalidArgumentError: If a lower corner is above the upper one, there is no such column of numbers, or a box
+                is too many lengthscales wide.
 
         Examples:
             >>> import numpy as np
@@ -342,8 +342,8 @@ class Process(ABC, Generic[F]):
             arrays, or tensors if X is a tensor. On tables they are differentiable in X.
 
         Raises:
-            NotFittedError: there are no data yet.
-            InvalidArgumentError: s is not a positive integer, or a term cannot draw functions: an exact kernel on a
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If s is not a positive integer, or a term cannot draw functions: an exact kernel on a
                 table, nearest neighbors, or inducing points with a diagonal.
         """
         return self.state.sample_functions(num_samples, seed)
@@ -371,8 +371,8 @@ class Process(ABC, Generic[F]):
             data: Whether the training rows are written. Without them a loaded model predicts.
 
         Raises:
-            NotFittedError: there are no data yet.
-            InvalidArgumentError: a part cannot be written as numbers and JSON; the message names it.
+            NotFittedError: If there are no data yet.
+            InvalidArgumentError: If a part cannot be written as numbers and JSON. The message names it.
         """
         saved = Saved(type(self).__name__, self.state, self.fit_report, self.metadata)
         write(Path(path), saved, self.codec, data=data)

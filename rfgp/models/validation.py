@@ -43,8 +43,8 @@ def validate_inputs(
         exposure: The exposures of the rows. If None, there are none.
 
     Raises:
-        DataError: noise is given with a likelihood that is not Gaussian, or exposures differ from targets in shape.
-        InvalidArgumentError: an exposure is not positive, or the likelihood takes none.
+        DataError: If noise is given with a likelihood that is not Gaussian, or exposures differ from targets in shape.
+        InvalidArgumentError: If an exposure is not positive, or the likelihood has no exposures.
     """
     likelihood = spec.options.likelihood
     if noise is not None and not spec.is_gaussian:

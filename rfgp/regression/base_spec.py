@@ -108,7 +108,7 @@ def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) 
         takes_kernel: Whether the logarithm of the noise may have its own kernel.
 
     Raises:
-        InvalidArgumentError: The likelihood is unknown, or does not support the noise or its kernel.
+        InvalidArgumentError: If the likelihood is unknown, or does not support the noise or its kernel.
     """
     resolved = by_name(likelihood)
     if resolved.noise_kernel is not None and not takes_kernel:

@@ -25,8 +25,8 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
         columns: The keys of the columns to integrate over. If None, those in which some corners differ.
 
     Raises:
-        DataError: The corners do not match the data or each other.
-        InvalidArgumentError: There is no such column of numbers, or a box has too many lengthscales.
+        DataError: If the corners do not match the data or each other.
+        InvalidArgumentError: If there is no such column of numbers, or a box has too many lengthscales.
     """
     (first, output_format), (last, _) = state.points(low), state.points(high)
     maps = state.scaling.inputs
@@ -57,8 +57,8 @@ def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[in
     """Return the indices of the columns over which boxes with corners (m, D) extend.
 
     Raises:
-        DataError: Corners differ in another column, or a lower corner is above the upper one.
-        InvalidArgumentError: There is no such column of numbers.
+        DataError: If corners differ in another column, or a lower corner is above the upper one.
+        InvalidArgumentError: If there is no such column of numbers.
     """
     numbers, differ = inputs.numbers, (low != high).any(0).nonzero()[:, 0].tolist()
     if columns is None:

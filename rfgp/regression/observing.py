@@ -74,7 +74,7 @@ def summary_of(spec: F, given: TrainingArrays | TrainingSource) -> tuple[F, Data
         given: The training data as read, not standardized.
 
     Raises:
-        DataError: There are several outputs, or a target is not a valid observation.
+        DataError: If there are several outputs, or a target is not a valid observation.
     """
     summary, likelihood = given.summary(spec.inputs.standardize), spec.options.likelihood
     if spec.is_gaussian:
@@ -129,7 +129,7 @@ def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
         rows: The rows.
 
     Raises:
-        InvalidArgumentError: A term or inference needs all rows in memory. The message names it and a remedy.
+        InvalidArgumentError: If a term or inference needs all rows in memory. The message names it and a remedy.
     """
     if not is_read_in_blocks(rows):
         return

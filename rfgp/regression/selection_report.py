@@ -41,7 +41,7 @@ class Limits:
             memory: A number of bytes, or a text such as "4GB". If None, 8 GB.
 
         Raises:
-            InvalidArgumentError: A limit has another form, or is not positive.
+            InvalidArgumentError: If a limit has another form, or is not positive.
         """
         return cls(
             None if time_limit is None else read_seconds("time_limit", time_limit),

@@ -23,8 +23,8 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
         approximation: The approximation of the posterior, for the bounds of the noise.
 
     Raises:
-        DataError: The scale of the data is out of range.
-        InvalidArgumentError: The name of a hyperprior is unknown.
+        DataError: If the scale of the data is out of range.
+        InvalidArgumentError: If the name of a hyperprior is unknown.
     """
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2

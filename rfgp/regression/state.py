@@ -103,7 +103,7 @@ class GPState:
             purpose: The computation that needs the rows, as a noun for the message.
 
         Raises:
-            NotFittedError: The state has only a posterior, from a file or after rows were removed.
+            NotFittedError: If the state has only a posterior, from a file or after rows were removed.
         """
         if self.rows is not None:
             return self.rows
@@ -144,7 +144,7 @@ class GPState:
         """Return the log marginal likelihood of the targets in user units, 0-d.
 
         Raises:
-            NotFittedError: There are no rows.
+            NotFittedError: If there are no rows.
         """
         rows = self.require_rows(purpose="the marginal likelihood")
         return self.infer(rows).log_marginal_likelihood() + self.scaling.targets.log_jacobian(rows.count)
@@ -154,7 +154,7 @@ class GPState:
         """The posterior for predictions: the given one, or one that is computed once.
 
         Raises:
-            NotFittedError: There are neither rows nor a posterior.
+            NotFittedError: If there are neither rows nor a posterior.
         """
         if self.given is not None:
             return self.given
@@ -172,7 +172,7 @@ class GPState:
         """The standardized latent function given the rows.
 
         Raises:
-            NotFittedError: There are neither rows nor a posterior.
+            NotFittedError: If there are neither rows nor a posterior.
         """
         return ConditionedGP(self.posterior)
 
@@ -180,7 +180,7 @@ class GPState:
         """Return the leave-one-out distributions of observations, in the user's units.
 
         Raises:
-            NotFittedError: There are no rows.
+            NotFittedError: If there are no rows.
         """
         rows = self.require_rows(purpose="leave_one_out")
         if not self.spec.is_gaussian:
@@ -204,7 +204,7 @@ class GPState:
             X: The inputs in the user's units.
 
         Raises:
-            DataError: The inputs do not match the training data.
+            DataError: If the inputs do not match the training data.
         """
         inputs, output_format = self.spec.inputs.read(arranged(X, self.scaling.columns))
         self.scaling.check_columns(inputs)
@@ -228,7 +228,7 @@ class GPState:
             seed: The random seed. If None, the system's entropy is used.
 
         Raises:
-            InvalidArgumentError: `num_samples` is not a positive integer, or the prior has no functions to draw.
+            InvalidArgumentError: If `num_samples` is not a positive integer, or the prior has no functions to draw.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
@@ -288,7 +288,7 @@ def begin(spec: BaseSpec, data: Chunk) -> GPState:
         data: The user's data, at least two rows.
 
     Raises:
-        DataError: The data cannot be used. The message names the row and the column.
+        DataError: If the data cannot be used. The message names the row and the column.
     """
     spec, data = spec.with_data(data)
     given = read_training(spec.inputs, data, spec.options.seed)
@@ -309,8 +309,8 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
         rows: The standardized rows.
 
     Raises:
-        DataError: The scale of the data is out of range.
-        InvalidArgumentError: The name of a starting value or a hyperprior is unknown.
+        DataError: If the scale of the data is out of range.
+        InvalidArgumentError: If the name of a starting value or a hyperprior is unknown.
     """
     resolved = spec.with_sample(summary.scaling, rows)
     values = space_of(resolved, summary, approximation_of(resolved, rows)).start
@@ -327,7 +327,7 @@ def at_starting_values(state: GPState, spec: BaseSpec) -> GPState:
         spec: The other specification.
 
     Raises:
-        DataError: Some of the rows are read in blocks.
+        DataError: If some of the rows are read in blocks.
     """
     given = TrainingArrays(*in_memory(state.require_rows(purpose="a fit"), "another kernel or likelihood"))
     spec, summary = summary_of(spec, given)
@@ -358,7 +358,7 @@ def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
     """Return the index of a column of numbers, and its unit, 0-d.
 
     Raises:
-        InvalidArgumentError: There is no such column of numbers.
+        InvalidArgumentError: If there is no such column of numbers.
     """
     maps = state.scaling.inputs
     assert maps is not None
@@ -375,7 +375,7 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
         unit: The standardized unit of the column in the user's units, 0-d.
 
     Raises:
-        InvalidArgumentError: There are several processes, or the function has no derivative.
+        InvalidArgumentError: If there are several processes, or the function has no derivative.
     """
     if not isinstance(prediction, TermPrediction) or prediction.process is None:
         raise InvalidArgumentError(

@@ -79,7 +79,7 @@ def stationary_model(
         dtype: The dtype of the rows. If None, that of the data.
 
     Raises:
-        InvalidArgumentError: A name is unknown, or a starting value is for a second term that does not exist.
+        InvalidArgumentError: If a name is unknown, or a starting value is for a second term that does not exist.
     """
     main = kernel_of(read_spectrum(spectrum), ard=ard, lengthscale=lengthscale)
     name = str(main.terms()[0].name)

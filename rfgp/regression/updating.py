@@ -33,7 +33,7 @@ def conditioned(state: GPState, data: Chunk) -> GPState:
         data: The data that replace the present ones.
 
     Raises:
-        DataError: The data cannot be used. The message names the row and the column.
+        DataError: If the data cannot be used. The message names the row and the column.
     """
     (spec, data), scaling = state.spec.with_data(data), state.scaling
     given = read_training(spec.inputs, data, spec.options.seed, 1, scaling.columns)
@@ -55,8 +55,8 @@ def extended(state: GPState, data: Chunk) -> GPState:
         data: The additional data.
 
     Raises:
-        DataError: The data cannot be used. The message names the row and the column.
-        NotFittedError: The old rows are needed but not known.
+        DataError: If the data cannot be used. The message names the row and the column.
+        NotFittedError: If the old rows are needed but not known.
     """
     posterior = state.present_posterior if state.spec.is_gaussian else None
     posterior = posterior if posterior is not None and posterior.can_update else None
@@ -90,8 +90,8 @@ def reduced(state: GPState, data: Chunk) -> GPState:
         data: The rows to remove.
 
     Raises:
-        DataError: The data cannot be used, or no rows would remain.
-        InvalidArgumentError: The posterior has no sums over rows.
+        DataError: If the data cannot be used, or no rows would remain.
+        InvalidArgumentError: If the posterior has no sums over rows.
     """
     posterior = state.posterior if state.spec.is_gaussian else None
     if not (isinstance(posterior, SeriesPosterior) and posterior.can_update):
@@ -130,7 +130,7 @@ def solved_if_read(state: GPState) -> GPState:
         state: The state of the model. The source of its rows may disappear.
 
     Raises:
-        InvalidArgumentError: Rows are read in blocks, and a term needs them in memory.
+        InvalidArgumentError: If rows are read in blocks, and a term needs them in memory.
     """
     if state.rows is None or not is_read_in_blocks(state.rows):
         return state

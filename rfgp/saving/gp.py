@@ -71,7 +71,7 @@ def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """Return a specification as JSON, and tensors (...).
 
     Raises:
-        InvalidArgumentError: The class of a part cannot be saved. The message names the term.
+        InvalidArgumentError: If the class of a part cannot be saved. The message names the term.
     """
     assert spec.schema is not None
     assert spec.columns is not None
@@ -139,8 +139,8 @@ def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) ->
     """Return the specification.
 
     Raises:
-        InvalidArgumentError: A class is unknown, or an option is invalid.
-        ValueError: The parts are inconsistent.
+        InvalidArgumentError: If a class is unknown, or an option is invalid.
+        ValueError: If the parts are inconsistent.
     """
     decoder = Decoder(described["objects"], tensors)
     nodes = [decoder.object_at(number, graphs.Graph) for number in described["nodes"]]
@@ -154,7 +154,7 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
     """Return the specification averaged with others.
 
     Raises:
-        InvalidArgumentError: The weights are invalid, or a model cannot be in an average.
+        InvalidArgumentError: If the weights are invalid, or a model cannot be in an average.
     """
     check_average(spec, columns.scaling)
     others = list[Member]()
@@ -199,7 +199,7 @@ def _resolved(described: Mapping[str, Any], decoder: Decoder) -> Kernel:
     """Return a kernel that was resolved on rows.
 
     Raises:
-        ValueError: A leaf has no columns.
+        ValueError: If a leaf has no columns.
     """
     kernel = decode_kernel(described["resolved"], decoder)
     factors = [factor for term in kernel.terms() for factor in term.factors]

@@ -269,7 +269,7 @@ def _decode(kind: Any, content: Any) -> Any:
     """Return a JSON value converted to a type hint: a plain value, None, a tuple, a mapping, or a dataclass.
 
     Raises:
-        ValueError: The value has another type.
+        ValueError: If the value has another type.
     """
     origin, parts = get_origin(kind), get_args(kind)
     if kind is Any:

@@ -275,7 +275,7 @@ def _walks(old: Json) -> approximations.RandomWalks:
     """Return the random walks of a model.
 
     Raises:
-        ValueError: A rule for exact hops is missing or superfluous.
+        ValueError: If a rule for exact hops is missing or superfluous.
     """
     limits, asked = old["hop_limits"], old["walks"]["exact_hops"]
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):

@@ -87,7 +87,7 @@ def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
     """Return the levels of columns that are read as indicators.
 
     Raises:
-        ValueError: A key or a level has an invalid type.
+        ValueError: If a key or a level has an invalid type.
     """
     indicators = {key: tuple(levels) for key, levels in content}
     if not all(type(value) in (str, int, bool) for key, levels in indicators.items() for value in (key, *levels)):

@@ -369,7 +369,7 @@ def _checked(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return arguments by name, after a check that integers do not require too much memory.
 
     Raises:
-        InvalidArgumentError: An integer other than a seed is too large.
+        InvalidArgumentError: If an integer other than a seed is too large.
     """
     for name, value in arguments.items():
         if isinstance(value, int) and name != "seed" and abs(value) > MOST:

@@ -70,7 +70,7 @@ def check_average(spec: ModelSpec, scaling: Scaling) -> None:
         scaling: Its scaling of inputs and targets.
 
     Raises:
-        InvalidArgumentError: Its likelihood is not Gaussian, or it has several outputs.
+        InvalidArgumentError: If its likelihood is not Gaussian, or it has several outputs.
     """
     if not spec.is_gaussian:
         raise InvalidArgumentError(f"Averages require a Gaussian likelihood, got {spec.options.likelihood!r}.")
@@ -125,8 +125,8 @@ def approximated(state: GPState, approximation: Any) -> GPState:
         approximation: An approximation, or a dict by the names of terms.
 
     Raises:
-        NotFittedError: There are no rows.
-        InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
+        NotFittedError: If there are no rows.
+        InvalidArgumentError: If the name of a term is unknown, or a term does not support an approximation.
     """
     rows, first = state.require_rows(purpose="with_approximation"), largest(state)
     spec, values = with_rows(_spec_of(first), rows), first.hyperparameters

@@ -69,7 +69,7 @@ def priors_on_new_lattices(
         seed: The seed of the model.
 
     Raises:
-        InvalidArgumentError: A lattice would have too many features.
+        InvalidArgumentError: If a lattice would have too many features.
     """
     relaid = list(priors)
     for number, (term_data, prior) in enumerate(zip(data, priors, strict=True)):

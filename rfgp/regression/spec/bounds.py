@@ -16,8 +16,8 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
         state: The state of the model, with rows.
 
     Raises:
-        NotFittedError: There are no rows.
-        InvalidArgumentError: The likelihood is not Gaussian, or a term has no bounds.
+        NotFittedError: If there are no rows.
+        InvalidArgumentError: If the likelihood is not Gaussian, or a term has no bounds.
     """
     spec, rows = state.spec, state.require_rows(purpose="evidence_bounds")
     assert isinstance(spec, ModelSpec)

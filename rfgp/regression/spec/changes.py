@@ -28,7 +28,7 @@ def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num
         num_rows: The number of rows.
 
     Raises:
-        InvalidArgumentError: The name of a term is unknown, or a term does not support an approximation.
+        InvalidArgumentError: If the name of a term is unknown, or a term does not support an approximation.
     """
     data, noise = spec.term_data(values, num_rows), spec.noise_process
     of_noise = noise.term_data(values, num_rows) if noise else []

@@ -31,7 +31,7 @@ def check_memory(chosen: Mapping[str, Approximation], terms: Sequence[TermData],
         limit: The memory limit in bytes. If None, a fixed fraction of the machine's memory.
 
     Raises:
-        InvalidArgumentError: They do not. The message names the largest term, its memory and a remedy.
+        InvalidArgumentError: If they do not. The message names the largest term, its memory and a remedy.
     """
     allowed = SHARE * machine_memory() if limit is None else limit
     costs = {data.term.name: chosen[data.term.name].cost(data) for data in terms}

@@ -205,7 +205,7 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
         inputs: The rows, (n, D).
 
     Raises:
-        DataError: A number is too far away. The message names the column.
+        DataError: If a number is too far away. The message names the column.
     """
     if not len(inputs):
         return
@@ -229,7 +229,7 @@ def indicators_of(table: Table, kernel: Kernel) -> Indicators:
         kernel: The kernel. One that names all its columns reads none as indicators.
 
     Raises:
-        DataError: A column has missing cells or too many levels.
+        DataError: If a column has missing cells or too many levels.
     """
     is_open = any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(kernel))
     return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
@@ -245,7 +245,7 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
         kernel: The kernel.
 
     Warns:
-        IndexColumnWarning: A column without a name may be an index, or is one and is left out.
+        IndexColumnWarning: If a column without a name may be an index, or is one and is left out.
     """
     if all(factor.columns is not None for factor in _factors(kernel)):
         return table.keys
@@ -312,7 +312,7 @@ def without_missing(given: Chunk, kernel: Kernel) -> Chunk:
         kernel: The kernel.
 
     Raises:
-        DataError: A row lacks some outputs but not all, or every row is missing.
+        DataError: If a row lacks some outputs but not all, or every row is missing.
     """
     graph, y, is_table = graph_of(kernel), given.y, isinstance(given.X, Mapping) or hasattr(given.X, "columns")
     if graph is None or is_table or isinstance(y, str):

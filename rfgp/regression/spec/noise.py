@@ -29,7 +29,7 @@ def check_kernel(likelihood: Likelihood) -> None:
         likelihood: The likelihood.
 
     Raises:
-        InvalidArgumentError: It is another object.
+        InvalidArgumentError: If it is another object.
     """
     kernel = likelihood.noise_kernel
     if kernel is not None and not isinstance(kernel, Kernel):
@@ -45,7 +45,7 @@ def noise_kernel(likelihood: Likelihood, kernel: Kernel, keys: Sequence[Key]) ->
         keys: All columns but the target.
 
     Raises:
-        InvalidArgumentError: The name of a term of the function begins with the prefix.
+        InvalidArgumentError: If the name of a term of the function begins with the prefix.
     """
     if likelihood.noise_kernel is None:
         return None

@@ -49,7 +49,7 @@ class ModelOptions:
         hyperpriors: Log densities by dotted name. Known with data.
 
     Raises:
-        InvalidArgumentError: An option has a wrong type or value.
+        InvalidArgumentError: If an option has a wrong type or value.
 
     Examples:
         >>> from rfgp import kernels as k

@@ -127,7 +127,7 @@ def first_table(source: RowSource) -> Table:
         source: The source of rows.
 
     Raises:
-        DataError: The source has no rows.
+        DataError: If the source has no rows.
     """
     for table, _ in tables_of(source):
         return table
@@ -144,7 +144,7 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
             last.
 
     Raises:
-        DataError: A column cannot be read as levels.
+        DataError: If a column cannot be read as levels.
     """
     level_indices = [index for index, column in enumerate(schema.columns) if column.kind is ColumnKind.LEVEL]
     if not level_indices:

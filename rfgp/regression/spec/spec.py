@@ -125,8 +125,8 @@ class ModelSpec(BaseSpec):
         A specification that has a schema keeps it and adds new levels.
 
         Raises:
-            DataError: Columns are missing or cannot be read.
-            InvalidArgumentError: There are new levels, and a term has hyperparameters for each level.
+            DataError: If columns are missing or cannot be read.
+            InvalidArgumentError: If there are new levels, and a term has hyperparameters for each level.
         """
         source = as_source(*data[:4])
         if source is not None:
@@ -238,7 +238,7 @@ class ModelSpec(BaseSpec):
             in_blocks: Whether the rows are read in blocks.
 
         Raises:
-            InvalidArgumentError: A term does not support an approximation, or the terms take too much memory.
+            InvalidArgumentError: If a term does not support an approximation, or the terms take too much memory.
         """
         data, noise = self.term_data(values, num_rows), self.noise_process
         others = [] if noise is None else noise.term_data(values, num_rows)
@@ -358,7 +358,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     """Return a specification with more levels.
 
     Raises:
-        InvalidArgumentError: A term has hyperparameters for each level.
+        InvalidArgumentError: If a term has hyperparameters for each level.
     """
     assert spec.columns is not None
     sizes = tuple(column.num_levels for column in schema.columns)
