@@ -45,7 +45,7 @@ def check_values(y: Any, mean: Tensor, may_be_one: bool = False) -> Tensor:
     """Return values y as a tensor like a mean, (n,) or (n, k), or a single value, ().
 
     Args:
-        y: The values, as numbers of the caller.
+        y: The values, an array or one number.
         mean: The mean, (n,) or (n, k).
         may_be_one: Whether y may be one number. The default is False.
 

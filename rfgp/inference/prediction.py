@@ -258,7 +258,7 @@ class Prediction:
         return f"Prediction({'observations' if self.has_noise else 'latent function'}{points}{outputs})"
 
     def _to_units(self, values: Tensor) -> Tensor:
-        """Return standardized values (..., k) in user units; one output drops the axis."""
+        """Return standardized values (..., k) in the user's units, without the last axis for one output."""
         out = self.location + self.scale * values
         return out[..., 0] if self.location.ndim == 0 else out
 

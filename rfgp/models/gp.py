@@ -276,7 +276,7 @@ class GP(Process[ModelSpec]):
         Every term must have inducing points, or be an exact sum of finitely many functions, such as a linear term or a
         group. The cost is O(n F^2) for F weights.
 
-        Sources: Titsias (2009), Equation 9; Titsias (2014), Section 2; see `rfgp.solvers.lowrank.bounds`.
+        Sources: Titsias (2009), Equation 9, and Titsias (2014), Section 2. See `rfgp.solvers.lowrank.bounds`.
 
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian, or a term has another approximation. Random

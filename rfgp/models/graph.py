@@ -47,8 +47,8 @@ class GraphGP(GP):
 
     Args:
         graph: The graph.
-        kernel: A graph kernel, whose parameters are the starting values; or the name of one, for which a fit compares
-            several starting values.
+        kernel: A graph kernel, whose parameters are the starting values, or the name of one. For a name, a fit
+            compares several starting values.
         features: One of
 
             - "walks": random walks.

@@ -364,7 +364,7 @@ class Process(ABC, Generic[F]):
 
     @with_torch_defaults()
     def save(self, path: str | Path, data: bool = False) -> None:
-        """Write the model to a file that `rfgp.load` reads; see `rfgp.saving`.
+        """Write the model to a file that `rfgp.load` reads. See `rfgp.saving`.
 
         Args:
             path: The file. By convention its name ends in .safetensors. It is written atomically.

@@ -25,7 +25,7 @@ from rfgp.solvers.lowrank.statistics import Statistics, add_symmetric_product, s
 
 
 def has_fourier_features(model: LinearModel) -> bool:
-    """Return whether the features of a model are those of `fourier_log_likelihood`.
+    """Return whether `fourier_log_likelihood` supports the terms and the noise of a model.
 
     There must be one term of cosine and sine features without a residual, and no row with a weight or noise of its own.
 
