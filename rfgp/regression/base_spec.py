@@ -25,7 +25,13 @@ LEAST_LATENT = 1e-4
 
 
 class Variance(NamedTuple):
-    """A variance among the hyperparameters, in variances of the targets."""
+    """A variance among the hyperparameters, in variances of the targets.
+
+    Attributes:
+        name: The dotted name.
+        start: The starting value.
+        bounds: The lower and the upper bound.
+    """
 
     name: str
     start: float

@@ -66,7 +66,14 @@ class Codec(NamedTuple):
 
 
 class Saved(NamedTuple):
-    """The saved parts of a model."""
+    """The saved parts of a model.
+
+    Attributes:
+        kind: The name of the class of the model.
+        state: The state of the model.
+        report: The report of the last fit. If None, there was no fit.
+        metadata: The user's metadata, as JSON values.
+    """
 
     kind: str  # the name of its class
     state: GPState

@@ -131,7 +131,12 @@ class ModeProblem(ABC, Generic[S]):
 
 
 class Mode(NamedTuple, Generic[S]):
-    """A mode: the last state of a search, and the next step."""
+    """The mode of an objective.
+
+    Attributes:
+        state: The last state of the search.
+        step: The next step from it.
+    """
 
     state: S
     step: Step

@@ -31,7 +31,12 @@ _RATIOS = -12.0, 2.0, 43
 
 
 class LeftOut(NamedTuple):
-    """The likelihood of rows at the best noise and variance, and left-out scores."""
+    """Leave-one-out scores of rows at the most likely noise and variance.
+
+    Attributes:
+        likelihood: The log marginal likelihood of all rows and outputs, in nats.
+        log_prob: The leave-one-out log density of each value, (n, k).
+    """
 
     likelihood: float
     log_prob: Tensor  # (n, k)

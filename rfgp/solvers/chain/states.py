@@ -64,6 +64,14 @@ class Scores(NamedTuple):
 
     The directions are log kappa, q parts of the noise and the mean. The sums are defined in
     `rfgp.solvers.chain.score_loops`.
+
+    Attributes:
+        in_scales: The sums of derivatives through the variances of innovations, (q + 2,).
+        in_means: The sums of derivatives through the innovations, (q + 2,).
+        of_scales: The sums of products of the former, (q + 2, q + 2).
+        of_means: The sums of products of the latter, (q + 2, q + 2).
+        log_determinant: The log determinant of C, sum log s.
+        squares: The squared norm y^T C^-1 y, sum v^2 / s.
     """
 
     in_scales: Array  # (q + 2,)

@@ -25,7 +25,12 @@ _LANCZOS = 1000
 
 
 class Estimate(NamedTuple):
-    """An estimate from draws, and its standard error."""
+    """An estimate from draws.
+
+    Attributes:
+        value: The estimate.
+        error: Its standard error.
+    """
 
     value: float
     error: float

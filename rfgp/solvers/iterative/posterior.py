@@ -126,7 +126,7 @@ class IterativePosterior(Posterior):
     def operator(self, inputs: Tensor) -> LatentOperator | None:
         """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
 
-        It must be formed for sums of some terms only, and for terms with conditional variances of points.
+        It must be formed for sums of only some terms, and for terms with conditional variances of points.
 
         Args:
             inputs: The inputs of the points.

@@ -149,7 +149,13 @@ def _differentiable_statistics(model: LinearModel) -> Statistics:
 
 
 class Wanted(NamedTuple):
-    """The needed gradients, without that in the mean, which is free."""
+    """The needed gradients, without that in the mean, which is free.
+
+    Attributes:
+        noise: Whether the gradient in the noise is needed.
+        variances: Whether that in the variances of the terms is needed.
+        parameters: Whether that in each parameter of the features is needed.
+    """
 
     noise: bool
     variances: bool

@@ -157,9 +157,12 @@ _LEAST_RATIO, _WIDEST = 1e-12, 40.0
 
 
 class Scales(NamedTuple):
-    """The best noise and prior variance of the weights, 0-d.
+    """The noise and the prior variance of the weights that maximize the likelihood.
 
-    `solution` is the posterior of the weights at these.
+    Attributes:
+        variance: The prior variance of the weights, 0-d.
+        noise: The noise variance, 0-d.
+        solution: The posterior of the weights at these.
     """
 
     variance: Tensor

@@ -1,7 +1,8 @@
 """Gaussian regression on fixed designs from sufficient statistics.
 
-The weights are w ~ N(0, I) with prior standard deviations s. y = mean + phi diag(s) w + e has e of variance v = noise +
-delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi and N observations,
+The model is y = mean + phi diag(s) w + e. The weights are w ~ N(0, I), with prior standard deviations s. The variance
+of e is v = noise + delta, with the variance delta that the designs miss. With R = diag(s) / sqrt(v), G = phi^T P phi
+and N observations,
 
     A = I + R G R,   c = R phi^T P (y - mean),   u = A^-1 c,
     -2 log p = (|y - mean|^2 - c^T u) / v + log|A| + N log(2 pi v)
