@@ -171,6 +171,9 @@ def rounds(
         before: The number of earlier searches, for the names of stages.
         name: The end of the names of stages.
         alone: Whether to omit the features.
+
+    Returns:
+        The values found, and the reports of these searches.
     """
     reports = list[FitReport]()
     for number in range(before, before + most):

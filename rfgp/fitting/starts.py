@@ -143,7 +143,7 @@ def with_dense_start(fit: TermFit) -> TermFit:
     The lengthscales are the usual ones, unless others gain more than twice as much over noise alone. Each is compared
     at its best noise and variance, because at very short lengthscales a kernel explains noise as well as noise does. In
     a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
-    nothing, the best ones are taken.
+    nothing, the best ones are used.
 
     Args:
         fit: The fit at its starting values.
@@ -284,8 +284,8 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
 def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
     """Return starts that are likelier than the end of a search, the best first.
 
-    A search for classes from a short lengthscale can end where the latent functions are constant. Under a Gaussian
-    likelihood there are none.
+    A search for classes from a short lengthscale can end where the latent functions are constant. There are none under
+    a Gaussian likelihood, in a continued fit, or if the user gave no starting value.
 
     Args:
         fit: The fit at its start.

@@ -61,7 +61,12 @@ class StateSpaceScoring(Scoring[ChainSolver]):
     done: ClassVar[float] = 0.01
 
     def information(self, point: Floats, inference: ChainSolver) -> Tensor:
-        """Return the information (p, p) at a point (p,)."""
+        """Return the information (p, p) at a point (p,).
+
+        Args:
+            point: The raw values of the free hyperparameters, (p,).
+            inference: The solver at this point.
+        """
         columns = []
         for j in range(len(point)):
             ends = [self._coordinates(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]

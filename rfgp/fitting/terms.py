@@ -155,6 +155,9 @@ def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tu
         state: The state at its starting values.
         plan: The options of the fit.
         has_subset: Whether to take the first steps on a subset, so that those on all rows start near the optimum.
+
+    Raises:
+        InvalidArgumentError: If the likelihood is not Gaussian.
     """
     rows = gathered(state.require_rows(purpose="a fit"))
     if not state.spec.is_gaussian:
