@@ -49,8 +49,8 @@ class InducingPoints(Approximation):
     of a model can have a residual, and its kernel must have compiled loops in `rfgp.Vecchia`.
 
     Sources: Quinonero-Candela and Rasmussen (2005), A unifying view of sparse approximate Gaussian process regression,
-    Section 6.2 (FITC); Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
-    Equation 9 (VFE); Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale approximations for Gaussian
+    Section 6.2 (FITC). Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
+    Equation 9 (VFE). Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale approximations for Gaussian
     processes (VIF).
 
     Attributes:
@@ -64,8 +64,8 @@ class InducingPoints(Approximation):
         seed: The seed of the points. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: If the method or init is unknown, M is not a positive integer, or the residual is not a
-            `rfgp.Vecchia`.
+        InvalidArgumentError: If the method or init is unknown, M is not a positive integer, the residual is not a
+            `rfgp.Vecchia`, or the method is "fitc" or "vfe" with a residual.
 
     Examples:
         >>> import rfgp
@@ -99,7 +99,14 @@ class InducingPoints(Approximation):
             )
 
     def method_for(self, data: TermData) -> str:
-        """Return the method for a term."""
+        """Return the method for a term.
+
+        Args:
+            data: The term and the rows.
+
+        Returns:
+            "sor", "fitc" or "vfe".
+        """
         return self.method or ("fitc" if data.is_gaussian and self.residual is None else "sor")
 
     def refusal(self, data: TermData) -> str | None:
@@ -202,7 +209,7 @@ class InducingPoints(Approximation):
             data: The term and the rows.
             points: The points (M, D), standardized, 0 in columns that the term does not read.
             seed: The seed for the term.
-            lengthscales: The lengthscales (D,) at which they were selected. If None, they are not known.
+            lengthscales: The lengthscales (D,) at which they were selected. If None, they were not recorded.
         """
         names, scale = parameter_names(data, with_scale=False), scale_name(data.term, data.values)
         path = f"{data.term.name}.points" if self.learn_locations else None
@@ -252,7 +259,7 @@ class PointTerm(TermPrior):
         method: "sor", "fitc" or "vfe".
         path: The path of the points. If None, a fit does not change them.
         neighbors: The term whose neighbors approximate the residual. If None, `method` applies.
-        lengthscales: The lengthscales (D,) at which the points were selected. If None, they are not known, or the
+        lengthscales: The lengthscales (D,) at which the points were selected. If None, they were not recorded, or the
             kernel is not stationary.
         jitter: The jitter on the diagonal of the kernel of the points, relative to its mean. It may differ in files of
             earlier versions.

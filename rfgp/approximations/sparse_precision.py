@@ -50,7 +50,7 @@ class SparsePrecision(Approximation):
     """
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why a term has no sparse precision that fits in memory."""
+        """Return why a term has no sparse precision that fits in memory, or None."""
         chosen = fields_of(data.term, data.columns)
         if not chosen:
             return "no factor has a sparse precision. Use InducingPoints() or Exact()."
