@@ -66,6 +66,9 @@ def nearest_of_prefixes(
         points: The points.
         lengths: The length of the prefix of each point, increasing.
         count: The number k of neighbors.
+
+    Returns:
+        The rows of all points, one point after another, and the number of rows of each point.
     """
     n = len(z)
     first = min(n, max(_TREE, 2 * count))
@@ -119,6 +122,9 @@ def used(
     pattern: PatternOf,  # (r, n)
 ) -> tuple[PatternOf, Indices]:
     """Return the pattern (r, u) on the u columns that have entries, and these columns.
+
+    Args:
+        pattern: The pattern, (r, n).
 
     Examples:
         >>> pattern, columns = used(EntryPattern(np.array([0, 2]), np.array([4, 1]), (1, 9)))
