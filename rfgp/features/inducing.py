@@ -78,9 +78,15 @@ class Nystrom(nn.Module):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
-        """Return the features of x, (..., n, M), in its dtype.
+        """Return the features of x, in its dtype.
 
         They are differentiable in x and the points.
+
+        Args:
+            x: The inputs divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The features, (..., n, M).
         """
         return self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
 

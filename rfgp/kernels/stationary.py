@@ -37,7 +37,7 @@ class Stationary(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: There is no such spectrum, or a lengthscale is not positive.
+        InvalidArgumentError: If there is no such spectrum, or a lengthscale is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -143,7 +143,7 @@ class Matern(Stationary):
         super().__post_init__()
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the process at distinct values, if nu is 1/2, 3/2 or 5/2."""
+        """Return the process at distinct values if nu is 1/2, 3/2 or 5/2, otherwise None."""
         order = ORDERS.get(float(self.nu))
         return ColumnField(order) if order is not None and columns.num_columns == 1 else None
 

@@ -89,6 +89,9 @@ def rotated_error(
         spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
 
+    Returns:
+        The mean squared error at each distance, (k,).
+
     Examples:
         >>> from rfgp import couplings, theory
         >>> draw = couplings.by_name("energy").sample(32, 3, seed=0)
@@ -246,7 +249,15 @@ def simplex_moment(distances: Any, num_dims: int) -> Array:
 
 
 def expected(z: Array, spectrum: Spectrum, features: str) -> Array:
-    """Return the kernel at distances z (...), or exp(z^2 / 2) for positive features, (...).
+    """Return the expected kernel estimate at distances.
+
+    Args:
+        z: The distances, (...).
+        spectrum: The spectrum.
+        features: "fourier" or "laplace".
+
+    Returns:
+        The kernel k(z), or exp(z^2 / 2) for positive features, (...).
 
     Examples:
         >>> expected(np.array([0.0]), Gaussian(), "fourier").tolist()

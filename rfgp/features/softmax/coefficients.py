@@ -40,7 +40,7 @@ class CoefficientMap(nn.Module, ABC):
 class Coefficient(nn.Module):
     """A coefficient lambda(x, y) = a + left(x) . right(y) of a hybrid estimator.
 
-    It is known, or estimated from a draw that is independent of the estimators that it mixes.
+    It is exact, or estimated from a draw that is independent of the estimators that it mixes.
 
     Args:
         constant: a.
