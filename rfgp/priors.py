@@ -36,7 +36,7 @@ class SparsePrior(ABC):
         scale: The scale for one column, positive.
 
     Raises:
-        InvalidArgumentError: The scale is not a positive number.
+        InvalidArgumentError: If the scale is not a positive number.
 
     Examples:
         >>> import rfgp
@@ -145,7 +145,7 @@ class LogNormalVariance:
         deviation: The standard deviation of the logarithm.
 
     Raises:
-        InvalidArgumentError: The median or the deviation is not a positive number.
+        InvalidArgumentError: If the median or the deviation is not a positive number.
 
     Examples:
         >>> import torch
@@ -182,7 +182,7 @@ class HalfNormalDeviation:
         scale: The scale of the standard deviation, in the user's units.
 
     Raises:
-        InvalidArgumentError: The scale is not a positive number.
+        InvalidArgumentError: If the scale is not a positive number.
 
     Examples:
         >>> import torch
@@ -205,8 +205,12 @@ class HalfNormalDeviation:
 def check_positive(prior: object, *names: str) -> None:
     """Check that attributes of a prior are positive numbers.
 
+    Args:
+        prior: The prior.
+        names: The names of the attributes.
+
     Raises:
-        InvalidArgumentError: An attribute is not positive. The message names the first.
+        InvalidArgumentError: If an attribute is not positive. The message names the first.
 
     Examples:
         >>> check_positive(HalfNormalDeviation(2.0), "scale")

@@ -32,6 +32,9 @@ def in_one_thread(wanted: bool = True) -> Iterator[None]:
 
     This affects the calling thread, and threads that compute for the first time meanwhile.
 
+    Args:
+        wanted: Whether to restrict torch. The default is True.
+
     Examples:
         >>> with in_one_thread():
         ...     torch.get_num_threads()

@@ -75,6 +75,9 @@ def keep_freed_memory() -> None:
 def unlisted(*names: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that removes names from `dir()` of its objects.
 
+    Args:
+        names: The names.
+
     Examples:
         >>> @unlisted("internal")
         ... class Model:

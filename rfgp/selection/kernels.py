@@ -22,6 +22,13 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """Fit a model; of several kernels keep the best by leave-one-out.
 
     `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fits.
+
+    Returns:
+        The state of the fitted model, and the report with the selection.
     """
     spec = state.spec
     assert isinstance(spec, ModelSpec)

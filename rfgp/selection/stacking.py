@@ -33,6 +33,9 @@ def stacking_weights(
     Args:
         log_probs: The log densities of each row given all others, by each candidate.
         counts: The number of observations of each row.
+
+    Returns:
+        The weight of each candidate. The weights sum to 1.
     """
     log_likelihoods = torch.stack(list(log_probs), dim=1).double()  # (n, k)
     likelihoods = (log_likelihoods - log_likelihoods.max(1, keepdim=True).values).exp()
