@@ -111,7 +111,7 @@ def stationary_gram(
 
         -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(4 / l_c) (sum_i z_ic^2 (W 1)_i - sum_i z_ic (W z)_ic).
 
-    This is one product of (n, n) by (n, d + 1); autograd takes twenty passes over (n, n). If the slope at 0 is
+    This is one product of (n, n) by (n, d + 1). Autograd takes twenty passes over (n, n). If the slope at 0 is
     infinite, the difference would cancel for close pairs, which are summed separately. There is no closed form for
     spectra without a slope, and for rows very far from the mean.
 

@@ -66,7 +66,7 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
 def packed(tensor: Tensor) -> Tensor:
     """Return a copy (...) with the strides of its shape.
 
-    Other than `contiguous`, it also changes the strides of tensors of one entry.
+    In contrast to `contiguous`, it also changes the strides of tensors of one entry.
 
     Examples:
         >>> packed(torch.ones(1, 3).mT).stride()

@@ -45,6 +45,8 @@ def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:
 def nlpd(y: Any, prediction: GaussianDistribution) -> float:
     """Return the mean negative log predictive density of observations, in nats per point.
 
+    Marginal densities of observations are used. Units of y that are e times smaller add one nat per point.
+
     Args:
         y: The observations, (n,).
         prediction: A prediction at n points.
@@ -74,6 +76,11 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
 
 def crps(y: Any, prediction: GaussianDistribution) -> float:
     """Return the mean continuous ranked probability score of observations, in the units of y.
+
+    Lower is better. The score is the integral of (F(t) - [t >= y])^2 over t, with F the marginal distribution function
+    of an observation. For a point prediction it is the absolute error. Closed forms exist for Gaussian distributions
+    (Gneiting et al. 2005, Eq. 5), their mixtures (Grimit et al. 2006, Eq. 5) and log-normal ones (Baran and Lerch 2015,
+    Eq. 4). Other distributions use 512 draws.
 
     Args:
         y: The observations, (n,).
@@ -143,6 +150,10 @@ _DRAWS = 512
 def standardized_residuals(y: Any, prediction: GaussianDistribution) -> Tensor:
     """Return (y - mean) / sd of the marginal distributions of observations, (n,).
 
+    The residuals are standard normal if the prediction is calibrated. Under a non-Gaussian likelihood or a mixture they
+    are quantile residuals Phi^-1(F(y)), at most 8 in size. For counts and classes F is drawn uniformly between F(y - 1)
+    and F(y) (Dunn and Smyth 1996, "Randomized quantile residuals").
+
     Args:
         y: The observations, (n,).
         prediction: A prediction at n points.
@@ -183,6 +194,9 @@ def _quantile_residuals(y: Any, observed: Any) -> Tensor:
 
 def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> Tensor:
     """Return the share of observations inside central intervals, (k,).
+
+    The intervals are those of the marginal distributions of observations. A calibrated prediction covers a share equal
+    to the level.
 
     Args:
         y: The observations, (n,).

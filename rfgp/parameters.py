@@ -72,7 +72,7 @@ class Hyperparameter:
 
     Attributes:
         start: Standardized starting value, () or (d,).
-        unit: The user's value is unit * standardized value; broadcasts against `start`.
+        unit: The user's value is unit * standardized value. It broadcasts against `start`.
         bounds: Smallest and largest standardized value, each () or (d,).
         saturates: Whether the model depends weakly, through 1 / value^2, on large values. Lengthscales do.
         is_variance: Whether start and bounds are variances of the target. The unit then lacks its square.

@@ -1,4 +1,4 @@
-"""Seeds and generators. Randomness is always passed in; there is no global random state."""
+"""Seeds and generators. Randomness is always an argument, and there is no global random state."""
 
 import secrets
 from enum import IntEnum

@@ -64,8 +64,8 @@ class InducingPoints(Approximation):
         seed: The seed of the points. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: If the method or init is unknown, M is not a positive integer, the residual is not a
-            `rfgp.Vecchia`, or the method is "fitc" or "vfe" with a residual.
+        InvalidArgumentError: If the method or init is unknown, M is not a positive integer, or the residual is not a
+            `rfgp.Vecchia`. Also if the method is "fitc" or "vfe" with a residual.
 
     Examples:
         >>> import rfgp
@@ -168,10 +168,7 @@ class InducingPoints(Approximation):
         return super().redraw(data, seed, prior)
 
     def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether points should be selected again.
-
-        This is so if lengthscales changed much.
-        """
+        """Return whether lengthscales changed so much that points should be selected again."""
         assert isinstance(prior, PointTerm)
         assert prior.lengthscales is not None
         indices = _column_indices(data.term)

@@ -388,7 +388,7 @@ def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
     """Return whether exact hops of features and of walks follow the same rule.
 
     Args:
-        features: The features. Those other than walks have no rule.
+        features: The features. Only walks have a rule.
         walks: The walks.
     """
     if features.walks is None:

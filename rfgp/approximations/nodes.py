@@ -203,7 +203,7 @@ class RandomWalks(NodeApproximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features. Those of some couplings are included only if given."""
+        """The options of the features. Options of some couplings are included only if given."""
         options_by_name = dict(super().options)
         return {
             name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS

@@ -27,7 +27,7 @@ class RandomFeatures(Approximation):
     features are multiplied by the functions of the other factors. These must have finitely many functions, or a series
     such as the harmonics of a periodic kernel.
 
-    Sources: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1; Reid, Choromanski
+    Sources: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1. Reid, Choromanski
     and Weller (2024), for the couplings.
 
     Attributes:

@@ -47,8 +47,8 @@ class DataAdapted(Coupling):
     `rfgp.theory.pairs_error` measures the bias. Far from the rows the error is not controlled.
 
     Args:
-        rows: (n, d), divided by the lengthscale. Of more than 512 rows, 512 evenly spaced ones are used. If None, the
-            coupling is `Energy(weighted=True)`.
+        rows: (n, d), divided by the lengthscale. If there are more than 512 rows, 512 evenly spaced ones are used. If
+            None, the coupling is `Energy(weighted=True)`.
         moves: Whether frequencies are optimized, the default. This takes 200 steps, about 5 s for 512 frequencies on
             one core. Otherwise, and for more frequencies or other spectra than the Gaussian one, only the weights are.
 

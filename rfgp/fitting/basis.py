@@ -38,7 +38,7 @@ MOST_ROWS = 2**14
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit with a learned or fixed basis; return the state and the report.
+    """Fit with a learned or fixed basis.
 
     Args:
         fit: The fit at its starting values.

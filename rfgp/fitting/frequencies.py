@@ -95,7 +95,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     Args:
         fit: The fit.
         split: The training, validation and test rows.
-        starts: The candidate starting values. Those without prior density are left out, except the first one.
+        starts: The candidate starting values. Starts without prior density are left out, except the first one.
     """
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
@@ -127,7 +127,7 @@ def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
 
 
 def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport) -> Outcome:
-    """Learn frequencies; return the best step if it gains significantly.
+    """Learn frequencies, and select the best step if it gains significantly.
 
     Args:
         fit: The fit at hyperparameters found with fixed frequencies.

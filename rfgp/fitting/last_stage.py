@@ -31,7 +31,7 @@ CHECKED_ROWS = 2000
 def solve_scales_and_condition(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
-    """Solve for noise and variances on all rows; return the state and the report.
+    """Solve for noise and variances on all rows, and compute the posterior.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -71,11 +71,14 @@ def solve_scales_and_condition(
 
 
 def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
-    """Return a state with its posterior, and the report with leave-one-out scores.
+    """Compute the posterior and the leave-one-out scores of a fit.
 
     Args:
         fit: The fit at the hyperparameters found.
         report: The report of its searches.
+
+    Returns:
+        The state with its posterior, and the report with these scores.
     """
     with torch.no_grad():
         inference = fit.state.infer(fit.rows)

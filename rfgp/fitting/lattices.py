@@ -60,7 +60,7 @@ PASSES = 2
 def fit_lattices(
     fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
 ) -> tuple[GPState, FitReport]:
-    """Fit terms on lattices and other fixed designs; return the state and report.
+    """Fit terms on lattices and other fixed designs.
 
     Args:
         fit: The fit.
@@ -106,11 +106,14 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
 
 
 def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitReport]]:
-    """Search from several starts, then on rows; return the fit and the reports.
+    """Search from several starts, then on rows.
 
     Args:
         fit: The fit.
         rows: The rows.
+
+    Returns:
+        The fit at the values found, and the reports.
     """
     reports, fit = list[FitReport](), with_best_start(fit)
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
@@ -269,13 +272,16 @@ def distance(fit: TermFit, before: ParameterValues) -> float:
 
 
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows; return the fit at the values found, and the report.
+    """Take scoring steps on rows, or search by L-BFGS if the information has no formula.
 
     Args:
         fit: The fit at its starting values.
         rows: The rows.
         stage: The name of the stage in the report.
         steps: The most steps. If None, those of the plan.
+
+    Returns:
+        The fit at the values found, and the report.
     """
     if not can_score(fit, rows):
         assert isinstance(rows, Block)

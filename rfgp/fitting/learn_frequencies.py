@@ -84,11 +84,14 @@ class Candidate(NamedTuple):
 
 
 def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit features, their frequencies and neighbors; return the state and the report.
+    """Fit features, their frequencies and neighbors.
 
     Args:
         state: The model state with rows, at its starting values.
         plan: The options of the fit.
+
+    Returns:
+        The state with its posterior, and the report.
     """
     fit = NeighborFit.of(state, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:

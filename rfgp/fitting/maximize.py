@@ -75,7 +75,8 @@ class Plan:
             frequencies does not search with fixed ones.
         needed_gain: The gain over fixed frequencies, in nats a row, that makes learned ones useful. Learning stops
             early if its learning curve cannot reach this gain.
-        needed_score: The standardized log density of a test row that makes learned frequencies useful, likewise.
+        needed_score: The standardized log density of a test row that makes learned frequencies useful. Learning stops
+            early if it cannot reach this score.
         least_gain: The least total gain in nats of the last five iterations of a search. If 0, `LEAST_GAIN` for each.
 
     Examples:
@@ -223,7 +224,7 @@ def maximize(
     bounds: Bounds | None = None,
     tolerance: float | None = None,
 ) -> tuple[ParameterValues, FitReport]:
-    """Maximize over the free hyperparameters; return those found, and the report.
+    """Maximize the log posterior over the free hyperparameters.
 
     Args:
         objective: The objective.
@@ -234,6 +235,9 @@ def maximize(
         bounds: Bounds of raw values that replace a hyperparameter's own. If None, none are replaced.
         tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None, a
             gain of `LEAST_GAIN` nats.
+
+    Returns:
+        The hyperparameters found, and the report.
 
     Raises:
         InvalidArgumentError: If the log posterior at the starting values is not finite.

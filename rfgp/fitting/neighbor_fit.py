@@ -159,13 +159,16 @@ class NeighborFit:
     def search(
         self, values: ParameterValues, stage: str, alone: bool = False, last: bool = False
     ) -> tuple[ParameterValues, FitReport]:
-        """Search with the neighbors at these values; return the values and the report.
+        """Search with the neighbors at given values.
 
         Args:
             values: The starting values.
             stage: The end of the name of the stage, after the number of rows.
             alone: Whether to omit the features. Neighbors of a residual then approximate the full kernel.
             last: Whether this search runs to convergence. Otherwise it takes at most 25 iterations.
+
+        Returns:
+            The values found, and the report.
         """
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan

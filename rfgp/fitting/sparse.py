@@ -92,13 +92,16 @@ def sparse_effects(fit: TermFit) -> list[Effects]:
 
 
 def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
-    """Add columns one after the other; return the fit after a last search.
+    """Add columns one after the other, and search again from the best fit.
 
     Args:
         fit: The fit at its start.
         rows: The rows of the search.
         optimize: Searches from a fit on rows, as `rfgp.fitting.subsets.optimize`.
         tolerance: The least gain of an iteration of the last search, in nats a row. If None, the default.
+
+    Returns:
+        The fit at the values found, and the report of the last search.
     """
     effects, present, misses = sparse_effects(fit), list[int](), 0
     values, objective = fit.values, Objective.of(fit.state, rows)

@@ -24,10 +24,13 @@ MIDDLE_ROWS = 50_000
 
 
 def fit_state_space(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit a Matern process of one column; return the state and the report.
+    """Fit a Matern process of one column.
 
     Args:
         fit: The fit at its starting values.
+
+    Returns:
+        The state at the hyperparameters found, and the report.
     """
     fit = fit.at(screened(fit))
     is_small = len(fit.rows) <= 2 * LEAST_ROWS

@@ -81,9 +81,9 @@ class Stationary(Kernel):
         """Return the dict of the hyperparameter "lengthscale".
 
         It has one number for each of the c columns, or one number if `ard` is False. Each starts at sqrt(c) standard
-        deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them.
-        sqrt(c) is the root mean square of the distance of a row from the mean, in standard deviations. That of two
-        rows is sqrt(2 c).
+        deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them. In
+        standard deviations, sqrt(c) is the root mean square distance of a row from the mean. The root mean square
+        distance of two rows is sqrt(2 c).
 
         Args:
             columns: The summary of the c columns, with their standard deviations.

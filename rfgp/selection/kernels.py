@@ -19,7 +19,7 @@ EVALUATIONS = 40.0
 
 
 def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model; of several kernels keep the best by leave-one-out.
+    """Fit a model, or each of several kernels, of which the best by leave-one-out is kept.
 
     `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
 

@@ -78,7 +78,7 @@ def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
 def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
     """Return the rounds of a selection before the first score.
 
-    The `search_space` is for kernel="auto"; `fit_kernels` selects among `alternatives`, without rounds.
+    The `search_space` is that of kernel="auto". `fit_kernels` selects among `alternatives`, without rounds.
 
     Args:
         state: The state of the model before the fit.

@@ -28,7 +28,7 @@ def stacking_weights(
     expectation maximization.
 
     Source: Yao, Vehtari, Simpson and Gelman (2018), "Using stacking to average Bayesian predictive distributions",
-    Bayesian Analysis 13(3), Section 3.2; there without a prior.
+    Bayesian Analysis 13(3), Section 3.2, without the prior.
 
     Args:
         log_probs: The log densities of each row given all others, by each candidate.

@@ -2,8 +2,9 @@
 
 - Leave-one-out, for few rows and exact candidates: each distinct input is left out in turn, in closed form.
 - Folds, for few rows per hyperparameter and for groups that the user names: candidates are refitted without each fold.
-  Scores of rows that many hyperparameters have seen are too optimistic. Each row is predicted given all others at
-  hyperparameters that have not seen its fold. Groups and equal inputs are predicted without the rows of their fold.
+  Scores of rows to which many hyperparameters were fitted are too optimistic. Each row is predicted given all others at
+  hyperparameters that were fitted without its fold. Groups and equal inputs are predicted without the rows of their
+  fold.
 - Held out, for many rows: held-out rows are predicted given *all* the others, because neighbors gain from density. This
   does not depend on the number of rows that the hyperparameters were fitted to. "forward" holds out the last rows.
 
@@ -103,7 +104,7 @@ class Validation:
         Args:
             state: The state of the model.
             plan: The options of the fit.
-            candidates: The candidates. Learned frequencies need held-out rows, since they have seen the others.
+            candidates: The candidates. Learned frequencies need held-out rows, because they were fitted to the others.
             groups: How rows are kept together or ordered: None, "forward", or the key of a column.
 
         Raises:

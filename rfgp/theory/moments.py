@@ -175,8 +175,8 @@ def orthogonality_gap(
 ) -> Array:
     """Return the decrease of a cross moment if two frequencies are orthogonal, k^2 - E k_hat_i k_hat_j, (k,).
 
-    The variance of m <= d orthogonal frequencies is that of independent ones less (m - 1) / m of the gap. For Fourier
-    features it can be negative at large z.
+    The variance of m <= d orthogonal frequencies is that of independent ones minus (m - 1) / m times the gap. For
+    Fourier features it can be negative at large z.
 
     Args:
         distances: z, or v for positive features, (k,).

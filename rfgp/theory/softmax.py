@@ -184,7 +184,7 @@ def gaussian_moments(
         num_frequencies: n.
         scale: tau.
         of: "difference" or "sum".
-        complement: Whether the coefficient is one less the exponential.
+        complement: Whether the coefficient is 1 minus the exponential.
         length: As in `rfgp.features.softmax.coefficients.Gaussian`.
         estimator: "trigonometric" or "positive".
 
