@@ -172,7 +172,7 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Raise an error, because the columns are not set yet.
+        """Raise an error for rows (n, c), because the columns are not set yet.
 
         Raises:
             InvalidArgumentError: Always.
