@@ -358,7 +358,7 @@ def constant(name: str, value: Any) -> Any:
     """Return a value that is a number, a text, a boolean, None, or a tuple of these.
 
     Raises:
-        InvalidArgumentError: If the value is a name or an expression.
+        InvalidArgumentError: If the value contains a name or an expression.
 
     Examples:
         >>> from rfgp.expressions import constant

@@ -60,10 +60,10 @@ class SparsePrior(ABC):
 
     @abstractmethod
     def value(self, effect: float) -> float:
-        """Return the value of the hyperparameter with an effect."""
+        """Return the value of the hyperparameter at which a column has an effect of a given size."""
 
     def tau(self, count: int) -> float:
-        """Return the scale for a number of columns."""
+        """Return the scale tau for a number of columns."""
         return self.scale / math.sqrt(max(count, 1))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class SparseLengthscales(SparsePrior):
         return 1 / value
 
     def value(self, effect: float) -> float:
-        """Return the lengthscale."""
+        """Return the lengthscale 1 / effect."""
         return 1 / effect
 
 
@@ -130,7 +130,7 @@ class SparseVariances(SparsePrior):
         return value.sqrt()
 
     def value(self, effect: float) -> float:
-        """Return the variance."""
+        """Return the variance effect^2."""
         return effect**2
 
 

@@ -52,7 +52,7 @@ class EquispacedFourier(Approximation):
     Attributes:
         tolerance: A mode is omitted if its prior variance times the number of rows is below 100 tolerance times the
             noise. The correlation of a Gaussian kernel with its nearest periodic image is at most the tolerance. For
-            Matern kernels it is at most 100 times the tolerance.
+            Matern and rational quadratic kernels it is at most 100 times the tolerance.
         max_features: The most features. If more are needed, those of the largest variance are kept.
         seed: It has no effect.
 

@@ -173,5 +173,8 @@ def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: A
         inputs: The rows, (n, D).
         rest: Further arguments of the function.
         options: Further arguments of the function by name.
+
+    Returns:
+        The result of the function.
     """
     return function(position_of(column, inputs), *rest, **options)

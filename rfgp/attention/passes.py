@@ -184,7 +184,7 @@ class PositivePass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> State:
-        """See `Pass.absorb`."""
+        """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self._log_keys(key, bias), value)
 
     def read(
@@ -192,7 +192,7 @@ class PositivePass(Pass):
         state: State,
         query: Tensor,  # (..., n, E)
     ) -> Rows:
-        """See `Pass.read`."""
+        """Return the outputs of queries, as specified by `Pass.read`."""
         logs = _log_values(self.pair.left, query) + _finite(state.peak)[..., None, :]
         left = (logs - logs.detach().amax(-1, keepdim=True)).exp()
         return _divide(left @ state.values, left @ state.total[..., None])
@@ -205,7 +205,7 @@ class PositivePass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> tuple[Rows, State]:
-        """See `Pass.step`."""
+        """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         log_left, log_right = _log_values(self.pair.left, query), self._log_keys(key, bias)
         peak = _finite(state.peak)[..., None, :]
         with torch.no_grad():
@@ -261,7 +261,7 @@ class SignedPass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> State:
-        """See `Pass.absorb`."""
+        """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self.pair.right(key), value, self.key_bias(key, bias))
 
     def read(
@@ -269,7 +269,7 @@ class SignedPass(Pass):
         state: State,
         query: Tensor,  # (..., n, E)
     ) -> Rows:
-        """See `Pass.read`."""
+        """Return the outputs of queries, as specified by `Pass.read`."""
         left = self.pair.left(query)
         return self._divide(left @ state.values, left @ state.total[..., None], state.mass[..., None])
 
@@ -281,7 +281,7 @@ class SignedPass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> tuple[Rows, State]:
-        """See `Pass.step`."""
+        """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         left, right, logs = self.pair.left(query), self.pair.right(key), self.key_bias(key, bias)
         peak = _finite(torch.maximum(state.peak, logs.cummax(-1).values))  # (..., n), over the keys that a row sees
         past = _future(logs.shape[-1], logs.device)

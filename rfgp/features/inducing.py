@@ -196,6 +196,9 @@ def by_pivots(
         generator: The generator of the draws.
         variances: Maps rows a to their variances (n_a,). If None, they are 1.
 
+    Returns:
+        The selected rows, (M, d), float64.
+
     Examples:
         >>> from rfgp import spectra
         >>> x = torch.linspace(0, 1, 50)[:, None].double()

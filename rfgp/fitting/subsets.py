@@ -138,6 +138,9 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
         most: The most rows.
         compared: The most rows on which starts are compared. If None, all rows of the search.
         tolerance: The least gain of an iteration in nats a row. If None, 0.001 nats in total.
+
+    Returns:
+        The fit at the values found, and the report.
     """
     rows = in_search_precision(fit.subset(most))
     some = rows if compared is None else in_search_precision(fit.subset(compared))

@@ -137,7 +137,11 @@ class LatticeDesign:
         return out.index_put((outside,), conditioned * scale)
 
     def is_outside(self, x: Tensor) -> Tensor:
-        """Return whether rows (n, D) are outside the box, (n,)."""
+        """Return whether rows (n, D) are outside the box, (n,).
+
+        Args:
+            x: The rows, (n, D).
+        """
         return ~self.lattice.contains(self.lattice.columns(x).detach())
 
     def total(self, x: Tensor, *parameters: Tensor) -> Tensor:

@@ -145,6 +145,9 @@ def near_each_other(
         z: The rows, (n, d).
         size: The size of a block.
 
+    Returns:
+        The numbers of the rows of each block.
+
     Examples:
         >>> [len(block) for block in near_each_other(np.arange(5.0)[:, None], 2)]
         [2, 2, 1]

@@ -126,6 +126,9 @@ class SuccessiveHalving:
         """Score the candidates and return those selected, by descending weight.
 
         If no candidate could be scored, the cheapest is selected.
+
+        Returns:
+            The selected candidates with their weights, the largest weight first.
         """
         if len(self.states) == 1 and not self.states[0].candidate.followups:
             return self.states

@@ -211,6 +211,9 @@ class Validation:
                 another kernel.
             plan: The options of the fit. If None, those of the validation.
 
+        Returns:
+            The fitted candidate, with its log densities of validation rows.
+
         Raises:
             SolverError: If the density of a row is not finite.
             RfgpError: If the fit failed.
