@@ -35,8 +35,8 @@ def self_distance(
     """Return the pairwise distances of points, exactly 0 between equal points.
 
     Gradients can be NaN, because distances are 0, so `z` should have none. Points of at least `MANY` coordinates in
-    float64 use one matrix product, |a|^2 + |b|^2 - 2 a.b, with a rounding error of a few eps max |z|^2. Pairs closer
-    than `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
+    float64 use one matrix product, |a|^2 + |b|^2 - 2 a.b. Its rounding error is a few eps max |z|^2. Pairs closer than
+    `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
 
     Args:
         z: The points, (n, d).

@@ -121,7 +121,7 @@ def estimate_kl(
 ) -> KLEstimate:
     """Estimate KL(first || second) of the joint distributions of observations, in nats, at any number of points.
 
-    It applies to one output, and to sparse precisions and sparse features of graphs, whose covariances C_1 and C_2 are
+    It applies to one output, and to sparse precisions and sparse features of graphs. Their covariances C_1 and C_2 are
     only multiplied with and solved for. Let r be the eigenvalues of C_1^-1 C_2. Then
 
         KL = (sum (1 / r - 1 + log r) + (m_1 - m_2)^T C_2^-1 (m_1 - m_2)) / 2.

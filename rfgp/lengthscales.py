@@ -66,8 +66,9 @@ def tuned_to_classes(
 ) -> tuple[float, Array]:
     """Return the lengthscale at which independent positive features classify best (Reid et al. 2023, App. B.1).
 
-    It is 1 / sigma for the sigma among `scales` with the highest validation accuracy of `class_accuracies`, on average
-    over draws of m = 10 d independent frequencies. If several sigma have it, the first one in `scales` is used.
+    It is 1 / sigma for the sigma among `scales` with the highest validation accuracy of `class_accuracies`. The
+    accuracy is averaged over draws of m = 10 d independent frequencies. If several sigma have it, the first one in
+    `scales` is used.
 
     Args:
         train: Standardized inputs.

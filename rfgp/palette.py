@@ -46,8 +46,8 @@ def styles(methods: Iterable[str]) -> dict[str, int]:
 def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
     """Return the 1 % and 99 % quantiles of values, so that a few extreme nodes do not hide the others.
 
-    Values that are constant up to rounding lie in the middle of a scale of a tenth of their size, so that rounding
-    errors show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
+    Values that are constant up to rounding lie in the middle of a scale of a tenth of their size. Rounding errors
+    therefore show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
 
     Args:
         values: The values, (N,).

@@ -1,9 +1,9 @@
 """Fitting features and a nearest-neighbor (Vecchia) process by one likelihood.
 
 Distances to neighbors are in lengthscales of that process. Neighbors are fixed during a search and found again after
-it. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows, because these rows
-alone would be less dense. If blocks of rows share neighbors and there are no features, 4,096 rows are used. Features
-are marginalized, so that only these rows determine the weights. Frequencies are learned in
+it. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows. Without the other
+rows, these would be less dense. If blocks of rows share neighbors and there are no features, 4,096 rows are used.
+Features are marginalized, so that only these rows determine the weights. Frequencies are learned in
 `rfgp.fitting.learn_frequencies`.
 
 The likelihood has several optima, because features may explain structure that neighbors would explain better. So there

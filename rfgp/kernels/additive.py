@@ -25,7 +25,8 @@ NODES = 64
 class Centered(Kernel):
     """A kernel of one column, conditioned on a mean of 0 over the column.
 
-    It is k(x, z) - c(x) c(z) / C with the base kernel k, c(x) = E k(x, X), C = E k(X, X') and X uniform on `points`.
+    It is k(x, z) - c(x) c(z) / C for the base kernel k. Here c(x) = E k(x, X) and C = E k(X, X'), with X uniform on
+    `points`.
 
     Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Equation 9.
 

@@ -127,10 +127,10 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
         kind: "fourier" or "laplace".
         spectrum: Isotropic.
         num_dims: d.
-        distances: (k, 2): distances in lengthscales and the weights of their squared errors, as
-            `distances_between` returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the
-            variance of independent frequencies there (of independent pairs omega, -omega for positive features), so
-            that all lengthscales count alike.
+        distances: (k, 2): distances in lengthscales and the weights of their squared errors, as `distances_between`
+            returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the variance of independent
+            frequencies there, so that all lengthscales count alike. For positive features it is the variance of
+            independent pairs omega, -omega.
 
     Raises:
         InvalidArgumentError: If distances are invalid, or too large for positive features.
