@@ -71,7 +71,7 @@ def _moments_in_blocks(
 def unit_of(
     largest: Tensor,  # (d,) or ()
 ) -> Tensor:  # (d,) or ()
-    """Return the power of two closest to the largest absolute value of a column.
+    """Return the greatest power of two that is at most the largest absolute value of a column.
 
     Division by it is exact.
 

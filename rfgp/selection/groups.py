@@ -66,8 +66,9 @@ def dominant_period(
 ) -> float | None:
     """Return the period of the strongest wave around a quadratic trend, or None.
 
-    The result is None if the false-alarm probability exceeds `FALSE_ALARM`. Periods range from four median gaps to half
-    of the extent. On a regular grid, a period within a tenth of a cycle of a multiple of the gap becomes that multiple.
+    The result is None if the false-alarm probability exceeds `FALSE_ALARM`, or there are fewer than 12 distinct inputs.
+    Periods range from four median gaps to half of the extent. On a regular grid, a period within a tenth of a cycle of
+    a multiple of the gap becomes that multiple.
 
     Args:
         x: The inputs.
