@@ -64,6 +64,10 @@ class _Once(torch.autograd.Function):
 def once(compute: Callable[..., Tensor], *tensors: Tensor) -> Tensor:
     """Return compute(*tensors), a gradient (...) that cannot be differentiated again.
 
+    Args:
+        compute: Maps the tensors to the gradient.
+        tensors: The tensors (...).
+
     Examples:
         >>> once(lambda x: 2 * x, torch.ones(2)).tolist()
         [2.0, 2.0]
@@ -159,7 +163,7 @@ def recomputed(compute: Callable[..., tuple[Tensor, ...]], *inputs: Tensor) -> t
 
 
 def as_array(tensor: Tensor) -> Array:
-    """Return the values of a tensor (...) as float64.
+    """Return the values of a tensor (...) as a float64 array.
 
     Examples:
         >>> as_array(torch.ones(2)).dtype

@@ -14,6 +14,9 @@ with requires_extra("plot"):
 def new_axes(**options: Any) -> Any:
     """Return axes in a new figure, without changing the global state of pyplot.
 
+    Args:
+        **options: Options of `Figure.add_subplot`.
+
     Examples:
         >>> from rfgp.plotting import new_axes
         >>> new_axes().name
@@ -25,6 +28,13 @@ def new_axes(**options: Any) -> Any:
 def save(figure: Figure, path: Path) -> None:
     """Write a figure as PNG. A failure leaves the old file.
 
+    Args:
+        figure: The figure.
+        path: The file.
+
+    Raises:
+        FileWriteError: If the file cannot be written.
+
     Examples:
         >>> import tempfile
         >>> from rfgp.plotting import new_axes, save
@@ -35,7 +45,10 @@ def save(figure: Figure, path: Path) -> None:
 
 
 def to_png(figure: Any) -> bytes:
-    """Return a figure as PNG.
+    """Return a figure as the bytes of a PNG file, at 130 dots per inch.
+
+    Args:
+        figure: The figure.
 
     Examples:
         >>> from rfgp.plotting import new_axes, to_png

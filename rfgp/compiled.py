@@ -9,6 +9,9 @@ import numba
 def jit(**options: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that compiles on first use and caches on disk if a folder is writable.
 
+    Args:
+        **options: Options of `numba.njit`.
+
     Examples:
         >>> jit()(lambda x: x + 1)(1)
         2

@@ -16,7 +16,7 @@ def check_flag(name: str, value: object) -> None:
         value: The argument.
 
     Raises:
-        InvalidArgumentError: The value is not a bool.
+        InvalidArgumentError: If the value is not a bool.
 
     Examples:
         >>> check_flag("learn", True)
@@ -26,10 +26,15 @@ def check_flag(name: str, value: object) -> None:
 
 
 def check_count(name: str, value: Any, least: int = 1) -> int:
-    """Return an integer that is at least 1, or at least 0.
+    """Return an integer that is at least a given one.
+
+    Args:
+        name: The name of the argument.
+        value: The argument.
+        least: The smallest allowed integer. The default is 1.
 
     Raises:
-        InvalidArgumentError: The value is not such an integer.
+        InvalidArgumentError: If the value is not such an integer.
 
     Examples:
         >>> check_count("num_features", 16)
@@ -45,7 +50,7 @@ def check_counts(**counts: Any) -> None:
     """Check that counts by name are positive integers.
 
     Raises:
-        InvalidArgumentError: A count is not a positive integer.
+        InvalidArgumentError: If a count is not a positive integer.
 
     Examples:
         >>> check_counts(rows=3, columns=2)
@@ -57,8 +62,12 @@ def check_counts(**counts: Any) -> None:
 def read_seconds(name: str, value: Any) -> float:
     """Return the seconds of "30s", "5min" or "2h", or of a number.
 
+    Args:
+        name: The name of the argument.
+        value: A text or a positive number.
+
     Raises:
-        InvalidArgumentError: The value has another form, or is not positive.
+        InvalidArgumentError: If the value has another form, or is not positive.
 
     Examples:
         >>> read_seconds("time_limit", "5min")
@@ -70,8 +79,12 @@ def read_seconds(name: str, value: Any) -> float:
 def read_bytes(name: str, value: Any) -> float:
     """Return the bytes of "500MB" or "4GB", or of a number.
 
+    Args:
+        name: The name of the argument.
+        value: A text or a positive number.
+
     Raises:
-        InvalidArgumentError: The value has another form, or is not positive.
+        InvalidArgumentError: If the value has another form, or is not positive.
 
     Examples:
         >>> read_bytes("memory", "4GB")
@@ -90,7 +103,7 @@ def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> fl
         such: Examples for the message.
 
     Raises:
-        InvalidArgumentError: The value has another form, or is not positive.
+        InvalidArgumentError: If the value has another form, or is not positive.
 
     Examples:
         >>> read_amount("length", "2km", {"m": 1.0, "km": 1000.0}, '"5m"')
@@ -107,7 +120,12 @@ def read_amount(name: str, value: Any, units: dict[str, float], such: str) -> fl
 
 
 def counted(number: int, thing: str, things: str | None = None) -> str:
-    """Return "1 cell" or "2 cells". If `things` is None, the plural ends in s.
+    """Return "1 cell" or "2 cells".
+
+    Args:
+        number: The number.
+        thing: The singular.
+        things: The plural. If None, the singular with an s.
 
     Examples:
         >>> counted(1, "cell"), counted(2000, "entry", "entries")

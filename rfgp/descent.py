@@ -64,6 +64,9 @@ def descend(
         after: Called with the value after each iteration. It raises `StopIteration` to end the search.
         **options: Further options of scipy's method "L-BFGS-B".
 
+    Returns:
+        The last point, whether the search converged, why it ended, and the numbers of iterations and evaluations.
+
     Examples:
         >>> settings = {"tolerance": 1e-12, "gradient_tolerance": 1e-8, "restarts": 1, "rounding": 0}
         >>> def square(x):

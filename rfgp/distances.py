@@ -18,6 +18,10 @@ def distance(
 ) -> Tensor:  # (..., n, k)
     """Return |x_i - z_j|, exactly 0 between equal points, with gradient 0 there.
 
+    Args:
+        x: The first points, (..., n, d).
+        z: The second points, (..., k, d).
+
     Examples:
         >>> distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()
         5.0
@@ -31,8 +35,11 @@ def self_distance(
     """Return the pairwise distances of points, exactly 0 between equal points.
 
     Gradients can be NaN, because distances are 0, so `z` should have none. Points of at least `MANY` coordinates in
-    float64 use one matrix product, |a|^2 + |b|^2 - 2 a.b, with a rounding error of a few eps max |z|^2. Pairs closer
-    than `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
+    float64 use one matrix product, |a|^2 + |b|^2 - 2 a.b. Its rounding error is a few eps max |z|^2. Pairs closer than
+    `NEAR` times the largest distance from the mean are therefore recomputed from their differences.
+
+    Args:
+        z: The points, (n, d).
 
     Examples:
         >>> self_distance(torch.tensor([[0.0], [2.0]])).tolist()
@@ -55,7 +62,13 @@ def squared_distance(
     x: Tensor,  # (..., n, d)
     z: Tensor,  # (..., k, d)
 ) -> Tensor:  # (..., n, k)
-    """Return |x_i - z_j|^2 by one matrix product, at least 0. Points are centered first unless one is far away.
+    """Return |x_i - z_j|^2 by one matrix product, at least 0.
+
+    Points are centered first unless one is far away.
+
+    Args:
+        x: The first points, (..., n, d).
+        z: The second points, (..., k, d).
 
     Examples:
         >>> squared_distance(torch.zeros(1, 2), torch.tensor([[3.0, 4.0]])).item()

@@ -67,8 +67,8 @@ def kl_divergence(first: GaussianDistribution, second: GaussianDistribution, *, 
         per_point: Whether to divide by n.
 
     Raises:
-        InvalidArgumentError: The two have different numbers of points, no points, or different likelihoods.
-        NotPositiveDefiniteError: A covariance cannot be factorised.
+        InvalidArgumentError: If the two have different numbers of points, no points, or different likelihoods.
+        NotPositiveDefiniteError: If a covariance cannot be factorized.
 
     Examples:
         >>> import numpy as np
@@ -121,10 +121,10 @@ def estimate_kl(
 ) -> KLEstimate:
     """Estimate KL(first || second) of the joint distributions of observations, in nats, at any number of points.
 
-    It applies to one output, and to sparse precisions and sparse features of graphs, whose covariances C_1 and C_2 are
-    only multiplied with and solved for. With the eigenvalues r of C_1^-1 C_2,
+    It applies to one output, and to sparse precisions and sparse features of graphs. Their covariances C_1 and C_2 are
+    only multiplied with and solved for. Let r be the eigenvalues of C_1^-1 C_2. Then
 
-        KL = (sum (1 / r - 1 + log r) + (m_1 - m_2)^T C_2^-1 (m_1 - m_2)) / 2,
+        KL = (sum (1 / r - 1 + log r) + (m_1 - m_2)^T C_2^-1 (m_1 - m_2)) / 2.
 
     The sum is estimated by stochastic Lanczos quadrature in the inner product of C_1, with each probe scaled to its
     mean length. The quadratic form is solved. Conjugate gradients stop at a relative residual of 1e-8.
@@ -136,9 +136,12 @@ def estimate_kl(
         seed: Seed of the probes.
         per_point: Whether to divide by n.
 
+    Returns:
+        The estimate and its standard error.
+
     Raises:
-        InvalidArgumentError: The two have different numbers of points, or none. Or a distribution has several outputs,
-            no noise, or a covariance that has to be formed. Use `kl_divergence` for those.
+        InvalidArgumentError: If the two have different numbers of points, or none. Also if a distribution has several
+            outputs, no noise, or a covariance that has to be formed. Use `kl_divergence` for those.
 
     Source: Ubaru, Chen and Saad (2017), "Fast estimation of tr(f(A)) via stochastic Lanczos quadrature", in another
     inner product.
@@ -216,8 +219,8 @@ def expected_posterior_kl(
         per_point: Whether to divide by the number of test rows.
 
     Raises:
-        InvalidArgumentError: num_train or noise is out of range, or the matrices have other shapes.
-        NotPositiveDefiniteError: A matrix cannot be factorised.
+        InvalidArgumentError: If num_train or noise is out of range, or the matrices have other shapes.
+        NotPositiveDefiniteError: If a matrix cannot be factorized.
 
     Examples:
         >>> import torch
@@ -239,7 +242,7 @@ def expected_posterior_kl(
 
 
 def _prior_kl(kernel: Tensor, approximate: Tensor, noise: float) -> Tensor:
-    """Return the KL of two centred Gaussian distributions with noise."""
+    """Return the KL of two centered Gaussian distributions with noise."""
     eye = noise * torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
     first = cholesky(kernel + eye, "The exact kernel matrix")
     second = cholesky(approximate + eye, "The approximate kernel matrix")
@@ -250,12 +253,20 @@ def _prior_kl(kernel: Tensor, approximate: Tensor, noise: float) -> Tensor:
 
 
 def likelihood_of(prediction: Any) -> Any:
-    """Return the likelihood of a prediction's observations. None if it is Gaussian."""
+    """Return the likelihood of a prediction's observations, or None if it is Gaussian.
+
+    Args:
+        prediction: The prediction.
+    """
     return None if getattr(prediction, "of_observations", None) is None else prediction.observed().likelihood
 
 
 def gaussian_of(prediction: Any) -> Any:
-    """Return a Gaussian prediction: of the logarithm if the prediction is log-normal."""
+    """Return a prediction, or that of the logarithm if the prediction is log-normal.
+
+    Args:
+        prediction: The prediction.
+    """
     return getattr(prediction, "log", prediction)
 
 

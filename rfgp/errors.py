@@ -10,7 +10,7 @@ _NAMES: ContextVar[Mapping[str, str | None]] = ContextVar("names", default=Mappi
 
 @contextmanager
 def called(**names: str | None) -> Iterator[None]:
-    """Rename arguments in messages, for an adapter. If a name is None, the adapter lacks the argument."""
+    """Rename arguments in messages, for an adapter. A name of None means that the adapter lacks the argument."""
     token = _NAMES.set({**_NAMES.get(), **names})
     try:
         yield

@@ -107,7 +107,7 @@ class Reader:
         """Return the node of an expression.
 
         Raises:
-            InvalidArgumentError: The text is too long or too deep, or contains other syntax.
+            InvalidArgumentError: If the text is too long or too deep, or contains other syntax.
 
         Examples:
             >>> from rfgp.expressions import Reader
@@ -121,7 +121,7 @@ class Reader:
         """Return the arguments of a call whose brackets are omitted, such as "a=Exact(), b=Exact()".
 
         Raises:
-            InvalidArgumentError: The text is too long or too deep, or contains other syntax.
+            InvalidArgumentError: If the text is too long or too deep, or contains other syntax.
 
         Examples:
             >>> from rfgp.expressions import Reader
@@ -293,10 +293,10 @@ def nodes_of(node: Any) -> Iterator[Any]:
 
 
 def check_known(role: str, name: str, known: Collection[str]) -> None:
-    """Check that a name is known.
+    """Check that a name is one of the allowed names.
 
     Raises:
-        InvalidArgumentError: The name is unknown. The message lists the known ones and suggests the closest.
+        InvalidArgumentError: If it is not. The message lists the allowed names and suggests the closest.
 
     Examples:
         >>> from rfgp.expressions import check_known
@@ -319,7 +319,7 @@ def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str
         most: The largest value of an argument whose default is an integer.
 
     Raises:
-        InvalidArgumentError: There is no such parameter, or one is missing or repeated.
+        InvalidArgumentError: If there is no such parameter, or one is missing or repeated.
 
     Examples:
         >>> from rfgp.expressions import Call, bound
@@ -358,7 +358,7 @@ def constant(name: str, value: Any) -> Any:
     """Return a value that is a number, a text, a boolean, None, or a tuple of these.
 
     Raises:
-        InvalidArgumentError: The value is a name or an expression.
+        InvalidArgumentError: If the value contains a name or an expression.
 
     Examples:
         >>> from rfgp.expressions import constant
@@ -379,7 +379,7 @@ def made(role: str, kind: Callable[..., Any], arguments: Mapping[str, Any]) -> A
     """Return an object of a class from arguments that come from a text.
 
     Raises:
-        InvalidArgumentError: An argument has a wrong type or value.
+        InvalidArgumentError: If an argument has a wrong type or value.
 
     Examples:
         >>> from rfgp.expressions import Name, made

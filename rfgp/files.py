@@ -35,7 +35,11 @@ def _system_cache() -> Path:
 
 
 def sweep(folder: Path, pattern: str) -> None:
-    """Remove temporary files of a cache folder that are a day old. They are of killed processes.
+    """Remove temporary files of killed processes from a cache folder, if they are a day old.
+
+    Args:
+        folder: The folder.
+        pattern: The pattern of their names, as for `Path.glob`.
 
     Examples:
         >>> import tempfile
@@ -54,8 +58,12 @@ def write_atomically(path: Path, content: bytes) -> None:
     A symbolic link stays, and its target is replaced. Pipes, terminals and devices such as /dev/null are written to
     directly. The permissions are those of a new file.
 
+    Args:
+        path: The file.
+        content: The bytes of the file.
+
     Raises:
-        FileWriteError: The disk is full, the folder is missing or cannot be written, or the path is a folder.
+        FileWriteError: If the disk is full, the folder is missing or cannot be written, or the path is a folder.
 
     Examples:
         >>> import tempfile
@@ -76,8 +84,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 def check_target(path: Path) -> None:
     """Check that a file can be written to a path, without writing it.
 
+    Args:
+        path: The file.
+
     Raises:
-        FileWriteError: The path is a folder or a disk, or its folder is missing or cannot be written.
+        FileWriteError: If the path is a folder or a disk, or its folder is missing or cannot be written.
 
     Examples:
         >>> import tempfile
@@ -103,8 +114,11 @@ def check_target(path: Path) -> None:
 def check_folder(folder: Path) -> None:
     """Check that a folder can be made and written to, without making it.
 
+    Args:
+        folder: The folder.
+
     Raises:
-        FileWriteError: A part of the path is not a folder, or cannot be written.
+        FileWriteError: If a part of the path is not a folder, or cannot be written.
 
     Examples:
         >>> import tempfile
@@ -121,8 +135,14 @@ def check_folder(folder: Path) -> None:
 def made_folder(folder: Path) -> Iterator[Path]:
     """Make a folder. After an error in the block, new folders that are empty are removed.
 
+    Args:
+        folder: The folder. Missing parents are made as well.
+
+    Yields:
+        The folder.
+
     Raises:
-        FileWriteError: The folder cannot be made.
+        FileWriteError: If the folder cannot be made.
 
     Examples:
         >>> import tempfile

@@ -49,7 +49,13 @@ class Gram:
 
     @classmethod
     def of_design(cls, design: Tensor, scale: Tensor, variance: Tensor) -> Self:
-        """Return v D S^2 D^T of a design D (n, F), with diagonal scales S (F,) and a variance v, 0-d."""
+        """Return v D S^2 D^T, with gradients in S and v.
+
+        Args:
+            design: The design D, (n, F), without gradients.
+            scale: The diagonal of S, (F,).
+            variance: The variance v, 0-d.
+        """
         known, unit = scale.detach(), variance.detach()
 
         def pull_back(gradient: Tensor) -> tuple[Tensor, Tensor]:
@@ -105,7 +111,7 @@ def stationary_gram(
 
         -(2 / l_c) sum_ij W_ij (z_ic - z_jc)^2 = -(4 / l_c) (sum_i z_ic^2 (W 1)_i - sum_i z_ic (W z)_ic).
 
-    This is one product of (n, n) by (n, d + 1); autograd takes twenty passes over (n, n). If the slope at 0 is
+    This is one product of (n, n) by (n, d + 1). Autograd takes twenty passes over (n, n). If the slope at 0 is
     infinite, the difference would cancel for close pairs, which are summed separately. There is no closed form for
     spectra without a slope, and for rows very far from the mean.
 
@@ -161,6 +167,12 @@ def scaled_gram(
     variance: Tensor,  # ()
 ) -> Tensor:  # (n, n)
     """Return the covariance of `stationary_gram`, differentiable once.
+
+    Args:
+        spectrum: The spectrum of the kernel at unit scale.
+        x: The points, (n, d).
+        lengthscale: The lengthscale of each coordinate, (d,), or of all, 0-d.
+        variance: The kernel at distance 0, 0-d.
 
     Examples:
         >>> from rfgp.spectra import Gaussian

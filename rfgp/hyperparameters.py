@@ -58,11 +58,19 @@ class Hyperparameters(nn.Module):
         return self._space.names
 
     def standardized(self, name: str) -> Tensor:
-        """Return a hyperparameter in standardized units, 0-d or (d,). The mean of k outputs is (k,)."""
+        """Return a hyperparameter in standardized units, 0-d or (d,).
+
+        Args:
+            name: The path, or a unique end of it. The mean of k outputs is (k,).
+        """
         return self.values.standardized(self.path(name))
 
     def value(self, name: str) -> Tensor:
-        """Return a hyperparameter in the user's units, 0-d or (d,)."""
+        """Return a hyperparameter in the user's units, 0-d or (d,).
+
+        Args:
+            name: The path, or a unique end of it.
+        """
         return self.values.value(self.path(name))
 
     def log_prior(self) -> Tensor:
@@ -72,8 +80,11 @@ class Hyperparameters(nn.Module):
     def set(self, **values: Any) -> None:
         """Set hyperparameters by name, in the user's units, in place.
 
+        Args:
+            **values: The values by path, or by a unique end of it.
+
         Raises:
-            InvalidArgumentError: A name is unknown, a value is not positive, or its shape is wrong.
+            InvalidArgumentError: If a name is unknown, a value is not positive, or its shape is wrong.
         """
         given = {self.path(name): value for name, value in values.items()}
         new = self.values.with_values(**given).raw
@@ -84,8 +95,11 @@ class Hyperparameters(nn.Module):
     def path(self, name: str) -> str:
         """Return the path of a hyperparameter, from the path or a unique end of it.
 
+        Args:
+            name: The path, or a unique end of it.
+
         Raises:
-            InvalidArgumentError: There is no such hyperparameter, or several.
+            InvalidArgumentError: If there is no such hyperparameter, or several.
         """
         return find_path(name, self.names)
 

@@ -22,16 +22,15 @@ SCALES = np.geomspace(0.1, 2.0, 20)
 
 
 def neighbor_distance(x: Any, neighbors: int = 50, *, num_points: int = 1000, seed: int = 0) -> float:
-    """Return the mean distance to the 50th nearest neighbor, the lengthscale of Yu et al. (2016, Section 5, Fig. 4).
+    """Return the mean distance to the k-th nearest neighbor (Yu et al. 2016, Section 5, Fig. 4).
 
-    They use it for classification. In their data most pairs are then within two lengthscales, where orthogonal
-    frequencies gain most. In tables of few columns and many rows it is far shorter.
+    They use it as the lengthscale for classification, with k = 50. In their data most pairs are then within two
+    lengthscales, where orthogonal frequencies gain most. In tables of few columns and many rows it is far shorter.
 
     Args:
         x: Inputs (n, d) in their final units, n > neighbors.
-        neighbors: The rank of the neighbor. The point itself is not counted.
-        num_points: The number of rows, drawn without replacement, over which the mean is taken. Neighbors are sought
-            among all rows.
+        neighbors: The rank k of the neighbor. The point itself is not counted.
+        num_points: The number of rows of the mean, drawn without replacement. Neighbors are sought among all rows.
         seed: The seed of these rows.
 
     Raises:
@@ -67,8 +66,9 @@ def tuned_to_classes(
 ) -> tuple[float, Array]:
     """Return the lengthscale at which independent positive features classify best (Reid et al. 2023, App. B.1).
 
-    It is 1 / sigma for the sigma among `scales` with the highest validation accuracy of `class_accuracies`, on average
-    over draws of m = 10 d independent frequencies. The smallest of several such sigma is taken.
+    It is 1 / sigma for the sigma among `scales` with the highest validation accuracy of `class_accuracies`. The
+    accuracy is averaged over draws of m = 10 d independent frequencies. If several sigma have it, the first one in
+    `scales` is used.
 
     Args:
         train: Standardized inputs.

@@ -18,8 +18,12 @@ _LAST_JITTER = 1e-4
 def read_numbers(name: str, values: Any) -> NDArray[np.float64]:
     """Return numbers, lists, arrays or a tensor as a float64 array (...).
 
+    Args:
+        name: The name of the values in messages.
+        values: Numbers, lists, an array or a tensor.
+
     Raises:
-        InvalidArgumentError: The values are texts, ragged lists, complex numbers or None.
+        InvalidArgumentError: If the values are texts, ragged lists, complex numbers or None.
 
     Examples:
         >>> read_numbers("x", [1, 2])
@@ -45,7 +49,7 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
         least: The smallest allowed n.
 
     Raises:
-        InvalidArgumentError: The shape is wrong, there are too few rows, or values are not finite.
+        InvalidArgumentError: If the shape is wrong, there are too few rows, or values are not finite.
 
     Examples:
         >>> finite_rows([[1, 2]]).dtype
@@ -62,7 +66,7 @@ def finite_rows(x: Any, least: int = 1) -> Tensor:  # (n, d)
 def packed(tensor: Tensor) -> Tensor:
     """Return a copy (...) with the strides of its shape.
 
-    Other than `contiguous`, it also changes the strides of tensors of one entry.
+    In contrast to `contiguous`, it also changes the strides of tensors of one entry.
 
     Examples:
         >>> packed(torch.ones(1, 3).mT).stride()
@@ -99,7 +103,7 @@ def cholesky(
         JitterWarning: Jitter was needed. The message states it.
 
     Raises:
-        NotPositiveDefiniteError: The largest jitter is too small, or an entry is not finite.
+        NotPositiveDefiniteError: If the largest jitter is too small, or an entry is not finite.
 
     Examples:
         >>> cholesky(4 * torch.eye(2), "The prior").tolist()
@@ -134,6 +138,10 @@ def half_solve(
 ) -> Tensor:  # (..., n, p)
     """Return L^-1 B for a lower Cholesky factor L.
 
+    Args:
+        factor: The factor L, (n, n).
+        right: B, (..., n, p).
+
     Examples:
         >>> half_solve(2 * torch.eye(1), torch.ones(1, 1)).item()
         0.5
@@ -162,6 +170,9 @@ def gram(
 ) -> Tensor:  # (n, n)
     """Return Phi Phi^T, differentiable any number of times.
 
+    Args:
+        phi: The features, (n, F).
+
     Examples:
         >>> gram(torch.ones(1, 3)).item()
         3.0
@@ -176,11 +187,14 @@ def covariance_root(
     """Return R (n, r) with R R^T equal to a covariance, possibly singular.
 
     R is the Cholesky factor. If rounding leaves the matrix indefinite, it is a Cholesky factor with complete pivoting
-    that ends at the numerical rank (LAPACK's pstrf; Higham 1990, "Analysis of the Cholesky decomposition of a
-    semi-definite matrix").
+    that ends at the numerical rank (LAPACK's pstrf). Source: Higham (1990), "Analysis of the Cholesky decomposition of
+    a semi-definite matrix".
+
+    Args:
+        covariance: The covariance, (n, n).
 
     Raises:
-        NotPositiveDefiniteError: An entry is not finite.
+        NotPositiveDefiniteError: If an entry is not finite.
 
     Examples:
         >>> covariance_root(torch.ones(2, 2, dtype=torch.float64)).shape

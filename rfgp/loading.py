@@ -34,7 +34,7 @@ def load(path: str | Path) -> Any:
         predicts, but `exact`, `with_approximation` and `update` need `condition` first.
 
     Raises:
-        ModelFileError: The file is missing, damaged, not a saved model, or of a newer version.
+        ModelFileError: If the file is missing, damaged, not a saved model, or of a newer version.
 
     Examples:
         >>> import os, tempfile

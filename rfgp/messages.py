@@ -42,7 +42,7 @@ def quoted(text: str) -> str:
 
 
 def short_repr(value: Any) -> str:
-    """Return any value on one line of at most about 60 characters. Without a repr, it is the type.
+    """Return any value on one line of at most about 60 characters, or its type if it has no repr.
 
     Examples:
         >>> short_repr("north"), short_repr(7), short_repr((0, 1))
@@ -71,6 +71,10 @@ def unquoted(text: str) -> str:
 def listed(names: Sequence[str], most: int = 8) -> str:
     """Return the first names, separated by commas.
 
+    Args:
+        names: The names.
+        most: The most names. If there are more, dots follow. The default is 8.
+
     Examples:
         >>> listed(["a", "b", "c"], most=2)
         'a, b, ...'
@@ -79,7 +83,11 @@ def listed(names: Sequence[str], most: int = 8) -> str:
 
 
 def did_you_mean(wanted: str, names: Sequence[str]) -> str:
-    """Return " Did you mean 'price'?" if a name is similar to the wanted one, else nothing.
+    """Return " Did you mean 'price'?" if a name is similar to the wanted one, else an empty text.
+
+    Args:
+        wanted: The wanted name.
+        names: The existing names.
 
     Examples:
         >>> did_you_mean("prise", ["price", "size"])

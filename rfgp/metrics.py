@@ -23,7 +23,14 @@ from rfgp.linalg import read_numbers
 
 
 def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:
-    """Return the root mean squared error of a mean (n,) or a prediction against y (n,), in y's units.
+    """Return the root mean squared error of a prediction, in the units of y.
+
+    Args:
+        y: The observations, (n,).
+        prediction: A prediction at n points, or the predicted means, (n,).
+
+    Raises:
+        InvalidArgumentError: If y does not have the shape of the mean.
 
     Examples:
         >>> rmse([1.0, 2.0], [3.0, 4.0])
@@ -36,9 +43,17 @@ def rmse(y: Any, prediction: GaussianDistribution | Any) -> float:
 
 
 def nlpd(y: Any, prediction: GaussianDistribution) -> float:
-    """Return the mean negative log predictive density of observations y (n,), nats per point.
+    """Return the mean negative log predictive density of observations, in nats per point.
 
     Marginal densities of observations are used. Units of y that are e times smaller add one nat per point.
+
+    Args:
+        y: The observations, (n,).
+        prediction: A prediction at n points.
+
+    Raises:
+        InvalidArgumentError: If y does not have the shape of the mean, or a target of a log-normal prediction is not
+            positive.
 
     Examples:
         >>> import numpy as np
@@ -60,12 +75,19 @@ def nlpd(y: Any, prediction: GaussianDistribution) -> float:
 
 
 def crps(y: Any, prediction: GaussianDistribution) -> float:
-    """Return the mean continuous ranked probability score of observations y (n,), in y's units.
+    """Return the mean continuous ranked probability score of observations, in the units of y.
 
     Lower is better. The score is the integral of (F(t) - [t >= y])^2 over t, with F the marginal distribution function
     of an observation. For a point prediction it is the absolute error. Closed forms exist for Gaussian distributions
-    (Gneiting et al. 2005, Eq. 5), their mixtures (Grimit et al. 2006, Eq. 5) and log-normal ones (Baran and Lerch
-    2015, Eq. 4). Other distributions use 512 draws.
+    (Gneiting et al. 2005, Eq. 5), their mixtures (Grimit et al. 2006, Eq. 5) and log-normal ones (Baran and Lerch 2015,
+    Eq. 4). Other distributions use 512 draws.
+
+    Args:
+        y: The observations, (n,).
+        prediction: A prediction at n points.
+
+    Raises:
+        InvalidArgumentError: If y does not have the shape of the mean, or the observations are labels without an order.
 
     Examples:
         >>> import numpy as np
@@ -126,11 +148,18 @@ _DRAWS = 512
 
 
 def standardized_residuals(y: Any, prediction: GaussianDistribution) -> Tensor:
-    """Return (y - mean) / sd (n,) of the marginal distributions of observations.
+    """Return (y - mean) / sd of the marginal distributions of observations, (n,).
 
     The residuals are standard normal if the prediction is calibrated. Under a non-Gaussian likelihood or a mixture they
     are quantile residuals Phi^-1(F(y)), at most 8 in size. For counts and classes F is drawn uniformly between F(y - 1)
     and F(y) (Dunn and Smyth 1996, "Randomized quantile residuals").
+
+    Args:
+        y: The observations, (n,).
+        prediction: A prediction at n points.
+
+    Raises:
+        InvalidArgumentError: If y does not have the shape of the mean, or the observations are labels without an order.
 
     Examples:
         >>> import numpy as np
@@ -164,10 +193,18 @@ def _quantile_residuals(y: Any, observed: Any) -> Tensor:
 
 
 def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> Tensor:
-    """Return the share (k,) of observations y (n,) inside the central intervals of k levels in (0, 1).
+    """Return the share of observations inside central intervals, (k,).
 
     The intervals are those of the marginal distributions of observations. A calibrated prediction covers a share equal
     to the level.
+
+    Args:
+        y: The observations, (n,).
+        prediction: A prediction at n points.
+        levels: The k levels of the intervals, in (0, 1).
+
+    Raises:
+        InvalidArgumentError: If a level is not in (0, 1), or for the reasons of `standardized_residuals`.
 
     Examples:
         >>> import numpy as np
@@ -186,7 +223,14 @@ def interval_coverage(y: Any, prediction: GaussianDistribution, levels: Any) -> 
 
 
 def relative_frobenius_error(estimate: Any, exact: Any) -> float:
-    """Return |estimate - exact| / |exact| in the Frobenius norm, for two matrices of one shape.
+    """Return |estimate - exact| / |exact| in the Frobenius norm.
+
+    Args:
+        estimate: The estimate of the matrix.
+        exact: The matrix, of the same shape.
+
+    Raises:
+        InvalidArgumentError: If the shapes differ.
 
     Examples:
         >>> relative_frobenius_error([[1.0, 0.0], [0.0, 1.0]], [[2.0, 0.0], [0.0, 2.0]])
@@ -207,7 +251,7 @@ def _on_scale_of(prediction: Any, y: Tensor) -> Tensor:
     """Return targets (n,), or their logarithms if the prediction is log-normal.
 
     Raises:
-        InvalidArgumentError: A target has no logarithm.
+        InvalidArgumentError: If a target has no logarithm.
     """
     if not hasattr(prediction, "log"):
         return y

@@ -24,7 +24,12 @@ _STYLES = {
 
 
 def styles(methods: Iterable[str]) -> dict[str, int]:
-    """Return the number of each method's color. Known methods have the same number in all plots.
+    """Return the number of each method's color.
+
+    Methods that several plots share have the same number in all plots.
+
+    Args:
+        methods: The names of the methods. Repetitions have no effect.
 
     Examples:
         >>> styles(["energy", "mine"])
@@ -39,10 +44,13 @@ def styles(methods: Iterable[str]) -> dict[str, int]:
 
 
 def color_range(values: NDArray[np.float64]) -> tuple[float, float]:
-    """Return the 1 % and 99 % quantiles of values (N,), so that a few extreme nodes do not hide the others.
+    """Return the 1 % and 99 % quantiles of values, so that a few extreme nodes do not hide the others.
 
-    Values that are constant up to rounding lie in the middle of a scale of a tenth of their size, so that rounding
-    errors show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
+    Values that are constant up to rounding lie in the middle of a scale of a tenth of their size. Rounding errors
+    therefore show no pattern. The scale of nonnegative values, such as standard deviations, does not begin below 0.
+
+    Args:
+        values: The values, (N,).
 
     Examples:
         >>> import numpy as np
@@ -61,6 +69,12 @@ def log_ticks(values: Sequence[float]) -> tuple[list[float], tuple[float, float]
     """Return ticks for a logarithmic axis, and the ends of the axis with room around positive values.
 
     Ticks are powers of ten, with 2 and 5 times these if the axis is short. Long axes have fewer ticks.
+
+    Args:
+        values: The values, positive.
+
+    Returns:
+        The ticks, and the lower and upper ends of the axis.
 
     Examples:
         >>> log_ticks([1.0, 100.0])[0]

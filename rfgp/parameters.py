@@ -72,7 +72,7 @@ class Hyperparameter:
 
     Attributes:
         start: Standardized starting value, () or (d,).
-        unit: The user's value is unit * standardized value; broadcasts against `start`.
+        unit: The user's value is unit * standardized value. It broadcasts against `start`.
         bounds: Smallest and largest standardized value, each () or (d,).
         saturates: Whether the model depends weakly, through 1 / value^2, on large values. Lengthscales do.
         is_variance: Whether start and bounds are variances of the target. The unit then lacks its square.
@@ -151,8 +151,14 @@ class ParameterSpace:
     ) -> "ParameterSpace":
         """Return the space without the hyperpriors that are None.
 
+        Args:
+            quantities: The hyperparameters except the mean, by name.
+            mean: The map from the user's units of the mean to its raw number.
+            targets: The map from the user's units of the mean to standardized ones.
+            hyperpriors: Priors by name, or None for a hyperparameter without one. If None, there are none.
+
         Raises:
-            InvalidArgumentError: A hyperprior has an unknown name.
+            InvalidArgumentError: If a hyperprior has an unknown name.
         """
         given = {name: prior for name, prior in (hyperpriors or {}).items() if prior is not None}
         space = cls(dict(quantities), mean, targets, given)
@@ -175,7 +181,7 @@ class ParameterSpace:
         """Check that a hyperparameter exists.
 
         Raises:
-            InvalidArgumentError: There is no such name. The message lists the names.
+            InvalidArgumentError: If there is no such name. The message lists the names.
         """
         if name not in self.quantities and name not in self.extra_tensors and name != "mean":
             raise InvalidArgumentError(f"A hyperparameter must be one of {', '.join(self.names)}, got {name!r}.")
@@ -187,7 +193,7 @@ class ParameterSpace:
             fixed: Names, unique ends of paths, or patterns with *.
 
         Raises:
-            InvalidArgumentError: There is no such name.
+            InvalidArgumentError: If there is no such name.
         """
         held = set(find_paths([fixed] if isinstance(fixed, str) else fixed, self.names))
         held |= {name for name, quantity in self.quantities.items() if quantity.is_fixed}
@@ -207,7 +213,7 @@ class ParameterSpace:
         """Return a value in the user's units as a raw one, shaped as `raw`, () or (d,).
 
         Raises:
-            InvalidArgumentError: The name is unknown, or the value is not positive or has a wrong shape.
+            InvalidArgumentError: If the name is unknown, or the value is not positive or has a wrong shape.
         """
         self.check(name)
         try:
@@ -260,7 +266,11 @@ class ParameterValues:
         return quantity.from_raw(self.raw[name]) * quantity.unit
 
     def log_hyperprior(self) -> Tensor:
-        """Return the total log density of the hyperpriors, 0-d."""
+        """Return the total log density of the hyperpriors, 0-d.
+
+        Raises:
+            InvalidArgumentError: If a value is outside of the support of its prior.
+        """
         total = torch.zeros((), dtype=self.raw["mean"].dtype, device=self.raw["mean"].device)
         for name, prior in self.space.hyperpriors.items():
             shared = name in self.space.quantities and self.space.quantities[name].is_shared
@@ -291,7 +301,7 @@ class ParameterValues:
         """Return the values with some replaced by name, in the user's units.
 
         Raises:
-            InvalidArgumentError: A name is unknown, or a value is not positive or has a wrong shape.
+            InvalidArgumentError: If a name is unknown, or a value is not positive or has a wrong shape.
         """
         for name in values:
             self.space.check(name)

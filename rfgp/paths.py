@@ -15,7 +15,7 @@ def find_path(name: str, paths: Sequence[str]) -> str:
         paths: All paths.
 
     Raises:
-        InvalidArgumentError: No path ends with the name, or several do.
+        InvalidArgumentError: If no path ends with the name, or several do.
 
     Examples:
         >>> from rfgp.paths import find_path
@@ -42,7 +42,7 @@ def find_paths(patterns: Iterable[str], paths: Sequence[str]) -> list[str]:
         paths: All paths.
 
     Raises:
-        InvalidArgumentError: A name has no path or several, or a pattern matches none.
+        InvalidArgumentError: If a name has no path or several, or a pattern matches none.
 
     Examples:
         >>> from rfgp.paths import find_paths

@@ -51,7 +51,7 @@ def plot_prediction_band(
         axes: The axes to draw on. If None, new ones.
 
     Raises:
-        InvalidArgumentError: x has another length than the prediction.
+        InvalidArgumentError: If x has another length than the prediction.
 
     Examples:
         >>> import numpy as np
@@ -224,7 +224,7 @@ def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
         axes: The axes to draw on. If None, new ones.
 
     Raises:
-        NotFittedError: The model has no hyperparameters yet.
+        NotFittedError: If the model has no hyperparameters yet.
 
     Examples:
         >>> import graphs, rfgp
@@ -268,7 +268,7 @@ def plot_mesh_field(
     """Draw values of a field's faces or vertices on its mesh, in 3-D axes.
 
     Raises:
-        InvalidArgumentError: The field is not on a mesh, or has another number of nodes.
+        InvalidArgumentError: If the field is not on a mesh, or has another number of nodes.
 
     Examples:
         >>> import tempfile, trimesh
@@ -304,7 +304,7 @@ def plot_road_field(
     A piece of road has the average of its ends. Axes are longitude and latitude in degrees, or the units of the plane.
 
     Raises:
-        InvalidArgumentError: The field is not on roads, or has another number of nodes.
+        InvalidArgumentError: If the field is not on roads, or has another number of nodes.
 
     Examples:
         >>> import tempfile

@@ -36,7 +36,7 @@ class SparsePrior(ABC):
         scale: The scale for one column, positive.
 
     Raises:
-        InvalidArgumentError: The scale is not a positive number.
+        InvalidArgumentError: If the scale is not a positive number.
 
     Examples:
         >>> import rfgp
@@ -60,10 +60,10 @@ class SparsePrior(ABC):
 
     @abstractmethod
     def value(self, effect: float) -> float:
-        """Return the value of the hyperparameter with an effect."""
+        """Return the value of the hyperparameter at which a column has an effect of a given size."""
 
     def tau(self, count: int) -> float:
-        """Return the scale for a number of columns."""
+        """Return the scale tau for a number of columns."""
         return self.scale / math.sqrt(max(count, 1))
 
     def log_prob(self, value: Tensor) -> Tensor:
@@ -102,7 +102,7 @@ class SparseLengthscales(SparsePrior):
         return 1 / value
 
     def value(self, effect: float) -> float:
-        """Return the lengthscale."""
+        """Return the lengthscale 1 / effect."""
         return 1 / effect
 
 
@@ -130,7 +130,7 @@ class SparseVariances(SparsePrior):
         return value.sqrt()
 
     def value(self, effect: float) -> float:
-        """Return the variance."""
+        """Return the variance effect^2."""
         return effect**2
 
 
@@ -145,7 +145,7 @@ class LogNormalVariance:
         deviation: The standard deviation of the logarithm.
 
     Raises:
-        InvalidArgumentError: The median or the deviation is not a positive number.
+        InvalidArgumentError: If the median or the deviation is not a positive number.
 
     Examples:
         >>> import torch
@@ -182,7 +182,7 @@ class HalfNormalDeviation:
         scale: The scale of the standard deviation, in the user's units.
 
     Raises:
-        InvalidArgumentError: The scale is not a positive number.
+        InvalidArgumentError: If the scale is not a positive number.
 
     Examples:
         >>> import torch
@@ -205,8 +205,12 @@ class HalfNormalDeviation:
 def check_positive(prior: object, *names: str) -> None:
     """Check that attributes of a prior are positive numbers.
 
+    Args:
+        prior: The prior.
+        names: The names of the attributes.
+
     Raises:
-        InvalidArgumentError: An attribute is not positive. The message names the first.
+        InvalidArgumentError: If an attribute is not positive. The message names the first.
 
     Examples:
         >>> check_positive(HalfNormalDeviation(2.0), "scale")

@@ -24,7 +24,12 @@ class Operator(Protocol):
         """Return C^-1 v, (n, p)."""
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
-        """Return draws of N(0, C), (n, count)."""
+        """Return draws of N(0, C), (n, count).
+
+        Args:
+            count: The number of draws.
+            generator: A CPU generator.
+        """
 
 
 def quadrature(
@@ -45,8 +50,11 @@ def quadrature(
         draws: Draws of N(0, C_1), (n, p).
         function: f, applied to eigenvalues.
 
+    Returns:
+        The estimate for each draw, (p,).
+
     Raises:
-        SolverError: The traces still change after `MOST_STEPS` steps, or are not finite.
+        SolverError: If the traces still change after `MOST_STEPS` steps, or are not finite.
 
     Examples:
         >>> import torch

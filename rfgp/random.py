@@ -1,4 +1,4 @@
-"""Seeds and generators. Randomness is always passed in; there is no global random state."""
+"""Seeds and generators. Randomness is always an argument, and there is no global random state."""
 
 import secrets
 from enum import IntEnum
@@ -26,10 +26,13 @@ class Role(IntEnum):
 
 
 def resolve_seed(seed: int | None) -> int:
-    """Return `seed` as an integer in [0, 2^63). If None, it comes from the system.
+    """Return a seed as an integer in [0, 2^63).
+
+    Args:
+        seed: The seed. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: `seed` is not an integer in that range.
+        InvalidArgumentError: If `seed` is not an integer in that range.
 
     Examples:
         >>> resolve_seed(3)
@@ -45,6 +48,10 @@ def resolve_seed(seed: int | None) -> int:
 def child_seed(seed: int, *key: int) -> int:
     """Return the seed in [0, 2^63) of a child stream, independent of its siblings.
 
+    Args:
+        seed: The seed.
+        key: The integers that identify the child stream, such as a `Role`.
+
     Examples:
         >>> child_seed(0, Role.FREQUENCIES) != child_seed(1, Role.FREQUENCIES)
         True
@@ -54,7 +61,11 @@ def child_seed(seed: int, *key: int) -> int:
 
 
 def generator(seed: int, *key: int) -> torch.Generator:
-    """Return a CPU generator for a child stream of `seed`.
+    """Return a CPU generator for a child stream of a seed.
+
+    Args:
+        seed: The seed.
+        key: The integers that identify the child stream, such as a `Role`.
 
     Examples:
         >>> torch.equal(torch.rand(2, generator=generator(0)), torch.rand(2, generator=generator(0)))
@@ -64,7 +75,11 @@ def generator(seed: int, *key: int) -> torch.Generator:
 
 
 def numpy_generator(seed: int, *key: int) -> np.random.Generator:
-    """Return a numpy generator for a child stream of `seed`.
+    """Return a numpy generator for a child stream of a seed.
+
+    Args:
+        seed: The seed.
+        key: The integers that identify the child stream, such as a `Role`.
 
     Examples:
         >>> bool(numpy_generator(0).random() == numpy_generator(0).random())
@@ -82,7 +97,7 @@ def chosen(seed: int | None, given: torch.Generator | None, *key: int) -> torch.
         key: The key of the child stream.
 
     Raises:
-        InvalidArgumentError: Both are given, or `given` is not a generator.
+        InvalidArgumentError: If both are given, or `given` is not a generator.
 
     Examples:
         >>> source = generator(0)

@@ -26,14 +26,17 @@ class Registry(Generic[T]):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names that `find` knows."""
+        """The names of the classes."""
         return tuple(self.classes)
 
     def find(self, name: str) -> type[T]:
         """Return the class with a name.
 
+        Args:
+            name: The name.
+
         Raises:
-            InvalidArgumentError: The name is unknown.
+            InvalidArgumentError: If the name is unknown.
         """
         if not isinstance(name, str) or name not in self.classes:
             raise InvalidArgumentError(f"The {self.role} must be one of {', '.join(self.classes)}, got {name!r}.")
@@ -42,8 +45,12 @@ class Registry(Generic[T]):
     def make(self, name: str, **options: Any) -> T:
         """Return an instance of the class with a name.
 
+        Args:
+            name: The name.
+            **options: The arguments of the class.
+
         Raises:
-            InvalidArgumentError: The name is unknown, or the class lacks an option.
+            InvalidArgumentError: If the name is unknown, or the class lacks an option.
         """
         kind = self.find(name)
         try:
@@ -54,8 +61,11 @@ class Registry(Generic[T]):
     def name_of(self, thing: T) -> str:
         """Return the name of an instance's class.
 
+        Args:
+            thing: The instance.
+
         Raises:
-            InvalidArgumentError: The class is not registered.
+            InvalidArgumentError: If the class is not registered.
         """
         for name, kind in self.classes.items():
             if type(thing) is kind:

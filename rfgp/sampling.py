@@ -3,9 +3,9 @@
 A query x gives class c the probability exp(x . c) / sum_c' exp(x . c'). With features psi(x) . phi(c) instead of the
 exponential, the denominator requires only the sum of the classes' features. If all features are positive the estimate
 is a mixture, sum_f psi_f(x) Phi_f * (phi_f(c) / Phi_f) with Phi_f = sum_c phi_f(c). First a feature is drawn, then a
-class from the distribution of that feature. Its cumulative sums are known before any query. So a draw takes
-O(d m + log C), while the exact softmax takes O(C d). Estimates of other pairs may be negative. Such classes are
-excluded, and the report has their share.
+class from the distribution of that feature. Its cumulative sums are computed before any query. So a draw takes O(d m +
+log C), while the exact softmax takes O(C d). Estimates of other pairs may be negative. Such classes are excluded, and
+the report has their share.
 """
 
 from dataclasses import dataclass
@@ -92,7 +92,15 @@ class SoftmaxSampler:
         self,
         queries: Tensor,  # (n, d)
     ) -> Tensor:  # (n, C)
-        """Return the estimates of exp(x . c) up to a positive factor for each query. Some may be negative.
+        """Return the estimates of exp(x . c) up to a positive factor for each query.
+
+        Some may be negative.
+
+        Args:
+            queries: The queries, (n, d).
+
+        Returns:
+            The estimates, (n, C).
 
         Raises:
             DataError: If the queries are not a finite matrix (n, d).
@@ -109,6 +117,12 @@ class SoftmaxSampler:
         """Return the estimated probabilities: the positive estimates, divided by their sum.
 
         Rows without a positive estimate are 0.
+
+        Args:
+            queries: The queries, (n, d).
+
+        Returns:
+            The probabilities, (n, C).
 
         Raises:
             DataError: If the queries are not a finite matrix (n, d), or so long that estimates overflow.
@@ -167,6 +181,9 @@ class SoftmaxSampler:
             queries: (n, d), at least one.
             ground: The ground metric of the Wasserstein distance: "index" for classes in their order, "vectors" for
                 class vectors, by linear programming (POT), for up to 4,000 classes.
+
+        Returns:
+            The errors, averaged over queries.
 
         Raises:
             InvalidArgumentError: If the ground is unknown, or there are too many classes for "vectors".

@@ -18,6 +18,10 @@ def moments(
 
     They are accurate even if squares of the values overflow or underflow, and exact for constant columns.
 
+    Args:
+        x: The rows, (n, d) or (n,).
+        weight: The weight of each row, (n,). If None, 1.
+
     Examples:
         >>> [value.item() for value in moments(torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0]))]
         [2.0, 1.4142135381698608]
@@ -67,7 +71,12 @@ def _moments_in_blocks(
 def unit_of(
     largest: Tensor,  # (d,) or ()
 ) -> Tensor:  # (d,) or ()
-    """Return the power of two closest to the largest absolute value of a column. Division by it is exact.
+    """Return the greatest power of two that is at most the largest absolute value of a column.
+
+    Division by it is exact.
+
+    Args:
+        largest: The largest absolute values, (d,) or (). For 0 the result is 1.
 
     Examples:
         >>> unit_of(torch.tensor([5.0, 0.0])).tolist()
@@ -112,7 +121,14 @@ class Affine:
 
     @classmethod
     def standardizing(cls, x: Tensor, weight: Tensor | None = None) -> "Affine":  # x (n, d) or (n,), weight (n,)
-        """Return the map to mean 0 and standard deviation 1; see `of_moments` for constant columns."""
+        """Return the map to mean 0 and standard deviation 1.
+
+        See `of_moments` for constant columns.
+
+        Args:
+            x: The rows, (n, d) or (n,).
+            weight: The weight of each row, (n,). If None, 1.
+        """
         low, high = torch.aminmax(x, dim=0)
         return cls.of_moments(*moments(x, weight), torch.maximum(low.abs(), high.abs()))
 
@@ -137,14 +153,18 @@ class Affine:
 
     @classmethod
     def identity(cls, x: Tensor) -> "Affine":  # x (n, d) or (n,)
-        """Return the identity map."""
+        """Return the identity map.
+
+        Args:
+            x: The rows, (n, d) or (n,), whose dtype and shape the map has.
+        """
         return cls(torch.zeros_like(x[0]), torch.ones_like(x[0]))
 
     def common_scale(self) -> Tensor:
         """Return the scale, 0-d, if all columns share it.
 
         Raises:
-            DataError: The scales differ.
+            DataError: If the scales differ.
         """
         scales = self.scale.reshape(-1)
         if bool((scales != scales[0]).any()):
@@ -163,7 +183,11 @@ class Affine:
         return self.location + self.scale * z
 
     def log_jacobian(self, count: float) -> float:
-        """Return log |dz / dx| of `count` rows, which is added to a log density of z."""
+        """Return log |dz / dx| of some rows, which is added to a log density of z.
+
+        Args:
+            count: The number of rows.
+        """
         return -count * math.fsum(math.log(s) for s in self.scale.reshape(-1).tolist())
 
 
@@ -190,10 +214,13 @@ class Scaling:
         self,
         x: Tensor,  # (n, d)
     ) -> Tensor:  # (n, d)
-        """Return standardized inputs. Without an input map they are unchanged.
+        """Return standardized inputs, (n, d). Without an input map they are unchanged.
+
+        Args:
+            x: The inputs, (n, d).
 
         Raises:
-            DataError: A standardized value overflows the dtype of the data.
+            DataError: If a standardized value overflows the dtype of the data.
         """
         if self.inputs is None:
             return x
@@ -211,7 +238,7 @@ class Scaling:
         """Check that inputs (n, k) have the number of columns of the training data.
 
         Raises:
-            DataError: The numbers differ.
+            DataError: If the numbers differ.
         """
         if self.inputs is not None and x.shape[1:] != self.inputs.scale.shape:
             expected = counted(len(self.inputs.scale), "column")

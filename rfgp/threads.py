@@ -30,7 +30,10 @@ def num_threads() -> int:
 def in_one_thread(wanted: bool = True) -> Iterator[None]:
     """Restrict torch to one thread if wanted, and restore the previous number afterwards.
 
-    This affects the calling thread, and threads that compute for the first time meanwhile.
+    This affects the calling thread, and threads that compute for the first time within the context.
+
+    Args:
+        wanted: Whether to restrict torch. The default is True.
 
     Examples:
         >>> with in_one_thread():

@@ -44,8 +44,8 @@ def with_torch_defaults() -> Iterator[None]:
     """Compute under the default settings of torch and numpy; a decorator of public methods.
 
     Tensors made in `torch.inference_mode` can never take part in a gradient. A model therefore computes outside of it,
-    under `torch.no_grad`. New tensors are on the CPU, whatever `torch.set_default_device` says; existing tensors keep
-    their device. Underflow gives 0 without an error, whatever `numpy.errstate` says.
+    under `torch.no_grad`. New tensors are on the CPU, whatever `torch.set_default_device` is. Existing tensors keep
+    their device. Underflow gives 0 without an error, whatever `numpy.errstate` is.
 
     Examples:
         >>> with torch.inference_mode(), with_torch_defaults():
@@ -74,6 +74,9 @@ def keep_freed_memory() -> None:
 
 def unlisted(*names: str) -> Callable[[type[T]], type[T]]:
     """Return a class decorator that removes names from `dir()` of its objects.
+
+    Args:
+        names: The names.
 
     Examples:
         >>> @unlisted("internal")

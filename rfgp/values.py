@@ -23,7 +23,13 @@ def brief_repr(value: Any) -> str:
 
 
 def changed_arguments(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the names and values of a dataclass's arguments that differ from the defaults, in order.
+    """Yield the arguments of a dataclass that differ from the defaults, in order.
+
+    Args:
+        value: The dataclass.
+
+    Yields:
+        The name and the value of an argument.
 
     Examples:
         >>> from rfgp.kernels import RBF

@@ -52,7 +52,7 @@ class EquispacedFourier(Approximation):
     Attributes:
         tolerance: A mode is omitted if its prior variance times the number of rows is below 100 tolerance times the
             noise. The correlation of a Gaussian kernel with its nearest periodic image is at most the tolerance. For
-            Matern kernels it is at most 100 times the tolerance.
+            Matern and rational quadratic kernels it is at most 100 times the tolerance.
         max_features: The most features. If more are needed, those of the largest variance are kept.
         seed: It has no effect.
 
@@ -80,7 +80,7 @@ class EquispacedFourier(Approximation):
         object.__setattr__(self, "max_features", check_count("max_features", self.max_features))
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why a term has no equispaced Fourier features."""
+        """Return why a term has no equispaced Fourier features, or None."""
         factors = data.term.term.factors
         others = [factor for factor in factors if factor.measure is None]
         if others:
@@ -261,7 +261,11 @@ def with_shared_lattices(
 
 
 def spectral_product(term: BoundTerm) -> SpectralProduct:
-    """Return the spectral density of a term of stationary factors."""
+    """Return the spectral density of a term of stationary factors.
+
+    Args:
+        term: The term. Each of its factors has a spectral measure.
+    """
     measures, positions, prefixes, first = list[Spectrum](), list[tuple[int, ...]](), list[str](), 0
     for factor, indices, prefix in term.parts():
         assert factor.measure is not None
@@ -273,7 +277,11 @@ def spectral_product(term: BoundTerm) -> SpectralProduct:
 
 
 def column_indices_of(term: BoundTerm) -> tuple[int, ...]:
-    """Return the indices of the columns of a term, factor by factor."""
+    """Return the indices of the columns of a term, factor by factor.
+
+    Args:
+        term: The term.
+    """
     return tuple(index for _, indices, _ in term.parts() for index in indices)
 
 

@@ -92,7 +92,11 @@ class Exact(Approximation):
         return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
-        """Return whether the rows are on a grid, so that no covariance is formed."""
+        """Return whether the rows are on a grid, so that no covariance is formed.
+
+        Args:
+            data: The term and the rows.
+        """
         return _num_functions(data) is None and _grid_of(data) is not None
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
@@ -179,7 +183,14 @@ def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
 
 
 def splits_of(term: BoundTerm) -> Iterator[Split]:
-    """Yield the splits of the factors of a term into two sides without common columns."""
+    """Yield the splits of the factors of a term into two sides without common columns.
+
+    Args:
+        term: The term.
+
+    Yields:
+        The positions of the factors on both sides. The first side has the first factor.
+    """
     groups = list[tuple[set[int], list[int]]]()  # columns, and factors that read them
     for number, indices in enumerate(term.column_indices):
         near = [group for group in groups if group[0] & set(indices)]

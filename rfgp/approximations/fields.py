@@ -66,9 +66,10 @@ class FieldReader:
         return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
 
     def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
-        """Return the copies with rows (n, D) among their values.
+        """Return the copies with rows (n, D) among their values, and their reader.
 
-        The second result is the reader of these copies.
+        Args:
+            inputs: The rows, (n, D).
 
         Raises:
             MemoryBudgetError: If the pairs of positions and values exceed the memory.
@@ -115,6 +116,9 @@ class FieldReader:
             field: The copies, from `refine`.
             values: The parameters of the fields, (p,).
             inputs: The rows, (n, D).
+
+        Yields:
+            The derivatives in one column of the rows.
         """
         parts = self._parts(field, values, inputs)
         reads_of_parts = [_read(part) for part in parts]
@@ -235,7 +239,12 @@ kept_product_of = lru_cache(maxsize=8)(product_of)
 
 
 def factors_of(product: Any, count: int) -> list[Any]:
-    """Return the `count` fields of a product from `product_of`."""
+    """Return the fields of a product from `product_of`.
+
+    Args:
+        product: The product, without copies.
+        count: The number of fields.
+    """
     return [product] if count == 1 else [*factors_of(product.first, count - 1), product.second]
 
 

@@ -49,8 +49,8 @@ class InducingPoints(Approximation):
     of a model can have a residual, and its kernel must have compiled loops in `rfgp.Vecchia`.
 
     Sources: Quinonero-Candela and Rasmussen (2005), A unifying view of sparse approximate Gaussian process regression,
-    Section 6.2 (FITC); Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
-    Equation 9 (VFE); Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale approximations for Gaussian
+    Section 6.2 (FITC). Titsias (2009), Variational learning of inducing variables in sparse Gaussian processes,
+    Equation 9 (VFE). Gyger, Furrer and Sigrist (2025), Vecchia-inducing-points full-scale approximations for Gaussian
     processes (VIF).
 
     Attributes:
@@ -65,7 +65,7 @@ class InducingPoints(Approximation):
 
     Raises:
         InvalidArgumentError: If the method or init is unknown, M is not a positive integer, or the residual is not a
-            `rfgp.Vecchia`.
+            `rfgp.Vecchia`. Also if the method is "fitc" or "vfe" with a residual.
 
     Examples:
         >>> import rfgp
@@ -99,7 +99,14 @@ class InducingPoints(Approximation):
             )
 
     def method_for(self, data: TermData) -> str:
-        """Return the method for a term."""
+        """Return the method for a term.
+
+        Args:
+            data: The term and the rows.
+
+        Returns:
+            "sor", "fitc" or "vfe".
+        """
         return self.method or ("fitc" if data.is_gaussian and self.residual is None else "sor")
 
     def refusal(self, data: TermData) -> str | None:
@@ -161,10 +168,7 @@ class InducingPoints(Approximation):
         return super().redraw(data, seed, prior)
 
     def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether points should be selected again.
-
-        This is so if lengthscales changed much.
-        """
+        """Return whether lengthscales changed so much that points should be selected again."""
         assert isinstance(prior, PointTerm)
         assert prior.lengthscales is not None
         indices = _column_indices(data.term)
@@ -202,7 +206,7 @@ class InducingPoints(Approximation):
             data: The term and the rows.
             points: The points (M, D), standardized, 0 in columns that the term does not read.
             seed: The seed for the term.
-            lengthscales: The lengthscales (D,) at which they were selected. If None, they are not known.
+            lengthscales: The lengthscales (D,) at which they were selected. If None, they were not recorded.
         """
         names, scale = parameter_names(data, with_scale=False), scale_name(data.term, data.values)
         path = f"{data.term.name}.points" if self.learn_locations else None
@@ -252,7 +256,7 @@ class PointTerm(TermPrior):
         method: "sor", "fitc" or "vfe".
         path: The path of the points. If None, a fit does not change them.
         neighbors: The term whose neighbors approximate the residual. If None, `method` applies.
-        lengthscales: The lengthscales (D,) at which the points were selected. If None, they are not known, or the
+        lengthscales: The lengthscales (D,) at which the points were selected. If None, they were not recorded, or the
             kernel is not stationary.
         jitter: The jitter on the diagonal of the kernel of the points, relative to its mean. It may differ in files of
             earlier versions.

@@ -128,7 +128,11 @@ class MeasuredFeatures(NodeApproximation):
 
 
 def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
-    """Return the positions (n,) over which features are measured."""
+    """Return the positions (n,) over which features are measured.
+
+    Args:
+        graph: The graph.
+    """
     return node_sample(graph, max(16, min(SAMPLED, MOST_ENTRIES // graph.num_nodes)), 0)
 
 
@@ -145,6 +149,9 @@ def choose(
         kernel: The kernel.
         make: Makes features of a kind with a seed.
         rank: The rank of the truncated spectrum.
+
+    Returns:
+        The selected features, all candidates and the reason.
     """
     solved = sparse_factor_candidate(graph, kernel)
     if solved is not None:
@@ -171,7 +178,7 @@ def measure(
     sample: NDArray[np.int64],  # (n,)
     exact: NDArray[np.float64],  # (n, n)
 ) -> Candidate:
-    """Return the error |Phi Phi^T - K| / |K| of features on a sample.
+    """Return features of one kind with their error |Phi Phi^T - K| / |K| on a sample.
 
     Args:
         make: Makes features of a kind with a seed.
@@ -191,7 +198,11 @@ def measure(
 
 
 def options_of(features: NodeFeatures) -> dict[str, Any]:
-    """Return the size of features of one kind, for messages."""
+    """Return the size of features of one kind, for messages.
+
+    Args:
+        features: The features.
+    """
     if features.walks is not None:
         return {"num_walkers": features.walks.settings.num_walkers, "p_halt": features.walks.settings.halting.p_halt}
     return features.size
@@ -209,5 +220,10 @@ def is_worth_it(advice: Advice, present: str) -> bool:
 
 
 def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
-    """Return whether a kernel of many nodes has a precision with a small factor."""
+    """Return whether a kernel of many nodes has a precision with a small factor.
+
+    Args:
+        graph: The graph. With at most 2,000 nodes the result is False.
+        kernel: The kernel.
+    """
     return graph.num_nodes > MOST_EXACT_NODES and precision_candidate(graph, kernel) is not None

@@ -46,9 +46,9 @@ class Vecchia(Approximation):
     Distances are in units of the lengthscales, on a circle for periodic columns. Rows of different levels are far
     apart. Columns of coordinates, such as those of roads, are not scaled.
 
-    Sources: Vecchia (1988), Estimation and model identification for continuous spatial processes; Katzfuss and
-    Guinness (2021), A general framework for Vecchia approximations of Gaussian processes; Guinness (2018), Permutation
-    and grouping methods for sharpening Gaussian process approximations.
+    Sources: Vecchia (1988), Estimation and model identification for continuous spatial processes. Katzfuss and Guinness
+    (2021), A general framework for Vecchia approximations of Gaussian processes. Guinness (2018), Permutation and
+    grouping methods for sharpening Gaussian process approximations.
 
     Attributes:
         num_neighbors: The most neighbors of a row. A block of rows has twice as many.
@@ -110,7 +110,11 @@ class Vecchia(Approximation):
 
 
 def loops_of(term: BoundTerm) -> str | None:
-    """Return the name of the kernel of a term with compiled loops, or None."""
+    """Return the name of the kernel of a term with compiled loops, or None.
+
+    Args:
+        term: The term.
+    """
     measures = [factor.measure for factor in term.term.factors]
     if len(measures) == 1:
         return None if measures[0] is None else kind_of(measures[0])

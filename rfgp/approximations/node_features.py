@@ -67,10 +67,17 @@ class NodeFeatures(ABC):
         """
 
     def check(self, kernel: GraphKernel) -> None:
-        """Warn if these features are known to be poor for a kernel."""
+        """Warn if these features are expected to be poor for a kernel."""
 
     def spectral_error(self, kernel: GraphKernel) -> float | None:
-        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None."""
+        """Return the largest relative error of the spectrum, |k_hat / k - 1|, or None.
+
+        Args:
+            kernel: The graph kernel at its parameters.
+
+        Returns:
+            The error, or None if it is not computed for these features.
+        """
         return None
 
     def forget(self) -> None:
@@ -360,7 +367,14 @@ def make_features(
 
 
 def drawn_with(walks: graphs.Walks) -> dict[str, Any]:
-    """Return the options with which another seed draws walks of the same distribution."""
+    """Return the options with which another seed draws walks of the same distribution.
+
+    Args:
+        walks: The walks.
+
+    Returns:
+        The exact hops, and the permutation or tuples of the coupling of lengths if it has them.
+    """
     settings = walks.settings
     chosen: dict[str, Any] = {"exact_hops": settings.exact_hops}
     if isinstance(settings.length_coupling, Sigma):
@@ -374,7 +388,7 @@ def same_hops(features: NodeFeatures, walks: graphs.Walks) -> bool:
     """Return whether exact hops of features and of walks follow the same rule.
 
     Args:
-        features: The features. Those other than walks have no rule.
+        features: The features. Only walks have a rule.
         walks: The walks.
     """
     if features.walks is None:

@@ -33,6 +33,9 @@ def columns_of(data: TermData) -> TermData:
     """Return the product of the factors of a term that are on columns.
 
     Factors on nodes are left out.
+
+    Args:
+        data: The term and the rows.
     """
     parts = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
     term = Term(tuple(part[0] for part in parts), data.term.name, data.term.term.variance)
@@ -170,7 +173,13 @@ class NodeLevels:
     others: NewLevels
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1."""
+        """Return the covariance (n, m) of rows a (n, D) and b (m, D), for a variance of 1.
+
+        Args:
+            a: The rows, (n, D).
+            b: The rows, (m, D).
+            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
+        """
         out = self.others.covariance(a, b, *parameters[1:])
         rows, columns = out.any(1).nonzero()[:, 0], out.any(0).nonzero()[:, 0]
         if not len(rows):
@@ -179,7 +188,12 @@ class NodeLevels:
         return out.index_put((rows[:, None], columns), out[rows][:, columns] * node_covariance)
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of rows a (n, D), for a variance of 1."""
+        """Return the variances (n,) of rows a (n, D), for a variance of 1.
+
+        Args:
+            a: The rows, (n, D).
+            parameters: The parameters of the graph kernel (p,), then those of the features of the columns.
+        """
         out = self.others.variances(a, *parameters[1:])
         rows = out.nonzero()[:, 0]
         if not len(rows):

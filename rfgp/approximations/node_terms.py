@@ -19,7 +19,14 @@ from rfgp.kernels.terms import BoundTerm
 
 
 def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
-    """Return the graph of a term, its kernel, and the paths of its parameters."""
+    """Return the graph of a term, its kernel, and the paths of its parameters.
+
+    Args:
+        data: The term and the rows. One factor of the term is on nodes.
+
+    Returns:
+        The graph, the kernel at the hyperparameters of the data, and the paths in the order of the kernel.
+    """
     factor, _, prefix = next(part for part in data.term.parts() if part[0].kind is ColumnKind.NODE)
     paths = tuple(f"{prefix}{name}" for name in factor.graph_kernel.parameters)
     return factor.nodes, factor.graph_kernel.with_values([float(data.values[path]) for path in paths]), paths
@@ -77,7 +84,11 @@ class NodeTerm(TermPrior):
         return isinstance(other, NodeTerm) and other.features is self.features
 
     def theta(self, values: Values) -> Tensor:
-        """Return the parameters of the graph kernel (p,) among hyperparameters by path."""
+        """Return the parameters of the graph kernel (p,) among hyperparameters by path.
+
+        Args:
+            values: The hyperparameters by path.
+        """
         return kernel_parameters(self.paths, values)
 
 
@@ -125,13 +136,20 @@ class NodeFunctions:
     column: int
 
     def draw(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions of rows (n, D), (n, count)."""
+        """Draw functions of rows (n, D), (n, count).
+
+        Args:
+            count: The number of functions.
+            generator: The generator of their weights.
+        """
         return partial(at_nodes, self.functions.draw(count, generator), self.column)
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> k(x, inputs) @ coefficients.
 
-        The inputs are rows (n, D), and the coefficients (n, p).
+        Args:
+            inputs: The rows, (n, D).
+            coefficients: The coefficients, (n, p).
         """
         return partial(at_nodes, self.functions.through(position_of(self.column, inputs), coefficients), self.column)
 
@@ -155,5 +173,8 @@ def at_nodes(function: Callable[..., Any], column: int, inputs: Tensor, *rest: A
         inputs: The rows, (n, D).
         rest: Further arguments of the function.
         options: Further arguments of the function by name.
+
+    Returns:
+        The result of the function.
     """
     return function(position_of(column, inputs), *rest, **options)

@@ -78,7 +78,11 @@ class NodeApproximation(Approximation):
         return self.refusal_of_product(data) if others else None
 
     def refusal_of_product(self, data: TermData) -> str | None:
-        """Return why kernels on nodes times kernels on columns are not supported."""
+        """Return why kernels on nodes times kernels on columns are not supported, or None.
+
+        Args:
+            data: The term and the rows.
+        """
         others = columns_of(data)
         if self.columns is not None:
             return refusal_of_columns(self.columns, others)
@@ -117,7 +121,11 @@ class NodeApproximation(Approximation):
         return make_features(kind, graph, kernel, self.seed_of(seed), options)
 
     def seed_of(self, seed: int) -> int:
-        """Return the seed of the features, given that of the term."""
+        """Return the seed of the features, given that of the term.
+
+        Args:
+            seed: The seed for the term.
+        """
         return seed if self.seed is None else random.resolve_seed(self.seed)
 
 
@@ -195,7 +203,7 @@ class RandomWalks(NodeApproximation):
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """The options of the features. Those of some couplings are included only if given."""
+        """The options of the features. Options of some couplings are included only if given."""
         options_by_name = dict(super().options)
         return {
             name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
@@ -237,9 +245,7 @@ class Chebyshev(NodeApproximation):
 
 @dataclass(frozen=True, repr=False)
 class Taylor(NodeApproximation):
-    """The square root of the kernel as a power series of the adjacency matrix.
-
-    The series is truncated.
+    """The square root of the kernel as a truncated power series of the adjacency matrix.
 
     Attributes:
         degree: The degree. If None, the largest one with at most 64 non-zero features of a node on average.

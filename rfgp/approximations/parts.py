@@ -320,15 +320,15 @@ class TermEmbedding:
 class NewLevels:
     """The covariance of a term between rows with new levels.
 
-    No training row has these levels. It is the covariance of the term minus the part that the features of known levels
-    explain.
+    No training row has these levels. It is the covariance of the term minus the part that the features of the training
+    levels explain.
 
     Attributes:
         term: The term.
         names: The paths of the hyperparameters that `__call__` takes after the rows.
         constants: Constants by path.
-        num_levels: The number of known levels of each column, D of them.
-        of_levels: The functions of each factor that reads levels, None for other factors.
+        num_levels: The number of training levels of each column, D of them.
+        of_levels: The functions of each factor on levels, None for other factors.
         features: The features of rows (n, D) and hyperparameters. If None, they are products of functions of factors,
             exact for levels.
     """

@@ -123,10 +123,11 @@ def assign(
 def with_lattices(
     chosen: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
 ) -> dict[str, Approximation]:
-    """Return approximations with equispaced frequencies instead of random ones and Markov processes, if possible.
+    """Return approximations with equispaced frequencies where these are faster.
 
-    This requires many rows, other terms with few functions, and lattices on the same columns or on at most three
-    columns in total. A Markov process without other terms is kept.
+    They replace random frequencies, and Markov processes of sums. This requires many rows, other terms with few
+    functions, and lattices on the same columns or on at most three columns in total. A Markov process without other
+    terms is kept.
 
     Args:
         chosen: The approximations of all terms by name.
@@ -192,8 +193,8 @@ def divided(
 ) -> dict[str, Approximation]:
     """Return approximations with a total of about `budget` random features.
 
-    E KL is about the sum over terms of V_t / m_t / 4, with m_t frequencies and V_t nearly proportional to the square of
-    the effective degrees of freedom d_t. So the optimal m_t is proportional to d_t.
+    For m_t frequencies of term t, E KL is about the sum over terms of V_t / (4 m_t). V_t is nearly proportional to the
+    square of the effective degrees of freedom d_t. So the optimal m_t is proportional to d_t.
 
     Args:
         budget: The number of features.
@@ -237,7 +238,11 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
 
 
 def plan_weights(data: TermData) -> Approximation:
-    """Return the default approximation with dense weights. Rows in blocks require it."""
+    """Return the default approximation with dense weights. Rows in blocks require it.
+
+    Args:
+        data: The term and the rows.
+    """
     if Exact().cost(data).has_weights:
         return Exact()
     features = RandomFeatures()

@@ -27,7 +27,7 @@ class RandomFeatures(Approximation):
     features are multiplied by the functions of the other factors. These must have finitely many functions, or a series
     such as the harmonics of a periodic kernel.
 
-    Sources: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1; Reid, Choromanski
+    Sources: Rahimi and Recht (2007), Random features for large-scale kernel machines, Algorithm 1. Reid, Choromanski
     and Weller (2024), for the couplings.
 
     Attributes:
@@ -39,7 +39,8 @@ class RandomFeatures(Approximation):
         seed: The seed of the frequencies. If None, that of the model.
 
     Raises:
-        InvalidArgumentError: If the kind or coupling is unknown, or m is not a positive integer.
+        InvalidArgumentError: If the kind or coupling is unknown, m is not a positive integer, or Laplace features are
+            to be learned.
 
     Examples:
         >>> import rfgp
@@ -63,7 +64,7 @@ class RandomFeatures(Approximation):
             raise InvalidArgumentError("learn_frequencies must be False for Laplace features. Use kind='fourier'.")
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why a term has no random features."""
+        """Return why a term has no random features, or None."""
         factors = data.term.term.factors
         others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]
         if others:

@@ -134,7 +134,11 @@ class TermPrior(ABC):
         return None
 
     def has_basis_of(self, other: "TermPrior") -> bool:
-        """Return whether another prior of the same term has the same draws."""
+        """Return whether another prior of the same term has the same draws.
+
+        Args:
+            other: Another prior of the same term.
+        """
         return self is other
 
     @property
@@ -143,7 +147,11 @@ class TermPrior(ABC):
         return {}
 
     def with_learned(self, values: Values) -> Self:
-        """Return the term with other draws (...) by path."""
+        """Return the term with other draws (...) by path.
+
+        Args:
+            values: The draws (...) by path. Other paths have no effect.
+        """
         return self
 
 
@@ -173,11 +181,18 @@ class Approximation(ABC):
         """Return why the approximation does not support a term, or None.
 
         The result is a clause after "because".
+
+        Args:
+            data: The term and the rows.
         """
 
     @abstractmethod
     def cost(self, data: TermData) -> Cost:
-        """Return the predicted cost without allocating anything."""
+        """Return the predicted cost without allocating anything.
+
+        Args:
+            data: The term and the rows.
+        """
 
     def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
         """Return the cost of a drawn term.
@@ -191,11 +206,19 @@ class Approximation(ABC):
         return self.cost(data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise for accurate means, in variances of the target."""
+        """Return the least noise for accurate means, in variances of the target.
+
+        Args:
+            data: The term and the rows.
+        """
         return LEAST_NOISE
 
     def is_tuned(self, data: TermData) -> bool:
-        """Return whether the draws depend on the hyperparameters."""
+        """Return whether the draws depend on the hyperparameters.
+
+        Args:
+            data: The term and the rows.
+        """
         return False
 
     def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
@@ -217,10 +240,13 @@ class Approximation(ABC):
         Args:
             data: The term and the rows.
             seed: The seed for the term. Each term has its own.
+
+        Returns:
+            The term with fixed draws.
         """
 
     def bounding(self, term: TermPrior) -> TermPrior | None:
-        """Return a term whose features have a known, positive semidefinite residual.
+        """Return a term whose features have a positive semidefinite residual.
 
         The residual is k - phi phi^T for the kernel k and the features phi. Such terms bound the exact log
         marginal likelihood (`rfgp.solvers.lowrank.bounds`).
@@ -229,12 +255,15 @@ class Approximation(ABC):
             term: A term from `draw`.
 
         Returns:
-            The term, or None if the residual is unknown or may be indefinite.
+            The term, or None if the residual cannot be computed or may be indefinite.
         """
         return None
 
     def check(self, data: TermData) -> None:
         """Raise if the approximation does not support a term.
+
+        Args:
+            data: The term and the rows.
 
         Raises:
             InvalidArgumentError: If it does not. The message states the reason and a remedy.
@@ -248,6 +277,9 @@ class Approximation(ABC):
 
     def plan(self, data: TermData) -> Cost:
         """Return the predicted cost of a term.
+
+        Args:
+            data: The term and the rows.
 
         Raises:
             InvalidArgumentError: If the approximation does not support the term.
@@ -267,7 +299,11 @@ def num_weights(data: TermData, prior: TermPrior) -> int:
 
 
 def names_of(term: BoundTerm) -> str:
-    """Return the classes of a term's factors, as a product."""
+    """Return the classes of a term's factors, as a product.
+
+    Args:
+        term: The term.
+    """
     return " * ".join(type(factor).__name__ for factor in term.term.factors)
 
 

@@ -30,13 +30,13 @@ MOST_LOST = 1e-3
 class SparsePrecision(Approximation):
     """The exact field with a sparse precision matrix, by sparse Cholesky factors.
 
-    It supports fields on roads, surfaces and graphs (kernels of an integer order), groups, and Matern kernels of one
-    column with nu = 1/2, 3/2 or 5/2. The precision of a product of these is a Kronecker product, with latent values at
-    each pair of distinct positions. Other factors must be functions without hyperparameters: groups replicate the
-    field, and one column of a linear kernel multiplies it.
+    It supports groups, and fields on roads, surfaces and graphs (kernels of an integer order). It also supports Matern
+    kernels of one column with nu = 1/2, 3/2 or 5/2. The precision of a product of these is a Kronecker product, with
+    latent values at each pair of distinct positions. Other factors must be functions without hyperparameters: groups
+    replicate the field, and one column of a linear kernel multiplies it.
 
-    If the only term of a model is a Matern kernel of one column, it is filtered, in time and memory linear in the
-    number of rows.
+    If the only term of a model is a Matern kernel of one column, it is computed by Kalman filtering. Time and memory
+    are then linear in the number of rows.
 
     Source: Rue and Held (2005), Gaussian Markov random fields, Section 2.4.
 
@@ -50,7 +50,7 @@ class SparsePrecision(Approximation):
     """
 
     def refusal(self, data: TermData) -> str | None:
-        """Return why a term has no sparse precision that fits in memory."""
+        """Return why a term has no sparse precision that fits in memory, or None."""
         chosen = fields_of(data.term, data.columns)
         if not chosen:
             return "no factor has a sparse precision. Use InducingPoints() or Exact()."

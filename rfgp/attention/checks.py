@@ -16,6 +16,13 @@ from rfgp.features.softmax import FeaturePair
 def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, chunk_size: int, floor: float) -> None:
     """Refuse invalid arguments of the constructor.
 
+    Args:
+        embed_dim: The width of the queries, a multiple of `num_heads`.
+        num_heads: The number of heads.
+        redraw_interval: The number of training passes between draws, or None.
+        chunk_size: The number of positions of a chunk.
+        floor: The least normalizer, in (0, 1).
+
     Raises:
         InvalidArgumentError: If one of them is out of range or of another type.
 
@@ -138,6 +145,11 @@ def check_call(
 
 def check_causal(is_causal: bool, count: int, keys: int) -> bool:
     """Return whether a call is causal.
+
+    Args:
+        is_causal: Whether the call is causal.
+        count: The number of queries.
+        keys: The number of keys.
 
     Raises:
         InvalidArgumentError: If it is, and the numbers of queries and keys differ.

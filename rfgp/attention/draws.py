@@ -61,6 +61,9 @@ class HeadFrequencies(Frequencies):
     ) -> None:
         """Refuse inputs that cannot be projected.
 
+        Args:
+            x: The inputs, (..., H, n, d).
+
         Raises:
             InvalidArgumentError: If x has another number of heads, or for the reasons of `Frequencies.check_inputs`.
         """
@@ -132,6 +135,9 @@ class Estimator:
     def num_frequencies(self, num_features: int) -> int:
         """Return the number of frequencies that a number of features allows.
 
+        Args:
+            num_features: The largest number of features.
+
         Raises:
             InvalidArgumentError: If it allows none.
         """
@@ -186,6 +192,9 @@ _ESTIMATORS = {
 
 def estimator(features: str | Callable[[Frequencies], FeaturePair]) -> Estimator:
     """Return the estimator of a name, or of a function from frequencies to a pair.
+
+    Args:
+        features: A name, or a function from frequencies to a pair.
 
     Raises:
         InvalidArgumentError: If the name is unknown.

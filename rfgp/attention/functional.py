@@ -159,6 +159,9 @@ def attend(
         floor: As in `random_feature_attention`.
         recompute: As in `random_feature_attention`.
 
+    Returns:
+        The outputs (..., L, Ev), and whether each normalizer was raised to the floor, (..., L).
+
     Examples:
         >>> from rfgp.features import softmax
         >>> x = torch.ones(5, 2)
@@ -284,7 +287,7 @@ def _block_size(pair: FeaturePair, key: Tensor) -> int:
 
 
 def check_pair(pair: object, floor: float) -> Pass:
-    """Return the pass for a pair.
+    """Return the pass over the positions for a pair of feature maps.
 
     Raises:
         InvalidArgumentError: If it is not a pair, or its features are neither positive nor bounded.

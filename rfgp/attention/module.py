@@ -172,7 +172,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
 
     @property
     def pair(self) -> FeaturePair:
-        """The features of the current draw, made of the buffers."""
+        """The features of the current draw, constructed from the buffers."""
         others = None
         if self.other_frequencies is not None:
             others = HeadFrequencies(self.other_frequencies, torch.ones_like(self.other_frequencies[..., 0]))

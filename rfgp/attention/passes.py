@@ -1,19 +1,19 @@
 """Attention by pairs of features in one pass over the positions, and its stabilization.
 
-Row i of attention with features is num_i / den_i, with sums over the keys j that i may see:
+Row i of attention with features is num_i / den_i. Both are sums over the keys j that i may see:
 
     num_i = sum_f l_if sum_j r_jf v_j,        den_i = sum_f l_if sum_j r_jf.
 
 `State` holds the inner sums over the keys so far, so time and memory are linear in n. Keys are absorbed in blocks.
 Within a block of a causal pass the masked block of scores is formed.
 
-Positive features are known by their logarithms. Let c_f be the largest log r_jf so far and M_i = max_f (log l_if +
-c_f). Both cancel in num / den. With l = exp(log l + c - M) and r = exp(log r - c) every factor is at most 1. The
-term that attains M_i is 1, so 1 <= den_i <= F n. So nothing overflows, and underflow is below rounding errors. c is
-per feature. With a single number for all features, as is common, l . r could underflow if the large features of a query
-are not those of a key. In a causal block c must not depend on later keys, not even those of the block. So a block of 2h
-is halved. For queries in the upper half and keys in the lower half, all c of the lower half are past. Both halves are
-divided again. That takes exponentials log2(block size) times, which are cheap relative to the products.
+Positive features are computed by their logarithms. Let c_f be the largest log r_jf so far and M_i = max_f (log l_if +
+c_f). Both cancel in num / den. With l = exp(log l + c - M) and r = exp(log r - c) every factor is at most 1. The term
+that attains M_i is 1, so 1 <= den_i <= F n. So nothing overflows, and underflow is below rounding errors. c is per
+feature. With a single number for all features, as is common, l . r could underflow if the large features of a query are
+not those of a key. In a causal block c must not depend on later keys, not even those of the block. So a block of 2h is
+halved. For queries in the upper half and keys in the lower half, all c of the lower half are past. Both halves are
+divided again. Exponentials are then computed log2(block size) times, which is cheap relative to the products.
 
 Features that change sign have no logarithm. They are those of the Gaussian kernel, which are bounded. By
 
@@ -116,7 +116,14 @@ class Pass(ABC):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> State:
-        """Return the state with more keys. The bias is added to the logarithms of their scores."""
+        """Return the state with more keys.
+
+        Args:
+            state: The state.
+            key: The keys, (..., n, E).
+            value: The values, (..., n, Ev).
+            bias: The numbers that are added to the logarithms of the scores, (..., n).
+        """
 
     @abstractmethod
     def read(
@@ -135,7 +142,15 @@ class Pass(ABC):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> tuple[Rows, State]:
-        """Return the outputs of queries that see the state and the keys up to their own, and the next state."""
+        """Return the outputs of queries that see the state and the keys up to their own, and the next state.
+
+        Args:
+            state: The state.
+            query: The queries, (..., n, E).
+            key: The keys at the same positions, (..., n, E).
+            value: The values, (..., n, Ev).
+            bias: The numbers that are added to the logarithms of the scores, (..., n).
+        """
 
     def key_bias(
         self,
@@ -169,7 +184,7 @@ class PositivePass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> State:
-        """See `Pass.absorb`."""
+        """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self._log_keys(key, bias), value)
 
     def read(
@@ -177,7 +192,7 @@ class PositivePass(Pass):
         state: State,
         query: Tensor,  # (..., n, E)
     ) -> Rows:
-        """See `Pass.read`."""
+        """Return the outputs of queries, as specified by `Pass.read`."""
         logs = _log_values(self.pair.left, query) + _finite(state.peak)[..., None, :]
         left = (logs - logs.detach().amax(-1, keepdim=True)).exp()
         return _divide(left @ state.values, left @ state.total[..., None])
@@ -190,7 +205,7 @@ class PositivePass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> tuple[Rows, State]:
-        """See `Pass.step`."""
+        """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         log_left, log_right = _log_values(self.pair.left, query), self._log_keys(key, bias)
         peak = _finite(state.peak)[..., None, :]
         with torch.no_grad():
@@ -246,7 +261,7 @@ class SignedPass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> State:
-        """See `Pass.absorb`."""
+        """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self.pair.right(key), value, self.key_bias(key, bias))
 
     def read(
@@ -254,7 +269,7 @@ class SignedPass(Pass):
         state: State,
         query: Tensor,  # (..., n, E)
     ) -> Rows:
-        """See `Pass.read`."""
+        """Return the outputs of queries, as specified by `Pass.read`."""
         left = self.pair.left(query)
         return self._divide(left @ state.values, left @ state.total[..., None], state.mass[..., None])
 
@@ -266,7 +281,7 @@ class SignedPass(Pass):
         value: Tensor,  # (..., n, Ev)
         bias: Tensor,  # (..., n)
     ) -> tuple[Rows, State]:
-        """See `Pass.step`."""
+        """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         left, right, logs = self.pair.left(query), self.pair.right(key), self.key_bias(key, bias)
         peak = _finite(torch.maximum(state.peak, logs.cummax(-1).values))  # (..., n), over the keys that a row sees
         past = _future(logs.shape[-1], logs.device)

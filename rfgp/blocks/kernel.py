@@ -36,6 +36,9 @@ class Side:
     def distinct(self, inputs: Tensor) -> tuple[Tensor, Tensor]:
         """Return the distinct positions of inputs (n, D) in the columns of the side.
 
+        Args:
+            inputs: The inputs, (n, D).
+
         Returns:
             Inputs (N, D) at the N positions, and the index of the position of each row (n,).
         """
@@ -48,10 +51,20 @@ class PriorFunctions(Protocol):
     """Interface: functions drawn from a prior, for pathwise conditioning."""
 
     def draw(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of the inputs of n points, (n, count)."""
+        """Draw functions of the inputs of n points, (n, count).
+
+        Args:
+            count: The number of functions.
+            generator: The generator of the draws.
+        """
 
     def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
-        """Return x -> k(x, inputs) @ coefficients, for n inputs and coefficients (n, p)."""
+        """Return x -> k(x, inputs) @ coefficients.
+
+        Args:
+            inputs: The inputs of n points.
+            coefficients: The coefficients, (n, p).
+        """
 
 
 @dataclass(frozen=True, eq=False)

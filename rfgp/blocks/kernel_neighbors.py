@@ -85,7 +85,11 @@ class KernelVecchiaBlock(LatentBlock):
         return tuple(parameter for kernel in self.kernels for parameter in kernel.parameters)
 
     def of(self, names: Sequence[str]) -> "KernelVecchiaBlock | None":
-        """Return the sum of the named terms, or None if there are none."""
+        """Return the sum of the named terms, or None if there are none.
+
+        Args:
+            names: The names of the terms. Names of other terms have no effect.
+        """
         kept = [i for i, name in enumerate(self.names) if name in names]
         if len(kept) == len(self.kernels):
             return self
@@ -93,7 +97,11 @@ class KernelVecchiaBlock(LatentBlock):
         return replace(self, kernels=kernels, embeddings=embeddings) if kept else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return whether each term is among the names, (T,). If None, all are."""
+        """Return whether each term is among the names, (T,).
+
+        Args:
+            names: The names of the terms. If None, all are.
+        """
         return torch.tensor([names is None or name in names for name in self.names])
 
     @property
@@ -123,7 +131,11 @@ class KernelVecchiaBlock(LatentBlock):
         return _at_parameters(self, [value.reshape(parameter.shape) for value, parameter in pairs])
 
     def order(self, count: int) -> Tensor:
-        """Return a random order of `count` rows, (n,)."""
+        """Return a random order of rows, (n,).
+
+        Args:
+            count: The number n of rows.
+        """
         return random_order(count, self.seed)
 
     def predecessors(
@@ -140,7 +152,11 @@ class KernelVecchiaBlock(LatentBlock):
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
-        """Return the concatenated positions (n, e) of inputs (n, D) for all terms."""
+        """Return the concatenated positions (n, e) of inputs (n, D) for all terms.
+
+        Args:
+            x: The inputs, (n, D).
+        """
         rows, unit_lengthscale = self.read(x).detach().double(), torch.ones((), dtype=torch.float64)
         with torch.no_grad():
             pairs = zip(self.kernels, self.embeddings, strict=True)
@@ -305,7 +321,10 @@ def _inverse_entries(
 
 
 def joined(blocks: Sequence[KernelVecchiaBlock]) -> KernelVecchiaBlock:
-    """Return one block for the sum of blocks. It has the order of rows of the first.
+    """Return one block for the sum of blocks.
+
+    Args:
+        blocks: The blocks, at least one. The first one gives the order of the rows.
 
     Raises:
         InvalidArgumentError: If their numbers of neighbors or their `condition_on` differ.

@@ -97,7 +97,11 @@ class VecchiaBlock(LatentBlock):
         return self.lengthscale, self.variance
 
     def order(self, count: int) -> Tensor:
-        """Return a random order of `count` rows, (n,)."""
+        """Return a random order of rows, (n,).
+
+        Args:
+            count: The number n of rows.
+        """
         return random_order(count, self.seed)
 
     def predecessors(
@@ -245,7 +249,11 @@ class VecchiaBlock(LatentBlock):
         return self if self.name in names else None
 
     def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return whether the term is among the names, (1,). If None, it is."""
+        """Return whether the term is among the names, (1,).
+
+        Args:
+            names: The names of the terms. If None, it is.
+        """
         return torch.tensor([names is None or self.name in names])
 
     @property
@@ -278,6 +286,9 @@ NeighborBlock = VecchiaBlock | KernelVecchiaBlock
 def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
     """Return one block for the sum of blocks of nearest neighbors.
 
+    Args:
+        blocks: The blocks.
+
     Returns:
         The block, or None if there are none.
 
@@ -291,6 +302,9 @@ def joined_neighbors(blocks: Sequence[NeighborBlock]) -> NeighborBlock | None:
 
 def as_sum(block: VecchiaBlock) -> KernelVecchiaBlock:
     """Return a block as a sum of one term, without the compiled loops.
+
+    Args:
+        block: The block.
 
     Raises:
         InvalidArgumentError: If the block is the residual of features.

@@ -68,7 +68,14 @@ class Field(Protocol):
         """Return the entries of Q (nnz,) at parameters (p,)."""
 
     def pull_back(self, values: Array, weights: Array) -> Array:
-        """Return sum_e weights_e dQ_e / d parameters, (p,)."""
+        """Return the derivatives of a weighted sum of entries of Q in the parameters, (p,).
+
+        They are sum_e weights_e dQ_e / d parameters.
+
+        Args:
+            values: The parameters, (p,).
+            weights: The weight of each entry, (nnz,).
+        """
 
     def log_determinant(self, values: Array) -> tuple[float, Array]:
         """Return log |Q| and its derivatives (p,)."""
@@ -157,7 +164,11 @@ class PrecisionBlock(LatentBlock):
     column: MaternColumn | None = None
 
     def of(self, names: Sequence[str]) -> "PrecisionBlock | None":
-        """Return the block of the named terms at points, or None if it has none of them."""
+        """Return the block of the named terms at points, or None if it has none of them.
+
+        Args:
+            names: The names of the terms.
+        """
         if self.restricted is not None:
             return self.restricted(names)
         return self if self.name in names else None
@@ -188,6 +199,9 @@ class PrecisionBlock(LatentBlock):
 
         A refined block with `between` accepts points that are not among its values.
 
+        Args:
+            inputs: The inputs of n points.
+
         Returns:
             A (n, N) and the variances (n,) of f given u.
         """
@@ -197,7 +211,11 @@ class PrecisionBlock(LatentBlock):
         return reads, float(self.variance.detach()) * torch.from_numpy(left) + self.residual_variance(inputs)
 
     def marginal_slopes(self, inputs: Tensor) -> list[Slope]:
-        """Return the derivatives of A (n, N) and of the variances (n,) in columns of inputs."""
+        """Return the derivatives of A (n, N) and of the variances (n,) in columns of inputs.
+
+        Args:
+            inputs: The inputs of n points, (n, D).
+        """
         if self.slopes is None:
             return []
         slopes, variance = self.slopes(self.field, self.values.detach().numpy(), inputs), float(self.variance.detach())
@@ -208,6 +226,9 @@ class PrecisionBlock(LatentBlock):
 
         The points must be among the values of a refined block.
 
+        Args:
+            inputs: The inputs of n points.
+
         Returns:
             A (n, N) and the covariance (n, n) of f given u.
         """
@@ -216,13 +237,13 @@ class PrecisionBlock(LatentBlock):
         return self.projector(inputs), self.residual_variance(inputs).diag()
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of the levels without rows, float64."""
+        """Return the covariance (n_a, n_b) at levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
         return self.new_levels.covariance(a, b)
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of the levels without rows, float64."""
+        """Return the variances (n_a,) at levels without rows, float64."""
         return torch.zeros(len(a), dtype=torch.float64) if self.new_levels is None else self.new_levels.variances(a)
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:

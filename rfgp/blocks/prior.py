@@ -53,6 +53,9 @@ class Prior:
     def of_terms(cls, priors: "Sequence[Prior]") -> "Prior":
         """Return the sum of independent priors.
 
+        Args:
+            priors: The priors. Names of terms are unique.
+
         Raises:
             InvalidArgumentError: If several have nearest neighbors with different options.
         """
@@ -132,22 +135,38 @@ class Prior:
         return drawn[0] if len(self.blocks) == len(drawn) == 1 else None
 
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
+        """Return the prior covariance (n_a, n_b) between inputs a and b, float64.
+
+        Args:
+            a: The inputs of n_a points, (n_a,) or (n_a, D).
+            b: The inputs of n_b points, (n_b,) or (n_b, D).
+        """
         return _total(block.kernel(a, b) for block in self._summands)
 
     def gram(self, a: Tensor) -> Gram:
-        """Return the prior covariance of inputs with themselves, and its gradient.
+        """Return the prior covariance (n_a, n_a) of inputs with themselves, and its gradient.
 
-        It is (n_a, n_a), float64.
+        It is float64.
+
+        Args:
+            a: The inputs of n_a points, (n_a,) or (n_a, D).
         """
         return Gram.total([block.gram(a) for block in self._summands])
 
     def diagonal(self, a: Tensor) -> Tensor:
-        """Return the prior variances (n_a,), float64."""
+        """Return the prior variances (n_a,), float64.
+
+        Args:
+            a: The inputs of n_a points, (n_a,) or (n_a, D).
+        """
         return _total(block.diagonal(a) for block in self._summands)
 
     def of(self, names: Sequence[str]) -> "Prior":
-        """Return the sum of the named blocks."""
+        """Return the sum of the named blocks.
+
+        Args:
+            names: The names of the terms. Names of other terms have no effect.
+        """
 
         def kept(blocks: tuple[B, ...]) -> tuple[B, ...]:
             return tuple(block for block in blocks if block.name in names)

@@ -22,10 +22,21 @@ class NewLevels(Protocol):
     """
 
     def covariance(self, a: Tensor, b: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of inputs a and b. It is 0 without new levels."""
+        """Return the covariance (n_a, n_b) of inputs a and b. It is 0 without new levels.
+
+        Args:
+            a: The inputs of n_a points, (n_a, D).
+            b: The inputs of n_b points, (n_b, D).
+            parameters: The parameters of the block.
+        """
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n_a,) of inputs a."""
+        """Return the variances (n_a,) of inputs a.
+
+        Args:
+            a: The inputs of n_a points, (n_a, D).
+            parameters: The parameters of the block.
+        """
 
 
 class LatentBlock(ABC):
@@ -51,18 +62,30 @@ class LatentBlock(ABC):
 
     @abstractmethod
     def kernel(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the prior covariance (n_a, n_b) between inputs a and b, float64."""
+        """Return the prior covariance (n_a, n_b) between inputs a and b, float64.
+
+        Args:
+            a: The inputs of n_a points, (n_a,) or (n_a, D).
+            b: The inputs of n_b points, (n_b,) or (n_b, D).
+        """
 
     def gram(self, a: Tensor) -> Gram:
-        """Return the prior covariance of inputs with themselves, and its gradient.
+        """Return the prior covariance (n_a, n_a) of inputs with themselves, and its gradient.
 
-        It is (n_a, n_a), float64.
+        It is float64.
+
+        Args:
+            a: The inputs of n_a points, (n_a,) or (n_a, D).
         """
         return Gram.of(self.kernel(a, a))
 
     @abstractmethod
     def diagonal(self, a: Tensor) -> Tensor:
-        """Return the prior variances (n_a,), float64."""
+        """Return the prior variances (n_a,), float64.
+
+        Args:
+            a: The inputs of n_a points, (n_a,) or (n_a, D).
+        """
 
     def detached(self) -> Self:
         """Return the block without gradients."""
@@ -73,6 +96,9 @@ def detached(state: S) -> S:
     """Return a frozen dataclass without gradients.
 
     Its tensors (...), blocks, and tuples of these are detached.
+
+    Args:
+        state: The dataclass.
     """
     known: Any = state
     copy: S = replace(known, **{entry.name: _detached(getattr(known, entry.name)) for entry in fields(known)})

@@ -98,7 +98,12 @@ class SparseProductBlock(LatentBlock):
         return self.variance * self.factors(a, keep=False).squares()
 
     def draw(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of inputs (n, D), (n, count)."""
+        """Draw functions of inputs (n, D), (n, count).
+
+        Args:
+            count: The number of functions.
+            generator: The generator of the weights.
+        """
         weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
         return self.of_weights(float(self.variance) ** 0.5 * weights)
 
@@ -128,13 +133,13 @@ class SparseProductBlock(LatentBlock):
         return values
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of the levels without rows, float64."""
+        """Return the covariance (n_a, n_b) at levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
         return self.variance * self.new_levels.covariance(a, b, *self.parameters)
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of the levels without rows, float64."""
+        """Return the variances (n_a,) at levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), dtype=torch.float64)
         return self.variance * self.new_levels.variances(a, *self.parameters)

@@ -79,7 +79,12 @@ class SparseWeightBlock(LatentBlock):
         return self.variance * values.new_zeros(len(a)).index_add(0, rows, values.square())
 
     def draw(self, count: int, generator: torch.Generator) -> Functions:
-        """Draw functions of n positions, (n, count)."""
+        """Draw functions of n positions, (n, count).
+
+        Args:
+            count: The number of functions.
+            generator: The generator of the weights.
+        """
         weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
         return self.of_weights(float(self.variance) ** 0.5 * weights)
 
@@ -94,7 +99,11 @@ class SparseWeightBlock(LatentBlock):
         return self.of_weights(float(self.variance) * torch.from_numpy(weights))
 
     def of_weights(self, weights: Tensor) -> Functions:
-        """Return x -> phi_x @ weights, (n,) -> (n, p), for weights (N, p)."""
+        """Return x -> phi_x @ weights, (n,) -> (n, p).
+
+        Args:
+            weights: The weights, (N, p).
+        """
         array = np.ascontiguousarray(weights.numpy())
         everywhere: list[Tensor] = []
 

@@ -89,7 +89,7 @@ class Design(Protocol):
 class WeightBlock(LatentBlock):
     """A process f = s phi(x) w with w ~ N(0, I).
 
-    It has s times a residual if there is one.
+    If there is a residual, s times the residual is added.
 
     Attributes:
         features: Maps inputs, and `parameters`, to phi (n, F).
@@ -191,13 +191,13 @@ class WeightBlock(LatentBlock):
         return self.prior_variance * self.residual.kernel(a, a, *self.parameters).double() - estimate
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
-        """Return the covariance (n_a, n_b) of the levels without rows, float64."""
+        """Return the covariance (n_a, n_b) at levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), len(b), dtype=torch.float64)
         return self.prior_variance * self.new_levels.covariance(a, b, *self.parameters)
 
     def new_variance(self, a: Tensor) -> Tensor:
-        """Return the variances (n_a,) of the levels without rows, float64."""
+        """Return the variances (n_a,) at levels without rows, float64."""
         if self.new_levels is None:
             return torch.zeros(len(a), dtype=torch.float64)
         return self.prior_variance * self.new_levels.variances(a, *self.parameters)
@@ -337,7 +337,11 @@ class Weights:
         return self.by_weight(flags)
 
     def with_residuals_of(self, names: Sequence[str] | None) -> "Weights":
-        """Return the weights with the residuals of the named blocks only. If None, of all."""
+        """Return the weights with the residuals of the named blocks only.
+
+        Args:
+            names: The names of the blocks. If None, all residuals are kept.
+        """
         if names is None:
             return self
         return Weights(tuple(block if block.name in names else replace(block, residual=None) for block in self.blocks))

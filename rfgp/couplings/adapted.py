@@ -47,12 +47,12 @@ class DataAdapted(Coupling):
     `rfgp.theory.pairs_error` measures the bias. Far from the rows the error is not controlled.
 
     Args:
-        rows: (n, d), divided by the lengthscale. Of more than 512 rows, 512 evenly spaced ones are used. If None, the
-            coupling is `Energy(weighted=True)`.
+        rows: (n, d), divided by the lengthscale. If there are more than 512 rows, 512 evenly spaced ones are used. If
+            None, the coupling is `Energy(weighted=True)`.
         moves: Whether frequencies are optimized, the default. This takes 200 steps, about 5 s for 512 frequencies on
             one core. Otherwise, and for more frequencies or other spectra than the Gaussian one, only the weights are.
 
-    Source: ours. Kernel quadrature with optimized weights is due to Bach (2017) and Belhadji et al. (2019); here it is
+    Source: ours. Kernel quadrature with optimized weights is due to Bach (2017) and Belhadji et al. (2019). Here it is
     used for the pairs of given rows.
 
     Raises:
@@ -105,8 +105,8 @@ def fitted_weights(
 ) -> Tensor:  # (m,)
     """Fit nonnegative weights with sum 1 to the kernel over all pairs of rows.
 
-    With c_i and s_i the cosines and sines of omega_i at the rows, the normal equations have the matrix G and the right
-    side b:
+    Let c_i and s_i be the cosines and sines of omega_i at the rows. The normal equations have the matrix G and the
+    right side b.
 
         G_ij = [(c_i.c_j)^2 + (s_i.s_j)^2 + (c_i.s_j)^2 + (s_i.c_j)^2] / n^2,
         b_i = (c_i^T K c_i + s_i^T K s_i) / n^2.

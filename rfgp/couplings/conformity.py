@@ -69,8 +69,8 @@ def conformity(
     """Return the RF-conformity of vectors (Reid et al. 2023, Eq. 12).
 
     It is the mean over i != j of H(|omega_i + omega_j| v), H(t) = E cosh(t u) for one coordinate u of a uniform
-    direction. On average over the norms, the mean squared error of positive features exp(omega . x - |x|^2)
-    at v = |x + y| is (Theorem 3.2 there)
+    direction. Theorem 3.2 there gives the mean squared error of positive features exp(omega . x - |x|^2), on average
+    over the norms. At v = |x + y| it is
 
         exp(-2 |x|^2 - 2 |y|^2) / m [exp(2 v^2) - exp(v^2) + (m - 1) (conformity - exp(v^2))].
 

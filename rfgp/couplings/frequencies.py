@@ -151,6 +151,9 @@ class Frequencies:
     ) -> None:
         """Refuse inputs that cannot be projected.
 
+        Args:
+            x: The inputs, (..., n, d).
+
         Raises:
             InvalidArgumentError: If x is not a floating-point tensor with d columns.
         """
@@ -164,7 +167,10 @@ class Frequencies:
 
 
 def as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:
-    """Return `Frequencies`, given as such or as a plain (m, d) tensor.
+    """Return `Frequencies`, given as such or as a plain tensor.
+
+    Args:
+        frequencies: The frequencies, or a tensor (m, d).
 
     Examples:
         >>> from rfgp import couplings

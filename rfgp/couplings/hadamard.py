@@ -97,6 +97,9 @@ def _block(x: Tensor, flips: Tensor, inner: Tensor, outer: Tensor, out: Tensor, 
 def next_power_of_two(d: int) -> int:
     """Return the smallest power of two that is at least d.
 
+    Args:
+        d: A positive integer.
+
     Examples:
         >>> next_power_of_two(5), next_power_of_two(8)
         (8, 8)

@@ -98,6 +98,9 @@ def copula(m: int, factor: Tensor, generator: torch.Generator) -> Tensor:
 def correlation_factor(correlation: Any) -> Tensor:
     """Return the Cholesky factor (k, k) of a correlation matrix (k, k).
 
+    Args:
+        correlation: The correlation matrix, (k, k).
+
     Raises:
         InvalidArgumentError: If it is not a symmetric positive definite matrix with a unit diagonal.
 

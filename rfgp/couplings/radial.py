@@ -73,6 +73,9 @@ class RadialDistribution:
 
         Returns:
             The new norms and weights, (k,) each.
+
+        Raises:
+            InvalidArgumentError: If a weight is not finite.
         """
         if self.proposal_scale == 1.0:
             return norms, weights
@@ -89,6 +92,9 @@ class RadialDistribution:
 
 def check_histogram(heights: Sequence[float]) -> Tensor:
     """Return heights (K,) with mean 1.
+
+    Args:
+        heights: The heights of the bins.
 
     Raises:
         InvalidArgumentError: If they are not positive finite numbers within a factor of 10^4. Otherwise bins with large

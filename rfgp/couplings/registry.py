@@ -111,6 +111,9 @@ def for_features(name: str | Coupling, features: str) -> Coupling:
 def name_of(coupling: Coupling) -> str:
     """Return the name by which `by_name` finds the class of a coupling.
 
+    Args:
+        coupling: The coupling.
+
     Raises:
         InvalidArgumentError: If the class is not registered.
 
@@ -126,6 +129,9 @@ def name_of(coupling: Coupling) -> str:
 
 def options_of(coupling: Coupling) -> dict[str, Any]:
     """Return the options with which `by_name` makes an equal coupling.
+
+    Args:
+        coupling: The coupling. Options of an `Antithetic` coupling are those of its base.
 
     Examples:
         >>> from rfgp import couplings

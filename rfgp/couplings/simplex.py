@@ -21,9 +21,9 @@ class Simplex(Coupling):
     """Simplex random features (Reid et al., 2023, Eqs. 8 and 9).
 
     Directions come in blocks of d that are as far apart as possible. Any two of a block have the cosine -1 / (d - 1). A
-    random rotation of the block makes each direction uniform. Norms are independent. The coupling is meant for positive
-    features. For d = 2 a block is an antipodal pair, whose Fourier features repeat each other. For d = 1 there is no
-    simplex.
+    random rotation of the block makes each direction uniform. Norms are independent. The coupling is intended for
+    positive features. For d = 2 a block is an antipodal pair, whose Fourier features repeat each other. For d = 1 there
+    is no simplex.
 
     Examples:
         >>> from rfgp import couplings
@@ -72,6 +72,9 @@ def simplex(d: int) -> Tensor:
 
     Their last coordinates are 0.
 
+    Args:
+        d: The number of vectors, at least 2.
+
     Examples:
         >>> corners = simplex(3)
         >>> (corners @ corners.mT).round(decimals=6)[0].tolist()
@@ -88,6 +91,9 @@ def simplex_around(d: int) -> Tensor:
     """Return d + 1 unit vectors (d + 1, d) at the vertices of a regular simplex.
 
     The simplex spans all of R^d.
+
+    Args:
+        d: The number of dimensions, at least 1.
 
     Examples:
         >>> simplex_around(2).sum(0).abs().max().round(decimals=6).item()

@@ -144,7 +144,7 @@ class Structured(_FastProducts, Coupling):
 
     Source: Yu et al. (2016, Eq. 5).
 
-    With D = p q, a row takes time m (p + q) instead of m d, and a few m bytes of memory instead of 8 m d. All norms are
+    With D = p q, a row takes time m (p + q) instead of m d. The memory is a few m bytes instead of 8 m d. All norms are
     sqrt(D) before the padding is cut off, so the estimate of the Gaussian kernel is biased. At distance z the bias is
     at most 6 z / sqrt(D) for three products (Theorem 3 there), and far smaller in practice.
 

@@ -72,7 +72,14 @@ class Fourier(_FeatureMap):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, 2m)
-        """Return the features of x, in its dtype and on its device."""
+        """Return the features of x, in its dtype and on its device.
+
+        Args:
+            x: The inputs divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The cosines, then the sines, (..., n, 2m).
+        """
         self.frequencies.check_inputs(x)
         amplitude = self.frequencies.amplitudes.to(x)
         if bool((self.frequencies.weights == 1).all()):
@@ -127,8 +134,8 @@ class RandomPhase(_FeatureMap):
     Source: Rahimi and Recht (2007, Eq. 3).
 
     There are half as many features as in `Fourier` for the same m. For the Gaussian kernel and the same number of
-    features the estimate has a higher variance: phi(x) . phi(z) contains the term cos(omega . (x + z) + 2 b), which
-    vanishes only on average over the phases. phi(x) . phi(x) is 1 only on average.
+    features the estimate has a higher variance. The reason is the term cos(omega . (x + z) + 2 b) of phi(x) . phi(z),
+    which vanishes only on average over the phases. phi(x) . phi(x) is 1 only on average.
 
     Args:
         frequencies: `Frequencies` or a plain (m, d) tensor.
@@ -149,7 +156,14 @@ class RandomPhase(_FeatureMap):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, m)
-        """Return the features of x, in its dtype and on its device."""
+        """Return the features of x, in its dtype and on its device.
+
+        Args:
+            x: The inputs divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The features, (..., n, m).
+        """
         angles = self.frequencies.project(x) + self.phases.to(x)
         return math.sqrt(2) * self.frequencies.amplitudes.to(x) * angles.cos()
 
@@ -175,7 +189,14 @@ class Laplace(_FeatureMap):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, m)
-        """Return the features of x, in its dtype and on its device."""
+        """Return the features of x, in its dtype and on its device.
+
+        Args:
+            x: The inputs divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The features, (..., n, m).
+        """
         exponent = self.frequencies.project(x) - (x**2).sum(-1, keepdim=True)
         return self.frequencies.amplitudes.to(x) * exponent.exp()
 
@@ -185,6 +206,9 @@ _REGISTRY: dict[str, type[Fourier] | type[Laplace]] = {"fourier": Fourier, "lapl
 
 def by_name(name: str) -> type[Fourier] | type[Laplace]:
     """Return the class of a feature map by its name, "fourier" or "laplace".
+
+    Args:
+        name: The name.
 
     Raises:
         InvalidArgumentError: If the name is unknown.

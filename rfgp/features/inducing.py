@@ -11,7 +11,7 @@ phi_32 = phi + e with E |e|^2 about u^2 tr (k(Z, Z) + j I)^-1. Most of e lies in
 determines. There it adds all of s^2 |e|^2 to the posterior variance of a point, which is about noise / n for each
 degree of freedom. A larger j rounds less but lowers Q more. With 1e-5 some standard deviations were up to 25 % too
 small and others too large. So a Gaussian process has one j for both precisions. Features of new points are float64.
-Those of rows are float32 only if n s^2 E |e|^2 / noise is small (`rfgp.solvers.lowrank.model`).
+Features of rows are float32 only if n s^2 E |e|^2 / noise is small (`rfgp.solvers.lowrank.model`).
 """
 
 from collections.abc import Callable
@@ -78,9 +78,15 @@ class Nystrom(nn.Module):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, M)
-        """Return the features of x, (..., n, M), in its dtype.
+        """Return the features of x, in its dtype.
 
         They are differentiable in x and the points.
+
+        Args:
+            x: The inputs divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The features, (..., n, M).
         """
         return self.spectrum.kernel_between(x, self.points.to(x)) @ self._whitening(x.dtype).mT.to(x)
 
@@ -189,6 +195,9 @@ def by_pivots(
         covariance: Maps rows a and b to their covariance (n_a, n_b).
         generator: The generator of the draws.
         variances: Maps rows a to their variances (n_a,). If None, they are 1.
+
+    Returns:
+        The selected rows, (M, d), float64.
 
     Examples:
         >>> from rfgp import spectra

@@ -113,7 +113,14 @@ class WalkFeatures(nn.Module):
         self,
         theta: Tensor,  # (p,)
     ) -> Tensor:  # (nnz,)
-        """Return the values of Phi on `walks.pattern` at kernel parameters theta."""
+        """Return the values of Phi on `walks.pattern`.
+
+        Args:
+            theta: The parameters of the kernel, (p,).
+
+        Returns:
+            The values, (nnz,), differentiable in theta.
+        """
         f = kernel_function(
             theta,
             lambda point: self.walks.weights(self.kernel.with_values(point)),
@@ -125,5 +132,9 @@ class WalkFeatures(nn.Module):
         return self  # nothing in it changes, and draws are large
 
     def at(self, nodes: Iterable[Any]) -> "WalkFeatures":
-        """Return the features of other nodes (labels) of the same draw."""
+        """Return the features of other nodes of the same draw.
+
+        Args:
+            nodes: The labels of the nodes.
+        """
         return WalkFeatures(self.walks.at(nodes), self.kernel)

@@ -1,8 +1,8 @@
 """Scoring steps with the average information, for estimated gradients.
 
 Conjugate gradients estimate the log determinant. A line search on such a likelihood may stop anywhere. With fixed draws
-the estimated gradient is a smooth function of the hyperparameters. Steps x += A^-1 g find its root, with the average
-information of Gilmour, Thompson and Cullis (1995),
+the estimated gradient is a smooth function of the hyperparameters. Steps x += A^-1 g find its root. A is the average
+information of Gilmour, Thompson and Cullis (1995):
 
     A_ij = 1/2 (dC_i a)^T C^-1 (dC_j a),    a = C^-1 (y - mean).
 
@@ -85,7 +85,12 @@ class Scoring(ABC, Generic[S]):
         self._rows, self._count, self._jacobian = len(rows), rows.count, jacobian
 
     def run(self) -> tuple[ParameterValues, FitReport]:
-        """Return the hyperparameters found, and the report."""
+        """Return the hyperparameters found, and the report.
+
+        Returns:
+            The hyperparameters at the last accepted step, and the report. The likelihood of the report is in the user's
+            units.
+        """
         plan = self._plan
         most = min(_MOST_STEPS, plan.max_iterations)
         plan.reporter.begin(self._stage, self._rows, most)
@@ -139,6 +144,15 @@ class Scoring(ABC, Generic[S]):
         The expected gain is g^T s - s^T A s / 2, with eigenvalues of the scaled A of at least 1e-4. If the radius
         limits one entry, the others are optimized again: a shorter step along the same line would leave a narrow
         ridge, such as that of noise and lengthscale.
+
+        Args:
+            point: The raw values of the free hyperparameters, (p,).
+            gradient: The gradient g of the log posterior, (p,).
+            information: The information A, (p, p).
+            radius: The largest absolute entry of the step.
+
+        Returns:
+            The step s, (p,), and g^T A^-1 g within the bounds, but without the radius.
         """
         scale = np.sqrt(np.maximum(np.diag(information), _RIDGE * max(1.0, np.diag(information).max())))
         values, vectors = np.linalg.eigh(information / np.outer(scale, scale))
@@ -201,7 +215,12 @@ class Scoring(ABC, Generic[S]):
 
     @abstractmethod
     def information(self, point: Floats, inference: S) -> Tensor:
-        """Return the information A (p, p) of the likelihood at a point (p,)."""
+        """Return the information A (p, p) of the likelihood at a point (p,).
+
+        Args:
+            point: The raw values of the free hyperparameters, (p,).
+            inference: The inference at this point.
+        """
 
     def _value(self, values: ParameterValues) -> tuple[float, float]:
         """Return the log marginal likelihood, and its standard error."""
@@ -220,7 +239,12 @@ class AverageInformation(Scoring[IterativeSolver]):
     """A search by the average information, with a gradient estimated from fixed draws."""
 
     def information(self, point: Floats, inference: IterativeSolver) -> Tensor:
-        """Return the average information A (p, p) of the likelihood at a point (p,)."""
+        """Return the average information A (p, p) of the likelihood at a point (p,).
+
+        Args:
+            point: The raw values of the free hyperparameters, (p,).
+            inference: The solver at this point.
+        """
         a = inference.coefficients
         k, columns = a.shape[1], []
         for j, name in enumerate(self._names):

@@ -38,7 +38,7 @@ MOST_ROWS = 2**14
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit with a learned or fixed basis; return the state and the report.
+    """Fit with a learned or fixed basis.
 
     Args:
         fit: The fit at its starting values.
@@ -119,6 +119,10 @@ def learn_basis(
         reports: The reports of the searches.
         words: The message of the report.
         fixed: The dotted names of parts of the basis that stay fixed.
+
+    Returns:
+        The fit with the learned basis, all reports and the message. If there is nothing to learn, the arguments
+        themselves.
     """
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
     if not basis or not fit.plan.max_iterations:

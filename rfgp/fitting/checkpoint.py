@@ -206,6 +206,9 @@ def open_checkpoint_log(path: str | Path | None, identity: Callable[[], str]) ->
         path: The file. If None, each step is computed.
         identity: Returns a short text that identifies the fit.
 
+    Yields:
+        The checkpoint log. The file is closed at the end of the context.
+
     Raises:
         CheckpointError: If the file is not a checkpoint, is that of another fit, or has an unusable record.
         OSError: If the folder is missing or cannot be written.

@@ -88,7 +88,14 @@ class ClosedForm:
         return value, torch.cat([part.reshape(-1) for part in parts])
 
     def value(self, values: ParameterValues) -> Tensor | None:
-        """Return the log likelihood with hyperpriors, 0-d, float64, or None."""
+        """Return the log likelihood with hyperpriors, 0-d, float64, or None.
+
+        Args:
+            values: The hyperparameters.
+
+        Returns:
+            The value in nats, of standardized targets. None if a row is too far out for a closed form.
+        """
         with torch.no_grad():
             known = {name: values.standardized(name).double() for name in values.space.quantities}
             solver = self._solver(values, known)

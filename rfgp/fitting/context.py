@@ -54,7 +54,12 @@ class TermFit:
 
     @classmethod
     def of(cls, state: GPState, plan: Plan) -> "TermFit":
-        """Return the fit from a model state."""
+        """Return the fit from a model state.
+
+        Args:
+            state: The model state with rows, at its starting values.
+            plan: The options of the fit.
+        """
         rows = state.require_rows(purpose="a fit")
         pool, seed = rows_in_memory(rows), state.spec.options.seed
         order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
@@ -94,7 +99,11 @@ class TermFit:
         return replace(self, state=self.state.replace(spec=spec))
 
     def subset(self, size: int) -> Block:
-        """Return `size` rows of the pool in random order. Subsets are nested."""
+        """Return `size` rows of the pool in random order. Subsets are nested.
+
+        Args:
+            size: The number of rows. All rows of the pool are returned if it has no more.
+        """
         return self.pool if size >= len(self.pool) else self.pool.take(self.order[:size])
 
     @cached_property
@@ -111,7 +120,11 @@ class TermFit:
         return variances if is_linear and is_open and not self.rows.has_fixed_noise else ()
 
     def solves(self, rows: Rows) -> bool:
-        """Return whether the common factor of variances is solved for on some rows."""
+        """Return whether the common factor of variances is solved for on some rows.
+
+        Args:
+            rows: The rows.
+        """
         return bool(self.scales) and self.is_primal(rows)
 
     def is_primal(self, rows: Rows) -> bool:
@@ -119,7 +132,14 @@ class TermFit:
         return self.prior.has_weights_only and self.num_features <= len(rows)
 
     def linear(self, values: ParameterValues, rows: Rows, max_float32_error: float | None = None) -> LinearModel:
-        """Return the linear model of rows at some hyperparameters."""
+        """Return the linear model of rows at some hyperparameters.
+
+        Args:
+            values: The hyperparameters.
+            rows: The rows.
+            max_float32_error: The error above which the model uses double precision. If None, the default of
+                `LinearModel`.
+        """
         dense = self.spec.prior(values).dense
         model = LinearModel(dense, rows, *mean_and_noise(values))
         return model if max_float32_error is None else replace(model, max_float32_error=max_float32_error)
@@ -187,7 +207,7 @@ def observation_log_prob(
     """Return the mean log densities (b, k) of the observations of rows.
 
     Args:
-        rows: The rows, with k outputs. A row may stand for several observations.
+        rows: The rows, with k outputs. A row may represent several observations.
         mean: The predicted mean of an observation, (b, k).
         variance: The predicted variance of an observation, (b, 1) or (k,).
     """

@@ -25,11 +25,11 @@ class Coordinates:
     """Coordinates u of raw values x in which long lengthscales do not saturate.
 
     A kernel depends on 1 / l^2, so its slope in x = log l vanishes like 1 / l^2. The lengthscale of an irrelevant
-    column takes dozens of iterations to reach its upper bound, and never leaves it. The coordinate
+    column takes dozens of iterations to reach its upper bound, and never leaves it. The coordinate is
 
-        u(x) = -log(e^(-2x) + e^(-2f)) / 2,    or u = x for infinite f,
+        u(x) = -log(e^(-2x) + e^(-2f)) / 2,    or u = x for infinite f.
 
-    is the logarithm up to l = e^f and then nearly linear in 1 / l^2, so the slope does not vanish.
+    It is the logarithm up to l = e^f, and beyond that nearly linear in 1 / l^2. So the slope does not vanish.
 
     Attributes:
         saturation: The log lengthscale f of each entry (p,) above which its effect saturates, or infinity.
@@ -49,7 +49,14 @@ class Coordinates:
     def of(
         cls, space: ParameterSpace, names: Iterable[str], reparametrization: VarianceReparametrization | None = None
     ) -> "Coordinates":
-        """Return the coordinates of the raw values of some names, concatenated."""
+        """Return the coordinates of the raw values of some names, concatenated.
+
+        Args:
+            space: The parameter space, with its bounds.
+            names: The names of the hyperparameters, in the order of the entries.
+            reparametrization: The map from raw output scales to logarithms of mean variances. If None, output scales
+                stay.
+        """
         saturating = {name for name, quantity in space.quantities.items() if quantity.saturates}
         ends = [high if name in saturating else None for name in names for _, high in space.bounds(name)]
         return cls(np.array([np.inf if end is None else np.log(_SATURATION) + end for end in ends]), reparametrization)
@@ -61,12 +68,21 @@ class Coordinates:
         )
 
     def raw(self, u: Floats) -> Floats:
-        """Return the raw values (p,) of coordinates u (p,), each less than f."""
+        """Return the raw values (p,) of coordinates u (p,).
+
+        Args:
+            u: The coordinates, (p,). Each must be less than its f.
+        """
         x = np.asarray(u - 0.5 * np.log1p(-np.exp(2 * np.where(self._saturates, u - self.saturation, -np.inf))))
         return x if self.reparametrization is None else x - self.reparametrization.at(x)
 
     def gradient(self, x: Floats, gradient: Floats) -> Floats:
-        """Return the gradient (p,) in u from the gradient in raw values x (p,)."""
+        """Return the gradient (p,) in u from the gradient in raw values x (p,).
+
+        Args:
+            x: The raw values, (p,).
+            gradient: The gradient in raw values, (p,).
+        """
         if self.reparametrization is not None:
             gradient = self.reparametrization.gradient(x, gradient)
         return gradient * self.slope(x)
@@ -94,6 +110,9 @@ class Coordinates:
         """Return the bounds of u (p,) for those of x (p,).
 
         Bounds of reparametrized output scales are bounds of the mean variances.
+
+        Args:
+            bounds: The lower and upper bound of each raw value. None is no bound.
         """
         low, high = (
             [

@@ -2,11 +2,11 @@
 
 Frequencies start from the model's draw. Short runs from a few candidates select the starting hyperparameters. Adam
 (Kingma and Ba 2015) maximizes the marginal likelihood of random batches of rows over frequencies and hyperparameters.
-The frequencies have a Gaussian prior around their draw. A tenth of the rows is held out, at most 2,000. They are scored
-by their leave-one-out log density given each other and up to 6,000 training rows:
+The frequencies have a Gaussian prior around their draw. A tenth of the rows is held out, at most 2,000. The score of a
+held-out row is its leave-one-out log density, given the others and up to 6,000 training rows.
 
 - The first half, the validation rows, selects the start, the step and the final noise.
-- The second half, the test rows, decides whether learning paid. Fixed frequencies are taken unless learned ones gain
+- The second half, the test rows, decides whether learning paid. Fixed frequencies are kept unless learned ones gain
   more than a standard error. The test rows also give the reported calibration.
 """
 
@@ -95,7 +95,7 @@ def best_start(fit: TermFit, split: Split, starts: Sequence[ParameterValues]) ->
     Args:
         fit: The fit.
         split: The training, validation and test rows.
-        starts: The candidate starting values. Those without prior density are left out, except the first one.
+        starts: The candidate starting values. Starts without prior density are left out, except the first one.
     """
     starts = [start for number, start in enumerate(starts) if number == 0 or has_prior(start)]
     if len(starts) == 1:
@@ -127,13 +127,16 @@ def fixed_log_prob(fit: TermFit, split: Split) -> Tensor:
 
 
 def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport) -> Outcome:
-    """Learn frequencies; return the best step if it gains significantly.
+    """Learn frequencies, and select the best step if it gains significantly.
 
     Args:
         fit: The fit at hyperparameters found with fixed frequencies.
         split: The training, validation and test rows.
         start: The starting hyperparameters of learning.
         initial: The report of the search that found the fit's hyperparameters.
+
+    Returns:
+        The outcome. It has no frequencies if the gain on the test rows is at most its standard error.
     """
     learning, fixed, values = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed, fit.values
     run, best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
@@ -217,11 +220,19 @@ class Learning:
         self._state = _AdamState(clamped, *zeros)
 
     def values(self, parameters: dict[str, Tensor]) -> ParameterValues:
-        """Return the hyperparameters among parameters. Each is 0-d or (d,)."""
+        """Return the hyperparameters among parameters. Each is 0-d or (d,).
+
+        Args:
+            parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by dotted name.
+        """
         return self._values.replaced({name: parameters[name] for name in self._names})
 
     def run(self) -> _Run:
-        """Take all steps, or stop early if the learning curve is too flat."""
+        """Take all steps, or stop early if the learning curve is too flat.
+
+        Returns:
+            The candidates at the ends of segments, and the log likelihood of a row before each step.
+        """
         plan, state, likelihoods, segments = self._fit.plan, self._state, [], []
         plan.reporter.begin("learning frequencies", len(self.pool), plan.steps)
         for first in range(0, plan.steps, _SEGMENT):
@@ -254,7 +265,11 @@ class Learning:
         return reached < max(fixed + outputs * plan.needed_gain, outputs * plan.needed_score) + outputs * MARGIN
 
     def in_units(self, likelihood: float) -> float:
-        """Return the likelihood of all rows in the user's units."""
+        """Return the likelihood of all rows in the user's units.
+
+        Args:
+            likelihood: The mean log likelihood of a row, of standardized targets.
+        """
         count = self.pool.count
         return likelihood * count + self._fit.state.scaling.targets.log_jacobian(count)
 
@@ -305,6 +320,9 @@ class Learning:
             parameters: The free hyperparameters, 0-d or (d,), and frequencies (m, d) by dotted name.
             rows: The rows.
             step: The number of the step, whose gradient may be an estimate. If None, the gradient is exact.
+
+        Returns:
+            The mean log likelihood of a row in nats, and the gradients (...) by dotted name, float64.
         """
         with torch.enable_grad():
             omega = {path: parameters[path].clone().requires_grad_() for path in self.start}

@@ -31,7 +31,7 @@ CHECKED_ROWS = 2000
 def solve_scales_and_condition(
     fit: TermFit, reports: list[FitReport], words: str, is_done: bool, outcome: Outcome | None = None
 ) -> tuple[GPState, FitReport]:
-    """Solve for noise and variances on all rows; return the state and the report.
+    """Solve for noise and variances on all rows, and compute the posterior.
 
     Args:
         fit: The fit at the hyperparameters found.
@@ -39,6 +39,9 @@ def solve_scales_and_condition(
         words: The message of the report.
         is_done: Whether the last search was on all rows.
         outcome: The outcome of learning frequencies. If None, learning was not tried.
+
+    Returns:
+        The state with its posterior, and the report.
     """
     learned = outcome if outcome is not None and outcome.frequencies is not None else None
     fit, inference = _solved(fit, reports, is_done, learned)
@@ -68,11 +71,14 @@ def solve_scales_and_condition(
 
 
 def with_leave_one_out_scores(fit: TermFit, report: FitReport) -> tuple[GPState, FitReport]:
-    """Return a state with its posterior, and the report with leave-one-out scores.
+    """Compute the posterior and the leave-one-out scores of a fit.
 
     Args:
         fit: The fit at the hyperparameters found.
         report: The report of its searches.
+
+    Returns:
+        The state with its posterior, and the report with these scores.
     """
     with torch.no_grad():
         inference = fit.state.infer(fit.rows)
@@ -142,6 +148,10 @@ def left_out(state: GPState, moments: tuple[Tensor, Tensor], rows: Block) -> tup
         state: The state, at its hyperparameters.
         moments: The mean (b, k) and variance (b,) of each row given all others.
         rows: The rows. If all columns are numbers, neighbors are found among the first 2,000.
+
+    Returns:
+        The mean squared z-score, the mean log density of an observation in the user's units, and the correlation of the
+        errors of nearest rows. The correlation is NaN if a column is not numeric.
     """
     mean, variance = of_observations(moments, rows, state.hyperparameters.standardized("noise").double())
     errors = (rows.targets - mean) / variance.sqrt()

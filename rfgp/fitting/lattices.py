@@ -1,7 +1,7 @@
 """Fits of terms on lattices of frequencies, by scoring steps.
 
 1. Starts: A few steps from several lengthscales, on a small subset with few features.
-2. Subset: The lattices are rebuilt for the hyperparameters, and steps are taken, in turns, until lengthscales converge.
+2. Subset: Rounds of steps, each on lattices that are rebuilt for the hyperparameters, until lengthscales converge.
 3. All rows: One pass on lattices for these hyperparameters, and steps until convergence. If lengthscales leave the
    range of their lattice, it is rebuilt, with one more pass.
 
@@ -60,12 +60,15 @@ PASSES = 2
 def fit_lattices(
     fit: TermFit, other: Callable[[GPState, Plan], tuple[GPState, FitReport]]
 ) -> tuple[GPState, FitReport]:
-    """Fit terms on lattices and other fixed designs; return the state and report.
+    """Fit terms on lattices and other fixed designs.
 
     Args:
         fit: The fit.
         other: The fit of a model with Markov processes or nearest neighbors instead. It is called if the lengthscales
             of automatic lattices are so short that too many modes are omitted.
+
+    Returns:
+        The state with its posterior, and the report.
     """
     rows = fit.rows
     some: Rows = fit.subset(SUBSET_ROWS) if len(fit.pool) > 2 * SUBSET_ROWS or len(rows) > len(fit.pool) else rows
@@ -103,11 +106,14 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
 
 
 def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitReport]]:
-    """Search from several starts, then on rows; return the fit and the reports.
+    """Search from several starts, then on rows.
 
     Args:
         fit: The fit.
         rows: The rows.
+
+    Returns:
+        The fit at the values found, and the reports.
     """
     reports, fit = list[FitReport](), with_best_start(fit)
     stage = "all rows" if len(rows) == len(fit.rows) else f"subset of {len(rows)}"
@@ -266,13 +272,16 @@ def distance(fit: TermFit, before: ParameterValues) -> float:
 
 
 def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tuple[TermFit, FitReport]:
-    """Take scoring steps on rows; return the fit at the values found, and the report.
+    """Take scoring steps on rows, or search by L-BFGS if the information has no formula.
 
     Args:
         fit: The fit at its starting values.
         rows: The rows.
         stage: The name of the stage in the report.
         steps: The most steps. If None, those of the plan.
+
+    Returns:
+        The fit at the values found, and the report.
     """
     if not can_score(fit, rows):
         assert isinstance(rows, Block)
@@ -299,9 +308,9 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
 
 
 def can_score(fit: TermFit, rows: Rows) -> bool:
-    """Return whether the information of all free hyperparameters is known.
+    """Return whether there is a formula for the information of all free hyperparameters.
 
-    It is not known for parameters of likelihoods that are not Gaussian.
+    There is none for parameters of likelihoods that are not Gaussian.
 
     Args:
         fit: The fit.
@@ -314,7 +323,7 @@ def can_score(fit: TermFit, rows: Rows) -> bool:
 
 
 class Searched(Inference, Protocol):
-    """Interface: inference with a known Fisher information."""
+    """Interface: inference with a Fisher information."""
 
     @abstractmethod
     def score(self) -> Tensor:
@@ -334,10 +343,14 @@ class Searched(Inference, Protocol):
 
     @property
     def is_solved(self) -> bool:
-        """Whether the posterior of the weights is known."""
+        """Whether the posterior of the weights is computed."""
 
     def with_factors_of(self, other: Any) -> Self:
-        """Return the inference with factors of another one at equal values and rows."""
+        """Return the inference with factors of another one at equal values and rows.
+
+        Args:
+            other: An inference whose posterior is computed, at the same hyperparameters and rows.
+        """
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
         """Return the Fisher information (p, p).
@@ -355,7 +368,12 @@ class FisherScoring(Scoring[Searched]):
     done: ClassVar[float] = 0.01
 
     def information(self, point: Floats, inference: Searched) -> Tensor:
-        """Return the Fisher information (p, p) at a point (p,)."""
+        """Return the Fisher information (p, p) at a point (p,).
+
+        Args:
+            point: The raw values of the free hyperparameters, (p,).
+            inference: The inference at this point.
+        """
         columns = []
         for j in range(len(point)):
             ends = [self._quantities(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]

@@ -9,9 +9,9 @@ density:
 3. Frequencies, neighbors and hyperparameters, fitted by one likelihood from the better of the two. After every 25
    iterations the neighbors are found again and the held-out rows are scored. The best of these steps is kept.
 
-Half of the held-out rows, for validation, selects steps and candidates. The first candidate is taken unless the
-selected one is better on the other half, for testing, by more than a standard error. There are at most n / (10 d)
-frequencies, because neighbors replace many of them.
+Half of the held-out rows, for validation, selects steps and candidates. The first candidate is kept unless the selected
+one is better on the test half by more than a standard error. There are at most n / (10 d) frequencies, because
+neighbors replace many of them.
 """
 
 import math
@@ -56,7 +56,13 @@ class Candidate(NamedTuple):
 
     @classmethod
     def of(cls, state: GPState, name: str, held_out: Block) -> "Candidate":
-        """Return the candidate of a state at its rows."""
+        """Return the candidate of a state at its rows.
+
+        Args:
+            state: The state with a posterior at its rows.
+            name: The name of the candidate in the message of the report.
+            held_out: The held-out rows, validation rows first.
+        """
         mean, noise = mean_and_noise(state.hyperparameters.detached())
         with torch.no_grad():
             latent = state.process.at(held_out.inputs)
@@ -78,11 +84,14 @@ class Candidate(NamedTuple):
 
 
 def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit features, their frequencies and neighbors; return the state and the report.
+    """Fit features, their frequencies and neighbors.
 
     Args:
         state: The model state with rows, at its starting values.
         plan: The options of the fit.
+
+    Returns:
+        The state with its posterior, and the report.
     """
     fit = NeighborFit.of(state, plan)
     if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:

@@ -75,7 +75,8 @@ class Plan:
             frequencies does not search with fixed ones.
         needed_gain: The gain over fixed frequencies, in nats a row, that makes learned ones useful. Learning stops
             early if its learning curve cannot reach this gain.
-        needed_score: The standardized log density of a test row that makes learned frequencies useful, likewise.
+        needed_score: The standardized log density of a test row that makes learned frequencies useful. Learning stops
+            early if it cannot reach this score.
         least_gain: The least total gain in nats of the last five iterations of a search. If 0, `LEAST_GAIN` for each.
 
     Examples:
@@ -131,7 +132,14 @@ class Objective:
 
     @classmethod
     def of(cls, state: GPState, rows: Rows, log_likelihood: LogLikelihood | None = None) -> "Objective":
-        """Return the objective of rows under a state's prior, or with another likelihood."""
+        """Return the objective of rows under a state's prior, or with another likelihood.
+
+        Args:
+            state: The model state.
+            rows: The rows.
+            log_likelihood: The log marginal likelihood of the rows. If None, that of the state, in closed form if it
+                has one.
+        """
         jacobian = state.scaling.targets.log_jacobian(rows.count)
         closed_form = ClosedForm.of(state, rows) if log_likelihood is None else None
         log_likelihood, variances = (
@@ -141,12 +149,20 @@ class Objective:
         return cls(log_likelihood, len(rows), rows.count, jacobian, closed_form, variances)
 
     def likelihood(self, values: ParameterValues) -> float:
-        """Return the log marginal likelihood in the user's units."""
+        """Return the log marginal likelihood in the user's units.
+
+        Args:
+            values: The hyperparameters.
+        """
         with torch.no_grad():
             return self.log_likelihood(values)[0].item() + self.jacobian
 
     def log_posterior(self, values: ParameterValues) -> float:
-        """Return the log likelihood, in standardized units, plus the log hyperpriors."""
+        """Return the log likelihood, in standardized units, plus the log hyperpriors.
+
+        Args:
+            values: The hyperparameters.
+        """
         with torch.no_grad():
             log_posterior = None if self.closed_form is None else self.closed_form.value(values)
             if log_posterior is None:
@@ -159,6 +175,14 @@ class Objective:
 
         The Jacobian is omitted, so that no search depends on the unit of the targets. The warm start (...) is included,
         so that a fit resumed from a checkpoint takes the same steps.
+
+        Args:
+            values: The hyperparameters.
+            free: The names of the free hyperparameters, in the order of the gradient.
+            warm_start: The tensors (...) of an earlier evaluation at values close by. If empty, there is no warm start.
+
+        Returns:
+            The tensors "value" and "gradient", raw values as "raw.name", and the next warm start as "warm_start.i".
         """
         names = list(free)
         in_closed_form = None if self.closed_form is None else self.closed_form(values, names)
@@ -200,7 +224,7 @@ def maximize(
     bounds: Bounds | None = None,
     tolerance: float | None = None,
 ) -> tuple[ParameterValues, FitReport]:
-    """Maximize over the free hyperparameters; return those found, and the report.
+    """Maximize the log posterior over the free hyperparameters.
 
     Args:
         objective: The objective.
@@ -211,6 +235,12 @@ def maximize(
         bounds: Bounds of raw values that replace a hyperparameter's own. If None, none are replaced.
         tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None, a
             gain of `LEAST_GAIN` nats.
+
+    Returns:
+        The hyperparameters found, and the report.
+
+    Raises:
+        InvalidArgumentError: If the log posterior at the starting values is not finite.
 
     Examples:
         >>> import rfgp

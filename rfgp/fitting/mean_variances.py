@@ -42,9 +42,13 @@ class MeanVariances:
 
     @classmethod
     def of(cls, state: GPState, rows: Rows) -> "MeanVariances | None":
-        """Return the mean variances over rows.
+        """Return the mean variances over rows, or None.
 
-        None if no output scale has bounds of the mean variance.
+        They are None under a Gaussian likelihood, and if no output scale has bounds of the mean variance.
+
+        Args:
+            state: The model state.
+            rows: The rows. The first rows in memory are used.
         """
         spec = state.spec
         if spec.is_gaussian or not isinstance(spec, ModelSpec):
@@ -53,7 +57,11 @@ class MeanVariances:
         return cls(spec, rows_in_memory(rows).take(slice(NORMALIZED_ROWS)), parameters) if parameters else None
 
     def logs(self, values: ParameterValues) -> dict[str, float]:
-        """Return the logarithms at hyperparameters, by the dotted names of the output scales."""
+        """Return the logarithms at hyperparameters, by the dotted names of the output scales.
+
+        Args:
+            values: The hyperparameters.
+        """
         with torch.no_grad():
             prior = self.spec.prior(values)
             terms = [term for term in self.spec.terms if term.outputscale in self.parameters]
@@ -93,7 +101,12 @@ class VarianceReparametrization:
         return out
 
     def gradient(self, x: Floats, gradient: Floats) -> Floats:
-        """Return the gradient (p,) in the coordinates, given that in raw values x (p,)."""
+        """Return the gradient (p,) in the coordinates, given that in raw values x (p,).
+
+        Args:
+            x: The raw values, (p,).
+            gradient: The gradient in raw values, (p,).
+        """
         out, slices = gradient.copy(), self._slices
         moving = {name for path, names in self.variances.parameters.items() if path in slices for name in names}
         for index in (i for name in self.free if name in moving for i in np.arange(x.size)[slices[name]]):

@@ -58,7 +58,12 @@ class NeighborFit:
 
     @classmethod
     def of(cls, state: GPState, plan: Plan) -> "NeighborFit":
-        """Return the fit from a model state."""
+        """Return the fit from a model state.
+
+        Args:
+            state: The model state with rows and neighbors, at its starting values.
+            plan: The options of the fit.
+        """
         rows = gathered(state.require_rows(purpose="a fit"))
         neighbors = neighbors_of(state.prior())
         fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
@@ -96,7 +101,12 @@ class NeighborFit:
         return tuple(name for name in self.of_features if name in scales)
 
     def with_more(self, values: ParameterValues) -> "NeighborFit":
-        """Return the fit on twice as many rows. Subset fits of neighbors alone continue."""
+        """Return the fit on twice as many rows.
+
+        Args:
+            values: The values found. A subset fit of neighbors alone starts there. Other fits keep their starting
+                values.
+        """
         wider = replace(self, most=2 * self.most)
         if self.plan.most_rows is None or self.of_features or self.has_residual:
             return wider
@@ -113,7 +123,12 @@ class NeighborFit:
         return len(self.rows) if len(self.rows) <= enough else self.most
 
     def needs_more_rows(self, values: ParameterValues, report: FitReport) -> bool:
-        """Return whether all rows are far less likely than those of the search."""
+        """Return whether all rows are far less likely than those of the search.
+
+        Args:
+            values: The values found.
+            report: The report of the search.
+        """
         if self.size == len(self.rows) or not report.stages:
             return False
         with torch.no_grad():
@@ -132,7 +147,11 @@ class NeighborFit:
         return float(every.log_marginal_likelihood()) / self.rows.count
 
     def has_gained(self, report: FitReport) -> bool:
-        """Return whether a search gained enough to search again with new neighbors."""
+        """Return whether a search gained enough to search again with new neighbors.
+
+        Args:
+            report: The report of the search.
+        """
         is_subset_fit = self.plan.is_continued or self.plan.most_rows is not None
         least = LEAST_GAIN_OF_SUBSET_FIT if is_subset_fit else LEAST_ROUND_GAIN
         return bool(report.stages) and report.stages[0].gain >= least
@@ -140,13 +159,16 @@ class NeighborFit:
     def search(
         self, values: ParameterValues, stage: str, alone: bool = False, last: bool = False
     ) -> tuple[ParameterValues, FitReport]:
-        """Search with the neighbors at these values; return the values and the report.
+        """Search with the neighbors at given values.
 
         Args:
             values: The starting values.
             stage: The end of the name of the stage, after the number of rows.
             alone: Whether to omit the features. Neighbors of a residual then approximate the full kernel.
             last: Whether this search runs to convergence. Otherwise it takes at most 25 iterations.
+
+        Returns:
+            The values found, and the report.
         """
         size, objective = self.size, self._objective(values, alone)
         plan = self.plan
@@ -173,7 +195,11 @@ class NeighborFit:
         return bounds
 
     def left_out_log_prob(self, values: ParameterValues) -> float:
-        """Return the mean log density of a row given all others, conditioned on responses."""
+        """Return the mean log density of a row given all others, conditioned on responses.
+
+        Args:
+            values: The hyperparameters.
+        """
         with torch.no_grad():
             solver = WhitenedSolver.of(self.spec.prior(values), self.rows, *mean_and_noise(values))
             means, variances = solver.leave_one_out()

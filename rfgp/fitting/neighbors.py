@@ -1,9 +1,9 @@
 """Fitting features and a nearest-neighbor (Vecchia) process by one likelihood.
 
 Distances to neighbors are in lengthscales of that process. Neighbors are fixed during a search and found again after
-it. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows, because these rows
-alone would be less dense. If blocks of rows share neighbors and there are no features, 4,096 rows are used. Features
-are marginalized, so that only these rows determine the weights. Frequencies are learned in
+it. For many rows the likelihood is that of 16,384 of them, each given its neighbors among all rows. Without the other
+rows, these would be less dense. If blocks of rows share neighbors and there are no features, 4,096 rows are used.
+Features are marginalized, so that only these rows determine the weights. Frequencies are learned in
 `rfgp.fitting.learn_frequencies`.
 
 The likelihood has several optima, because features may explain structure that neighbors would explain better. So there
@@ -54,11 +54,14 @@ Search = Callable[[NeighborFit], SearchEnd]
 
 
 def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model with neighbors; return its state with the posterior, and the report.
+    """Fit a model with neighbors.
 
     Args:
         state: The model state with rows, at its starting values.
         plan: The options of the fit.
+
+    Returns:
+        The state with its posterior, and the report. There is no posterior if the plan limits the rows of a search.
     """
     fit, values, reports = search_all(NeighborFit.of(_with_start(state, plan), plan))
     frequencies = learned_frequencies(TermFit.of(fit.state, plan))
@@ -171,6 +174,9 @@ def rounds(
         before: The number of earlier searches, for the names of stages.
         name: The end of the names of stages.
         alone: Whether to omit the features.
+
+    Returns:
+        The values found, and the reports of these searches.
     """
     reports = list[FitReport]()
     for number in range(before, before + most):
@@ -184,7 +190,7 @@ def rounds(
 def from_neighbors_alone(
     fit: NeighborFit, begin: ParameterValues, likelihood: float
 ) -> tuple[ParameterValues | None, list[FitReport]]:
-    """Search with neighbors alone; if likelier, add weak features and search again.
+    """Search with neighbors alone. If that is likelier, search again with weak features from there.
 
     Args:
         fit: The fit.
@@ -223,7 +229,7 @@ def is_better(
 def conditioned_on_all_rows(
     state: GPState, plan: Plan, reports: list[FitReport], words: str = ""
 ) -> tuple[GPState, FitReport]:
-    """Return a state with its posterior, and the report of all searches.
+    """Compute the posterior given all rows, and the report of all searches.
 
     If the plan limits the rows of a search, no posterior is computed.
 
@@ -233,6 +239,9 @@ def conditioned_on_all_rows(
         reports: The reports of the searches. The fit has converged if the last search did, or if its new neighbors
             gained little.
         words: The message of the report if validation rows decided. If empty, that of the last search.
+
+    Returns:
+        The state, and the report.
     """
     last = reports[-1]
     if plan.most_rows is not None:

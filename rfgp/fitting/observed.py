@@ -50,12 +50,15 @@ Strategy = Callable[[GPState, Plan], tuple[GPState, FitReport]]
 
 
 def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPState, FitReport]:
-    """Fit a non-Gaussian model; return its state with the posterior, and the report.
+    """Fit a model with a non-Gaussian likelihood.
 
     Args:
         state: The state. Its likelihood is not Gaussian.
         plan: The options of the fit.
         strategy: Fits a cheaper model, to start the search for the highest ELBO.
+
+    Returns:
+        The state with its posterior, and the report.
     """
     rows, few = state.require_rows(purpose="a fit"), with_few(state)
     fit = TermFit.of(few, plan)

@@ -37,7 +37,11 @@ class Outcome(NamedTuple):
         return self.last_gain < SETTLED
 
     def rejected(self, reason: str) -> "Outcome":
-        """Return the outcome with fixed frequencies instead, for a reason."""
+        """Return the outcome with fixed frequencies instead, for a reason.
+
+        Args:
+            reason: The reason, which is appended to the message.
+        """
         return self._replace(frequencies=None, message=f"{self.message}; {reason}")
 
     @property

@@ -89,7 +89,11 @@ class Reporter:
 
     @contextmanager
     def about(self, task: str) -> Iterator[None]:
-        """Prefix the names of stages with a task as long as the context lasts."""
+        """Prefix the names of stages with a task as long as the context lasts.
+
+        Args:
+            task: The prefix, which is followed by a colon.
+        """
         self._about, before = f"{task}: ", self._about
         try:
             yield
@@ -97,7 +101,13 @@ class Reporter:
             self._about = before
 
     def begin(self, stage: str, rows: int, iterations: int) -> None:
-        """Begin a stage on `rows` rows with at most `iterations` iterations."""
+        """Begin a stage.
+
+        Args:
+            stage: The name of the stage.
+            rows: The number of its rows.
+            iterations: The most iterations, or the number of blocks of a pass.
+        """
         stage = self._about + stage
         self._stage, self._rows, self._iterations = stage, rows, max(iterations, 1)
         self._stage_start = time.monotonic()
@@ -115,7 +125,11 @@ class Reporter:
         self._notify(done, value, "iterations")
 
     def block(self, done: int) -> None:
-        """Report a block of a pass, the number `done` of this stage."""
+        """Report a completed block of a pass.
+
+        Args:
+            done: The number of completed blocks of this stage.
+        """
         self._notify(done, self._value, "blocks")
 
     def _notify(self, done: int, value: float, unit: str) -> None:

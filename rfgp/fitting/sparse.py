@@ -51,12 +51,22 @@ class Effects:
     prior: SparsePrior
 
     def absent(self, values: ParameterValues) -> ParameterValues:
-        """Return values at which no column has an effect."""
+        """Return values at which no column has an effect.
+
+        Args:
+            values: The hyperparameters.
+        """
         value = self.prior.value(ABSENT * self.prior.tau(len(self.columns)))
         return values.replaced({self.name: torch.full_like(values.raw[self.name], math.log(value))})
 
     def with_effect(self, values: ParameterValues, column: int, effect: float) -> ParameterValues:
-        """Return values at which a column has at least a given effect."""
+        """Return values at which a column has at least a given effect.
+
+        Args:
+            values: The hyperparameters.
+            column: The index of the column.
+            effect: The least effect, on the scale of the prior.
+        """
         raw, number = values.raw[self.name].clone(), self.columns.index(column)
         value = torch.full_like(raw[number], math.log(self.prior.value(effect)))
         raw[number] = torch.where(self.prior.effect(raw[number].exp()) < effect, value, raw[number])
@@ -82,13 +92,16 @@ def sparse_effects(fit: TermFit) -> list[Effects]:
 
 
 def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: float | None) -> SearchEnd:
-    """Add columns one after the other; return the fit after a last search.
+    """Add columns one after the other, and search again from the best fit.
 
     Args:
         fit: The fit at its start.
         rows: The rows of the search.
         optimize: Searches from a fit on rows, as `rfgp.fitting.subsets.optimize`.
         tolerance: The least gain of an iteration of the last search, in nats a row. If None, the default.
+
+    Returns:
+        The fit at the values found, and the report of the last search.
     """
     effects, present, misses = sparse_effects(fit), list[int](), 0
     values, objective = fit.values, Objective.of(fit.state, rows)

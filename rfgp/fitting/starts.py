@@ -143,7 +143,7 @@ def with_dense_start(fit: TermFit) -> TermFit:
     The lengthscales are the usual ones, unless others gain more than twice as much over noise alone. Each is compared
     at its best noise and variance, because at very short lengthscales a kernel explains noise as well as noise does. In
     a sum, the lengthscales of one term after the other are compared next. If the usual noise and variances explain
-    nothing, the best ones are taken.
+    nothing, the best ones are used.
 
     Args:
         fit: The fit at its starting values.
@@ -249,7 +249,7 @@ def is_one_field(spec: ModelSpec) -> bool:
     """Return whether a model is one kernel on nodes, roads or a mesh.
 
     Args:
-        spec: The specification of the model. One with a noise process is no single field.
+        spec: The specification of the model. If it has a noise process, the result is False.
     """
     kinds = [factor.kind for term in spec.terms for factor in term.term.factors]
     return spec.noise_process is None and len(kinds) == 1 and kinds[0] in (ColumnKind.NODE, ColumnKind.COORDINATE)
@@ -284,8 +284,8 @@ def starts_of_field(fit: TermFit) -> list[ParameterValues]:
 def likelier_starts(fit: TermFit, searched_values: ParameterValues) -> list[ParameterValues]:
     """Return starts that are likelier than the end of a search, the best first.
 
-    A search for classes from a short lengthscale can end where the latent functions are constant. Under a Gaussian
-    likelihood there are none.
+    A search for classes from a short lengthscale can end where the latent functions are constant. There are no such
+    starts under a Gaussian likelihood, in a continued fit, or if the user gave no starting value.
 
     Args:
         fit: The fit at its start.

@@ -24,10 +24,13 @@ MIDDLE_ROWS = 50_000
 
 
 def fit_state_space(fit: TermFit) -> tuple[GPState, FitReport]:
-    """Fit a Matern process of one column; return the state and the report.
+    """Fit a Matern process of one column.
 
     Args:
         fit: The fit at its starting values.
+
+    Returns:
+        The state at the hyperparameters found, and the report.
     """
     fit = fit.at(screened(fit))
     is_small = len(fit.rows) <= 2 * LEAST_ROWS
@@ -61,7 +64,12 @@ class StateSpaceScoring(Scoring[ChainSolver]):
     done: ClassVar[float] = 0.01
 
     def information(self, point: Floats, inference: ChainSolver) -> Tensor:
-        """Return the information (p, p) at a point (p,)."""
+        """Return the information (p, p) at a point (p,).
+
+        Args:
+            point: The raw values of the free hyperparameters, (p,).
+            inference: The solver at this point.
+        """
         columns = []
         for j in range(len(point)):
             ends = [self._coordinates(point + sign * STEP * (np.arange(len(point)) == j)) for sign in (1, -1)]

@@ -64,10 +64,13 @@ SearchEnd = tuple[TermFit, FitReport]
 
 
 def grow(fit: TermFit) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on growing subsets; return the fit, the reports, and a message.
+    """Optimize on growing subsets.
 
     Args:
         fit: The fit at its starting values.
+
+    Returns:
+        The fit, the reports, and a message.
     """
     fit, reports = begin(fit)
     fit, reports = with_renewed_basis(fit, reports)
@@ -110,7 +113,7 @@ def with_exact_kernel(fit: TermFit) -> TermFit | None:
     """Return the fit with the exact kernel instead of random features, or None.
 
     Args:
-        fit: The fit. There is none if it has no random features, or the exact kernel costs too much.
+        fit: The fit. The result is None if it has no random features, or if the exact kernel costs too much.
     """
     spec = fit.spec
     features = [
@@ -135,6 +138,9 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
         most: The most rows.
         compared: The most rows on which starts are compared. If None, all rows of the search.
         tolerance: The least gain of an iteration in nats a row. If None, 0.001 nats in total.
+
+    Returns:
+        The fit at the values found, and the report.
     """
     rows = in_search_precision(fit.subset(most))
     some = rows if compared is None else in_search_precision(fit.subset(compared))
@@ -143,11 +149,14 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
 
 
 def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitReport], str]:
-    """Optimize on the larger subsets; return the fit, all reports, and a message.
+    """Optimize on the larger subsets until the gain is small.
 
     Args:
         fit: The fit at the end of the search on the smallest subset.
         reports: The reports so far.
+
+    Returns:
+        The fit, all reports, and a message.
     """
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, in_search_precision(fit.subset(size)))

@@ -45,11 +45,14 @@ MOST_CHANGES = 2
 
 
 def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model of terms; return its state and the report.
+    """Fit a model of terms.
 
     Args:
         state: The state with rows, at its starting values.
         plan: The options of the fit.
+
+    Returns:
+        The state of the fitted model, and the report.
 
     Examples:
         >>> import numpy as np, rfgp
@@ -149,12 +152,18 @@ def _searched(
 
 
 def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tuple[GPState, FitReport]:
-    """Take scoring steps with conjugate gradients; return the state and report.
+    """Take scoring steps with conjugate gradients.
 
     Args:
         state: The state at its starting values.
         plan: The options of the fit.
         has_subset: Whether to take the first steps on a subset, so that those on all rows start near the optimum.
+
+    Returns:
+        The state at the hyperparameters found, and the report.
+
+    Raises:
+        InvalidArgumentError: If the likelihood is not Gaussian.
     """
     rows = gathered(state.require_rows(purpose="a fit"))
     if not state.spec.is_gaussian:

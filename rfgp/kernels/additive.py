@@ -25,7 +25,8 @@ NODES = 64
 class Centered(Kernel):
     """A kernel of one column, conditioned on a mean of 0 over the column.
 
-    It is k(x, z) - c(x) c(z) / C with the base kernel k, c(x) = E k(x, X), C = E k(X, X') and X uniform on `points`.
+    It is k(x, z) - c(x) c(z) / C for the base kernel k. Here c(x) = E k(x, X) and C = E k(X, X'), with X uniform on
+    `points`.
 
     Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Equation 9.
 
@@ -73,10 +74,13 @@ class Centered(Kernel):
         return self.base.hyperparameters(columns)
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the standardized points (NODES,) and the base kernel's constants.
+        """Return the standardized points (p,) and the base kernel's constants.
+
+        Args:
+            columns: The training rows in the column of the kernel.
 
         Raises:
-            InvalidArgumentError: There are no points and no rows.
+            InvalidArgumentError: If the kernel has no points, because it was not resolved with rows.
         """
         if self.points is None:
             raise InvalidArgumentError(
@@ -118,7 +122,7 @@ class Additive(Kernel):
         name: A prefix of the names of the terms. If None, "additive".
 
     Raises:
-        InvalidArgumentError: The order is neither 1 nor 2, or the base does not return a kernel.
+        InvalidArgumentError: If the order is neither 1 nor 2, or the base does not return a kernel.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -149,7 +153,7 @@ class Additive(Kernel):
 
     @property
     def summands(self) -> tuple[Term, ...]:
-        """The terms, or the kernel itself if its columns are not known yet."""
+        """The terms, or the kernel itself before its columns are set."""
         if self.columns is None:
             return (Term((self,), self.name),)
         factors = {key: Centered(key, self._base_of(key)) for key in self.columns}
@@ -169,7 +173,7 @@ class Additive(Kernel):
         return Sum(replace(self, columns=self.columns or tuple(keys)).summands)
 
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Raise an error for rows (n, c), because the columns are not known yet.
+        """Raise an error for rows (n, c), because the columns are not set yet.
 
         Raises:
             InvalidArgumentError: Always.

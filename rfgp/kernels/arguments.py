@@ -14,10 +14,13 @@ Key = str | int
 
 
 def read_columns(columns: Any) -> tuple[Key, ...] | None:
-    """Return the keys of columns as a tuple. None stays None.
+    """Return the keys of columns as a tuple.
+
+    Args:
+        columns: A key or a sequence of keys. None stays None.
 
     Raises:
-        InvalidArgumentError: A key is no text and no integer, a key occurs twice, or there is none.
+        InvalidArgumentError: If a key is no text and no integer, a key occurs twice, or there is none.
     """
     if columns is None:
         return None
@@ -35,8 +38,11 @@ def read_columns(columns: Any) -> tuple[Key, ...] | None:
 def check_name(name: Any) -> None:
     """Check that a name is None or a text.
 
+    Args:
+        name: The name of a term.
+
     Raises:
-        InvalidArgumentError: The name has another type, or is empty.
+        InvalidArgumentError: If the name has another type, or is empty.
     """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise InvalidArgumentError(f"The name of a term must be a text that is not empty, got {name!r}.")
@@ -45,8 +51,12 @@ def check_name(name: Any) -> None:
 def read_positive(name: str, value: Any) -> float:
     """Return a positive finite number as a float.
 
+    Args:
+        name: The name of the argument in messages.
+        value: The number.
+
     Raises:
-        InvalidArgumentError: The value is not positive and finite.
+        InvalidArgumentError: If the value is not positive and finite.
     """
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not is_number or not (0 < value < math.inf):
@@ -55,10 +65,17 @@ def read_positive(name: str, value: Any) -> float:
 
 
 def read_positives(name: str, value: Any) -> Any:
-    """Return a positive number, or one for each column. None stays None.
+    """Return a positive number, or one for each column.
+
+    Args:
+        name: The name of the argument in messages.
+        value: A number or a sequence of numbers. None stays None.
+
+    Returns:
+        A float, a tuple of floats, or None.
 
     Raises:
-        InvalidArgumentError: A number is not positive, or the value is not numeric.
+        InvalidArgumentError: If a number is not positive, or the value is not numeric.
     """
     if value is None:
         return None
@@ -74,8 +91,13 @@ def read_positives(name: str, value: Any) -> Any:
 def per_column(name: str, value: Any, like: Tensor) -> Tensor:
     """Return one number, or one for each of c columns, as a tensor (c,).
 
+    Args:
+        name: The name of the argument in messages.
+        value: One number, or c numbers.
+        like: A tensor (c,) with the dtype and the device of the result.
+
     Raises:
-        InvalidArgumentError: The number of values differs from c.
+        InvalidArgumentError: If the number of values differs from c.
     """
     numbers = torch.as_tensor(value, dtype=like.dtype, device=like.device)
     if numbers.ndim and numbers.shape != like.shape:

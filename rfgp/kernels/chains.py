@@ -54,18 +54,26 @@ class ColumnField:
         return values["lengthscale"].double().reshape(1), torch.ones((), dtype=torch.float64)
 
     def projector(self, a: Tensor) -> sp.csr_array:
-        """Raise an error for rows a (n, 1), because the field has values only at knots."""
+        """Raise an error for rows a (n, 1), because the field has values only at knots.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
         raise InvalidArgumentError("Rows must be knots of the process of a column, got others. Use `refine` first.")
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field with rows a (n, 1) between its knots, and its projector."""
+        """Return the field with rows a (n, 1) between its knots, and its projector.
+
+        Raises:
+            InvalidArgumentError: If the field has no lengthscale yet. See `at`.
+        """
         if self.spacing is None:
             raise InvalidArgumentError("A process of a column must have a lengthscale, got none. Use `at` first.")
         chain = _chain(np.unique(_values(a)).tobytes(), self.order, self.spacing)
         return chain, partial(_read, chain)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) that reads a refined field at rows a, and variances (n,)."""
+        """Return the projection A (n, N) of rows to a refined field, and variances (n,)."""
         reads, left = field.conditional(values, _values(a))
         return reads, left
 

@@ -79,7 +79,7 @@ class Domain(ABC):
         """Check that inputs (n, d) lie in the domain.
 
         Raises:
-            DataError: An input lies outside. The message names the first and the reason.
+            DataError: If an input lies outside. The message names the first and the reason.
         """
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Domain(ABC):
         """Return A (n, N) of inputs (n, d), for `field`.
 
         Raises:
-            InvalidArgumentError: The field has values only at some places. See `refine`.
+            InvalidArgumentError: If the field has values only at some places. See `refine`.
         """
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -95,7 +95,7 @@ class Domain(ABC):
         return self.field, self.projector
 
     def between(self, field: Any, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the matrix that reads a field at inputs, and their conditional variances.
+        """Return the projection of inputs to a field, and their conditional variances.
 
         Args:
             field: A field from `refine`.
@@ -126,7 +126,7 @@ class MeshDomain(Domain):
             of its box.
 
     Raises:
-        InvalidArgumentError: `within` is not a positive number.
+        InvalidArgumentError: If `within` is not a positive number.
     """
 
     mesh: graphs.MeshField
@@ -166,6 +166,12 @@ class MeshDomain(Domain):
         """Check that points (n, d) are finite and close to the surface.
 
         Points close to a vertex pass. The others are projected, the farthest first.
+
+        Args:
+            points: The points, (n, d).
+
+        Raises:
+            DataError: If a point is not finite, or farther from the surface than the limit.
         """
         _named(lambda: self.mesh.read_points(points))
         distances, _ = self._vertices.query(points, distance_upper_bound=self.limit)
@@ -246,7 +252,11 @@ class RoadDomain(Domain):
         _named(lambda: self.roads.roads.read_positions(points))
 
     def projector(self, points: Array) -> sp.csr_array:
-        """Raise an error for positions (n, 2), because values are at vertices only."""
+        """Raise an error for positions (n, 2), because values are at vertices only.
+
+        Raises:
+            InvalidArgumentError: Always.
+        """
         raise InvalidArgumentError("Positions must be vertices of a field on roads, got others. Use `refine` first.")
 
     def refine(self, points: Array) -> tuple[MarkovField, Projector]:
@@ -254,7 +264,7 @@ class RoadDomain(Domain):
         return self._recent.find(points, lambda: self._refined(points))
 
     def between(self, field: graphs.RoadField, values: Array, points: Array) -> tuple[sp.csr_array, Array]:
-        """Return the matrix (n, N) that reads ends of pieces, and variances (n,)."""
+        """Return the projection (n, N) of positions to the ends of their pieces, and variances (n,)."""
         return field.conditional(values, _rounded(points))
 
     def _refined(self, points: Array) -> tuple[MarkovField, Projector]:

@@ -66,7 +66,7 @@ class DomainField:
         return field, partial(_read, read)
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) that reads a refined field at points a, and variances."""
+        """Return the projection A (n, N) of points to a refined field, and variances (n,)."""
         return self.domain.between(field, values, as_points(a))
 
 
@@ -85,8 +85,8 @@ def field_covariance(latent: LatentField, values: Values, a: Tensor, b: Tensor) 
     Args:
         latent: The field.
         values: The hyperparameters by name. The covariance is differentiable in them.
-        a: Points.
-        b: Points.
+        a: The points, (n, d).
+        b: The points, (m, d).
     """
     theta, factor = latent.parameters(values)
     if latent.is_refined:
@@ -176,8 +176,8 @@ def _chosen(keys: Sequence[Key], names: tuple[str, ...], kind: str) -> tuple[Key
     """Return the columns of these names, or the leading ones of an array.
 
     Raises:
-        DataError: An array has fewer columns.
-        InvalidArgumentError: The table has other names.
+        DataError: If an array has fewer columns.
+        InvalidArgumentError: If the table has other names.
     """
     if all(name in keys for name in names):
         return names
@@ -206,7 +206,7 @@ class Roads(_OnDomain):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: There are no roads, or alpha, the boundary or a number is invalid.
+        InvalidArgumentError: If there are no roads, or alpha, the boundary or a number is invalid.
 
     Examples:
         >>> import graphs
@@ -269,7 +269,7 @@ class Mesh(_OnDomain):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: There is no mesh, or alpha or a number is invalid.
+        InvalidArgumentError: If there is no mesh, or alpha or a number is invalid.
 
     Examples:
         >>> import trimesh

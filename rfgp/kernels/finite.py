@@ -37,7 +37,7 @@ class Linear(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: A variance is not positive.
+        InvalidArgumentError: If a variance is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -112,7 +112,7 @@ class Polynomial(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: The degree is not a positive integer.
+        InvalidArgumentError: If the degree is not a positive integer.
 
     Examples:
         >>> from rfgp import kernels as k

@@ -175,8 +175,8 @@ class Kernel(ABC):
             The matrix (n, m).
 
         Raises:
-            DataError: A column is missing or of another kind.
-            InvalidArgumentError: A hyperparameter has no value, or a name is unknown.
+            DataError: If a column is missing or of another kind.
+            InvalidArgumentError: If a hyperparameter has no value, or a name is unknown.
         """
         left = Table.of(A)
         kernel = transformed(self, lambda factor: factor.expanded(left.keys))
@@ -193,7 +193,7 @@ class Kernel(ABC):
         """Return the terms with unique names. Equal default names are numbered.
 
         Raises:
-            InvalidArgumentError: The user gave two terms the same name.
+            InvalidArgumentError: If the user gave two terms the same name.
         """
         return with_names(self.summands)
 
@@ -204,7 +204,7 @@ class Kernel(ABC):
             name: The name, a text that is not empty.
 
         Raises:
-            InvalidArgumentError: The name is not a text, or empty.
+            InvalidArgumentError: If the name is not a text, or empty.
         """
         check_name(name)
         if len(self.summands) == 1:

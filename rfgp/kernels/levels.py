@@ -54,7 +54,12 @@ def codes_of(a: Tensor, num_levels: Sequence[int]) -> Tensor:
 
 
 def one_hot(a: Tensor, values: Values) -> Tensor:
-    """Return the indicators (n, L) of the levels of rows a, 0 for new ones."""
+    """Return the indicators (n, L) of the levels of rows, 0 for new levels.
+
+    Args:
+        a: The levels, (n, c).
+        values: The constants by name, with "num_levels", (c,).
+    """
     num_levels = [int(size) for size in values["num_levels"].tolist()]
     codes, size = codes_of(a, num_levels), math.prod(num_levels)
     out = torch.zeros(len(codes), size + 1, dtype=torch.float64, device=codes.device)
@@ -63,7 +68,11 @@ def one_hot(a: Tensor, values: Values) -> Tensor:
 
 
 def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
-    """Return the numbers of levels (c,) by their name as a constant."""
+    """Return the numbers of levels (c,) as the constant "num_levels".
+
+    Args:
+        columns: The summary of the c columns.
+    """
     return {"num_levels": torch.tensor(columns.num_levels, dtype=torch.float64, device=columns.scale.device)}
 
 
@@ -165,7 +174,7 @@ class Categorical(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: The correlation is not in its range.
+        InvalidArgumentError: If the correlation is not in its range.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -238,7 +247,7 @@ class Coregionalization(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: There are several columns, or the rank is not a positive integer.
+        InvalidArgumentError: If there are several columns, or the rank is not a positive integer.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -271,7 +280,11 @@ class Coregionalization(Kernel):
         return torch.where(codes < size, levels[codes.clamp(max=size - 1)], torch.ones_like(levels[:1]))
 
     def between_levels(self, values: Values) -> Tensor:
-        """Return the covariance of the levels, (L, L)."""
+        """Return the covariance of the levels, (L, L).
+
+        Args:
+            values: The hyperparameters "loadings" (L, rank) and "diagonal" (L,).
+        """
         loadings = values["loadings"].double()
         covariance = loadings @ loadings.mT + values["diagonal"].double().diag()
         return covariance / covariance.diagonal().mean()

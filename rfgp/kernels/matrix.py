@@ -25,7 +25,7 @@ def covariance_matrix(terms: Sequence[Term], A: Table, B: Table | None, values: 
             them.
 
     Raises:
-        InvalidArgumentError: A value has the name of no hyperparameter, or one is missing.
+        InvalidArgumentError: If a value has the name of no hyperparameter, or one is missing.
     """
     schema = Schema.fit(requests_of(terms), A)
     bound = bind(terms, schema.column_of)
@@ -76,7 +76,7 @@ def _as_tensor(path: str, value: Any, quantity: Hyperparameter | None, like: Ten
     """Return a value in the shape of its hyperparameter, (...), float64.
 
     Raises:
-        InvalidArgumentError: The shape is wrong.
+        InvalidArgumentError: If the shape is wrong.
     """
     number = torch.as_tensor(value, dtype=torch.float64, device=like.device)
     shape = torch.Size([]) if quantity is None else quantity.start.shape

@@ -42,7 +42,7 @@ class Nodes(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: There is no graph, or no such kernel.
+        InvalidArgumentError: If there is no graph, or no such kernel.
 
     Examples:
         >>> import graphs
@@ -114,7 +114,7 @@ class Nodes(Kernel):
             keys: All columns but the target.
 
         Raises:
-            InvalidArgumentError: The table is not an array and has no column "node".
+            InvalidArgumentError: If the table is not an array and has no column "node".
         """
         if self.column is not None:
             return self

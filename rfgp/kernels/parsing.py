@@ -60,7 +60,7 @@ def parse(text: str, columns: Sequence[str] | None = None) -> Kernel:
         The kernel.
 
     Raises:
-        InvalidArgumentError: A kernel, argument or column is unknown, or the text contains other syntax.
+        InvalidArgumentError: If a kernel, argument or column is unknown, or the text contains other syntax.
 
     Examples:
         >>> from rfgp import kernels as k

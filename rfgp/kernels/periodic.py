@@ -43,7 +43,7 @@ class Periodic(Kernel):
         name: The name of the term. If None, the class and the column.
 
     Raises:
-        InvalidArgumentError: There are several columns, or a number is not positive.
+        InvalidArgumentError: If there are several columns, or a number is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -122,11 +122,11 @@ class Harmonics(Periodic):
 
     Attributes:
         columns: The key of its column.
-        period: The period, in the column's units. Of dates it is in days.
+        period: The period, in the column's units. For dates it is in days.
         num_harmonics: The number J of harmonics.
-        learn_period: Whether a fit changes the period, to at most twice and at least half of it.
+        learn_period: Whether a fit changes the period, by at most a factor of 2.
         lengthscale: The starting lengthscale, in units of the sine. If None, 1.
-        name: The name of the term. If None, the class and the columns.
+        name: The name of the term. If None, the class and the column.
 
     Examples:
         >>> from rfgp import kernels as k

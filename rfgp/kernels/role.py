@@ -35,7 +35,7 @@ class Functions:
         features: Maps rows a (n, c), and values by name, to phi (n, F).
         design: Maps rows and values to phi (n, F) without the factors that depend on hyperparameters, or None.
         scale: Maps values to these factors, (F,).
-        reads: The names of the values that the design depends on.
+        reads: The names of the values on which the design depends.
         fourier: Maps values to frequencies, for cosines and sines. None for other functions.
     """
 
@@ -52,7 +52,7 @@ Projector = Callable[[Tensor], sp.csr_array]
 
 
 class LatentField(Protocol):
-    """Interface: N latent values u with a sparse precision Q, and how rows read them."""
+    """Interface: N latent values u with a sparse precision Q, and their projection to rows."""
 
     @property
     def field(self) -> Any:
@@ -83,7 +83,7 @@ class LatentField(Protocol):
         """Return the field with rows a (n, c) among its values, and its projector."""
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return the matrix that reads a field at rows, and their conditional variances.
+        """Return the projection of rows to a field, and their conditional variances.
 
         Args:
             field: A field from `refine`.
@@ -146,7 +146,7 @@ class Factor(Protocol):
         """The starting values that the user gave, by name."""
 
     def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
-        """Return the field with a sparse precision that rows read, or None."""
+        """Return the latent field with a sparse precision, or None."""
 
     def functions(self, columns: ColumnSummary) -> "Functions | None":
         """Return functions phi such that phi phi^T is the covariance, or None."""

@@ -37,7 +37,7 @@ class Stationary(Kernel):
         name: The name of the term. If None, the class and the columns.
 
     Raises:
-        InvalidArgumentError: There is no such spectrum, or a lengthscale is not positive.
+        InvalidArgumentError: If there is no such spectrum, or a lengthscale is not positive.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -81,9 +81,9 @@ class Stationary(Kernel):
         """Return the dict of the hyperparameter "lengthscale".
 
         It has one number for each of the c columns, or one number if `ard` is False. Each starts at sqrt(c) standard
-        deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them.
-        sqrt(c) is the root mean square of the distance of a row from the mean, in standard deviations. That of two
-        rows is sqrt(2 c).
+        deviations of its column (of their mean, if `ard` is False), and is within `LENGTHSCALE_BOUNDS` of them. In
+        standard deviations, sqrt(c) is the root mean square distance of a row from the mean. The root mean square
+        distance of two rows is sqrt(2 c).
 
         Args:
             columns: The summary of the c columns, with their standard deviations.
@@ -143,7 +143,7 @@ class Matern(Stationary):
         super().__post_init__()
 
     def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the process at distinct values, if nu is 1/2, 3/2 or 5/2."""
+        """Return the process at distinct values if nu is 1/2, 3/2 or 5/2, otherwise None."""
         order = ORDERS.get(float(self.nu))
         return ColumnField(order) if order is not None and columns.num_columns == 1 else None
 

@@ -1,4 +1,4 @@
-"""Summaries of the columns that a kernel reads."""
+"""Summaries of the columns of a kernel."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ class ColumnSummary:
         num_levels: The number of levels of each column, c of them. 0 for numbers.
         low: The smallest values of all rows, (c,). If None, those of the sample.
         high: The largest values of all rows, (c,). If None, those of the sample.
-        row_noise: The harmonic mean of known noise variances of rows, standardized.
+        row_noise: The harmonic mean of the given noise variances of rows, standardized.
 
     Examples:
         >>> import torch

@@ -24,13 +24,22 @@ OUTPUTSCALE = "outputscale"
 
 
 def label_of(factor: Factor) -> str:
-    """Return the default name of a factor: its class and columns."""
+    """Return the default name of a factor: its class and columns.
+
+    Args:
+        factor: The factor.
+    """
     kind = type(factor).__name__.lower()
     return f"{kind}({', '.join(map(str, factor.columns))})" if factor.columns else kind
 
 
 def unused(label: str, taken: "set[str]") -> str:
-    """Return a label, or the label with the first number that makes it new."""
+    """Return a label, or the label with the first number that makes it new.
+
+    Args:
+        label: The label.
+        taken: The labels in use.
+    """
     numbered = (f"{label}_{number}" for number in itertools.count(2))
     return next(name for name in itertools.chain([label], numbered) if name not in taken)
 
@@ -88,7 +97,11 @@ class Term:
         return self.given or (None,) * len(self.factors)
 
     def times(self, other: "Term") -> "Term":
-        """Return the product of two terms, under its default name."""
+        """Return the product of two terms, under its default name.
+
+        Args:
+            other: The second term. Starting variances are multiplied.
+        """
         known = [term.variance for term in (self, other) if term.variance is not None]
         given = (*self._as_factors(), *other._as_factors())
         return Term((*self.factors, *other.factors), None, math.prod(known) if known else None, given)
@@ -97,7 +110,11 @@ class Term:
         return (self.name,) if len(self.factors) == 1 else self._given
 
     def scaled(self, variance: float) -> "Term":
-        """Return the term with its starting variance multiplied by a number."""
+        """Return the term with its starting variance multiplied by a number.
+
+        Args:
+            variance: The number.
+        """
         return replace(self, variance=variance * (1.0 if self.variance is None else self.variance))
 
     def __repr__(self) -> str:
@@ -110,8 +127,11 @@ class Term:
 def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
     """Return terms with unique names. Equal default names are numbered.
 
+    Args:
+        terms: The terms.
+
     Raises:
-        InvalidArgumentError: The user gave two terms the same name.
+        InvalidArgumentError: If the user gave two terms the same name.
     """
     given = [term.name for term in terms if term.name is not None]
     twice = sorted({name for name in given if given.count(name) > 1})
@@ -126,7 +146,11 @@ def with_names(terms: Sequence[Term]) -> tuple[Term, ...]:
 
 
 def requests_of(terms: Sequence[Term]) -> list[ColumnRequest]:
-    """Return the columns that terms read, in order of appearance."""
+    """Return the columns of terms in the order of appearance.
+
+    Args:
+        terms: The terms, with explicit columns and names.
+    """
     return [
         ColumnRequest(key, factor.kind, str(term.name), factor.nodes)
         for term in terms
@@ -199,7 +223,12 @@ class BoundTerm:
 
 
 def of_prefix(values: Values, prefix: str) -> dict[str, Tensor]:
-    """Return the values (...) with paths of the form prefix.name, by name."""
+    """Return the values (...) with paths of the form prefix.name, by name.
+
+    Args:
+        values: The values by path.
+        prefix: The prefix, with its final dot.
+    """
     size = len(prefix)
     return {path[size:]: v for path, v in values.items() if path.startswith(prefix) and "." not in path[size:]}
 
@@ -225,8 +254,12 @@ def bind(terms: Sequence[Term], index_of: Callable[[Key, ColumnKind, Any], int])
 def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
     """Check that rows (n, D) lie in the domains of all terms.
 
+    Args:
+        terms: The terms.
+        x: The rows, (n, D).
+
     Raises:
-        DataError: A row lies outside. The message names the first and the reason.
+        DataError: If a row lies outside. The message names the first and the reason.
     """
     for term in terms:
         for factor, indices, _ in term.parts():
@@ -235,7 +268,12 @@ def check_points(terms: Sequence[BoundTerm], x: Tensor) -> None:
 
 
 def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Hyperparameter]:
-    """Return the hyperparameters of the factors by path, no output scales."""
+    """Return the hyperparameters of the factors by path, without output scales.
+
+    Args:
+        terms: The terms.
+        columns: The summary of all columns.
+    """
     hyperparameters: dict[str, Hyperparameter] = {}
     for term in terms:
         for factor, indices, prefix in term.parts():
@@ -245,7 +283,12 @@ def hyperparameters_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> di
 
 
 def constants_of(terms: Sequence[BoundTerm], columns: ColumnSummary) -> dict[str, Tensor]:
-    """Return the constants (...) of the factors of terms by path."""
+    """Return the constants (...) of the factors of terms by path.
+
+    Args:
+        terms: The terms.
+        columns: The summary of all columns.
+    """
     return {
         f"{prefix}{name}": value
         for term in terms

@@ -1,11 +1,11 @@
 """Stationary terms on a lattice: features without hyperparameters, times prior standard deviations with them.
 
 The periodic process is valid only within the box of the rows. Outside, f is conditioned on its values at a few points
-U of the box that are as near as possible:
+U of the box that are as near as possible. Let W = k(x, U) k(U, U)^-1. Then
 
-    f(x) = W f(U) + r(x),   W = k(x, U) k(U, U)^-1,   cov(r(x), r(z)) = k(x, z) - W_x k(U, z),
+    f(x) = W f(U) + r(x),   cov(r(x), r(z)) = k(x, z) - W_x k(U, z).
 
-so that far from the rows it has the prior.
+Far from the rows it has the prior.
 """
 
 import math
@@ -109,11 +109,23 @@ class LatticeDesign:
         return (total - (rates.square() * self._log_variances(parameters).exp()).sum()).clamp_min(0)
 
     def fixed_features(self, x: Tensor) -> Tensor:
-        """Return the features of rows (n, D) in the box, (n, F), without hyperparameters."""
+        """Return the features of rows in the box, without hyperparameters.
+
+        Args:
+            x: The rows, (n, D).
+
+        Returns:
+            The features, (n, F), float64.
+        """
         return self.modes.features(self.lattice.columns(x))
 
     def features(self, x: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the features of rows (n, D) times prior standard deviations, (n, F)."""
+        """Return the features of rows times prior standard deviations, (n, F).
+
+        Args:
+            x: The rows, (n, D). Outside the box, f is conditioned on its values at near points of the box.
+            parameters: The hyperparameters in the order of `names`.
+        """
         points, scale = self.lattice.columns(x), self.scale(*parameters)
         is_out = self.is_outside(x)
         if not bool(is_out.any()):
@@ -125,13 +137,21 @@ class LatticeDesign:
         return out.index_put((outside,), conditioned * scale)
 
     def is_outside(self, x: Tensor) -> Tensor:
-        """Return whether rows (n, D) are outside the box, (n,)."""
+        """Return whether rows (n, D) are outside the box, (n,).
+
+        Args:
+            x: The rows, (n, D).
+        """
         return ~self.lattice.contains(self.lattice.columns(x).detach())
 
     def total(self, x: Tensor, *parameters: Tensor) -> Tensor:
         """Return the variances (n,) of features and missing modes at rows (n, D).
 
-        They are about 1 within the box.
+        They are about 1 within the box, for a variance of 1.
+
+        Args:
+            x: The rows, (n, D).
+            parameters: The hyperparameters in the order of `names`.
         """
         out, is_out = self.variance(*parameters).expand(len(x)), self.is_outside(x)
         if bool(is_out.any()):
@@ -143,6 +163,11 @@ class LatticeDesign:
         """Return the covariance (n, m) of r between rows a (n, D) and b (m, D).
 
         The variance of the term is 1.
+
+        Args:
+            a: The rows, (n, D).
+            b: The rows, (m, D).
+            parameters: The hyperparameters in the order of `names`.
         """
         out = torch.zeros(len(a), len(b), dtype=torch.float64)
         rows, columns = (self.is_outside(x).nonzero()[:, 0] for x in (a, b))
@@ -154,7 +179,12 @@ class LatticeDesign:
         return out
 
     def variances(self, a: Tensor, *parameters: Tensor) -> Tensor:
-        """Return the variances (n,) of r at rows (n, D), for a variance of 1."""
+        """Return the variances (n,) of r at rows (n, D), for a variance of 1.
+
+        Args:
+            a: The rows, (n, D).
+            parameters: The hyperparameters in the order of `names`.
+        """
         return torch.where(self.is_outside(a), (1 - self.total(a, *parameters)).clamp_min(0), 0.0)
 
     def extend(self, x: Tensor, functions: Callable[[Tensor], Tensor], *parameters: Tensor) -> Tensor:
@@ -178,6 +208,11 @@ class LatticeDesign:
         """Return the exact kernel (n, m) between rows a (n, D) and b (m, D).
 
         The variance of the term is 1.
+
+        Args:
+            a: The rows, (n, D).
+            b: The rows, (m, D).
+            parameters: The hyperparameters in the order of `names`.
         """
         return self.product.kernel(self.lattice.columns(a), self.lattice.columns(b), self._values(parameters))
 

@@ -2,9 +2,9 @@
 
 With frequencies j h for integer vectors j, a stationary process on a box is nearly
 
-    f(x) = sum_j sqrt(D_j) w_j phi_j(x),   D_j = prod(h) S(j h),
+    f(x) = sum_j sqrt(D_j) w_j phi_j(x),   D_j = prod(h) S(j h).
 
-with S the spectral density in cycles per unit. phi are the functions 1, sqrt(2) cos(2 pi j h . x) and sqrt(2) sin(...)
+S is the spectral density in cycles per unit. phi are the functions 1, sqrt(2) cos(2 pi j h . x) and sqrt(2) sin(...)
 of half of the modes. The process of the sum is periodic. Its covariance is the sum of all images of k.
 
 Source: Greengard, Rachh and Barnett (2022), Equispaced Fourier representations for efficient Gaussian process
@@ -68,11 +68,22 @@ class Lattice:
         return 0.5 * self.low + 0.5 * self.high
 
     def columns(self, x: Tensor) -> Tensor:
-        """Return the columns of rows (n, D) that the lattice covers, (n, d), float64."""
+        """Return the columns of rows (n, D) that the lattice covers, (n, d), float64.
+
+        Args:
+            x: The rows, (n, D).
+        """
         return x[:, list(self.column_indices)].double()
 
     def angles(self, points: Tensor) -> Floats:
-        """Return 2 pi h (x - center) of points (n, d), in radians."""
+        """Return 2 pi h (x - center) of points (n, d), in radians.
+
+        Args:
+            points: The points, (n, d).
+
+        Returns:
+            The angles, (n, d).
+        """
         angles: Floats = 2 * np.pi * self.spacing * (points.detach().numpy() - self.center)
         return angles
 
@@ -101,7 +112,11 @@ class Lattice:
         return Lattice(self.column_indices, low, high, spacing, np.maximum(*widths).astype(np.int64))
 
     def same_as(self, other: "Lattice") -> bool:
-        """Return whether another lattice has the same columns and frequencies."""
+        """Return whether another lattice has the same columns and frequencies.
+
+        Args:
+            other: The other lattice.
+        """
         pairs = ((self.low, other.low), (self.high, other.high), (self.spacing, other.spacing))
         arrays = (*pairs, (self.half_widths, other.half_widths))
         return self.column_indices == other.column_indices and all(np.array_equal(a, b) for a, b in arrays)
@@ -136,13 +151,23 @@ class Modes:
         return torch.as_tensor(np.concatenate([zero, self.indices * self.lattice.spacing]))
 
     def by_feature(self, values: Tensor) -> Tensor:
-        """Return values (p + 1,) of the modes as values (2 p + 1,) of the features."""
+        """Return values (p + 1,) of the modes as values (2 p + 1,) of the features.
+
+        Args:
+            values: The values of the modes, the constant first, (p + 1,).
+        """
         return torch.cat([values, values[1:]])
 
     def features(self, points: Tensor) -> Tensor:
-        """Return 1, sqrt(2) cos and sqrt(2) sin of points (n, d), (n, 2 p + 1).
+        """Return 1, sqrt(2) cos and sqrt(2) sin of the modes at points.
 
         The features are float64 and differentiable.
+
+        Args:
+            points: The points, (n, d), float64.
+
+        Returns:
+            The features, (n, 2 p + 1).
         """
         center = torch.as_tensor(self.lattice.center)
         angles = (2 * math.pi) * ((points - center) @ self.frequencies[1:].mT)

@@ -197,6 +197,9 @@ def half_space(half_widths: Integers) -> Integers:
     """Return one of each pair of integer vectors j and -j, (p, d).
 
     They satisfy |j_c| <= K_c. 0 is left out.
+
+    Args:
+        half_widths: The largest integers K, (d,).
     """
     axes = [np.arange(-k, k + 1) for k in half_widths]
     grid = np.stack(np.meshgrid(*axes, indexing="ij"), -1).reshape(-1, len(axes))

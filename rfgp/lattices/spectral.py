@@ -41,7 +41,11 @@ class SpectralProduct:
         return sum(map(len, self.positions))
 
     def lengthscales(self, values: Values) -> Tensor:
-        """Return the lengthscale of each column, (d,), float64."""
+        """Return the lengthscale of each column, (d,), float64.
+
+        Args:
+            values: The hyperparameters by path.
+        """
         out = [torch.zeros((), dtype=torch.float64)] * self.num_columns
         for columns, prefix in zip(self.positions, self.prefixes, strict=True):
             values_of_columns = values[f"{prefix}lengthscale"].double().reshape(-1).expand(len(columns))
@@ -111,5 +115,9 @@ class SpectralProduct:
         return self.kernel(torch.zeros(1, len(periods), dtype=torch.float64), shifts, values).sum()
 
     def measure_of(self, column: int) -> Spectrum:
-        """Return the measure of the factor that depends on a column."""
+        """Return the measure of the factor that depends on a column.
+
+        Args:
+            column: The position of the column among the d columns.
+        """
         return next(m for m, columns in zip(self.measures, self.positions, strict=True) if column in columns)

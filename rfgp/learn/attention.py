@@ -35,8 +35,8 @@ def learn_attention(
 ) -> Learned:
     """Learn a coupling for softmax attention: the correlation of the blocks' norms, and their distribution.
 
-    The coupling has pairs omega, -omega of `SharedNorms`. Its correlation, histogram and scale are learned from
-    "monotone-antithetic" on, which is returned if nothing better is found. Numerator and normalizer stay unbiased. The
+    The coupling has pairs omega, -omega of `SharedNorms`. Its correlation, histogram and scale are learned from a start
+    at "monotone-antithetic", which is returned if nothing better is found. Numerator and normalizer stay unbiased. The
     objective is the error of their ratio for this m and these inputs.
 
     Args:
@@ -113,6 +113,12 @@ class SharedNormDistribution:
         """Draw frequencies.
 
         The correlation is sin^2 of an angle, so that its root and that of its complement are smooth.
+
+        Args:
+            generator: A CPU generator.
+
+        Returns:
+            The frequencies (2 half, d) in pairs omega, -omega, differentiable in the parameters.
         """
         directions = haar_blocks(self.half, self.num_dims, generator)
         blocks = -(-self.half // self.num_dims)

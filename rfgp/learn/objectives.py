@@ -32,6 +32,9 @@ def kernel_error(
         spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
 
+    Returns:
+        A function of frequencies (m, d) whose value is a 0-d tensor.
+
     Examples:
         >>> from rfgp import couplings, learn
         >>> objective = learn.kernel_error([[0.0], [1.0]])
@@ -68,6 +71,9 @@ def posterior_divergence(
         spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
 
+    Returns:
+        A function of frequencies (m, d) whose value is a 0-d tensor.
+
     Examples:
         >>> from rfgp import couplings, learn
         >>> objective = learn.posterior_divergence([[0.0], [1.0], [0.5]], num_train=2, noise=0.1)
@@ -101,6 +107,9 @@ def attention_error(
         queries: Typical queries, (..., n, d).
         keys: Typical keys, (..., k, d).
         scale: The factor of their products. If None, 1 / sqrt(d).
+
+    Returns:
+        A function of frequencies (m, d) whose value is a 0-d tensor.
 
     Raises:
         InvalidArgumentError: If inputs are not finite, have no rows, or differ in d.

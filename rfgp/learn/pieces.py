@@ -14,7 +14,12 @@ _LARGEST_NORMAL = 8.0
 def factor(
     theta: Tensor,  # (k, k)
 ) -> Tensor:  # (k, k)
-    """Return the Cholesky factor of a correlation matrix: rows (theta_i1, ..., theta_i(i-1), 1, 0, ...) of unit length.
+    """Return the Cholesky factor (k, k) of a correlation matrix.
+
+    Its rows (theta_i1, ..., theta_i(i-1), 1, 0, ...) are normalized.
+
+    Args:
+        theta: The parameters, (k, k). Only entries below the diagonal are used.
 
     Examples:
         >>> factor(torch.zeros(2, 2)).tolist()
@@ -29,6 +34,9 @@ def to_normal(
     u: Tensor,  # (k,)
 ) -> Tensor:  # (k,)
     """Return standard normal quantiles (k,) of uniforms.
+
+    Args:
+        u: The uniforms, (k,).
 
     Examples:
         >>> to_normal(torch.tensor([0.5])).tolist()

@@ -27,7 +27,7 @@ class Learned:
         coupling: The coupling.
         trace: The objective over the validation draws, at the start and after every ten steps.
         best: The objective of the coupling over these draws.
-        num_steps: The number of steps taken.
+        num_steps: The number of steps of Adam.
         message: The reason why the search ended.
 
     Examples:
@@ -82,10 +82,13 @@ class Search:
         check_search(self.num_steps, self.num_draws, self.patience, self.learning_rate)
 
     def run(self, progress: bool) -> tuple[tuple[float, ...], int, str]:
-        """Set the parameters to the best ones. Return the trace, the number of steps, and the reason why they ended.
+        """Set the parameters to the best ones.
 
         Args:
             progress: Whether to show a progress bar on a terminal.
+
+        Returns:
+            The trace, the number of steps, and the reason why the search ended.
 
         Raises:
             InvalidArgumentError: If the objective is not a finite 0-d tensor that is differentiable in the frequencies.
@@ -120,7 +123,13 @@ class Search:
         return tuple(trace), step, message
 
     def validate(self, draw: Callable[[torch.Generator], Frequencies]) -> float:
-        """Return the objective over the validation draws, which always have the same random numbers."""
+        """Return the mean objective over the validation draws.
+
+        These draws always have the same random numbers.
+
+        Args:
+            draw: Draws frequencies with a generator.
+        """
         with torch.no_grad():
             generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 1)
             return float(self._mean(draw, generator, 4 * self.num_draws))
@@ -138,6 +147,12 @@ class Search:
 
 def check_search(num_steps: int, num_draws: int, patience: int, learning_rate: float) -> None:
     """Refuse invalid options of a search.
+
+    Args:
+        num_steps: The largest number of steps.
+        num_draws: The number of draws per step.
+        patience: The number of validations without improvement.
+        learning_rate: The first learning rate.
 
     Raises:
         InvalidArgumentError: If counts or the rate are not positive.

@@ -4,7 +4,7 @@ Each block B of b rows is conditioned on the k earlier rows that are nearest to 
 conditioned on the rows of the block before it. One factorization of a matrix (k + b, k + b) then serves b rows,
 instead of b factorizations of matrices (k, k) (`rfgp.local.loops`). It is exact if all earlier rows are neighbors.
 
-Source: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations; Pan et al.
+Sources: Guinness (2018), Permutation and grouping methods for sharpening Gaussian process approximations. Pan et al.
 (2024, 2025), arXiv 2410.04477 and 2504.12004.
 """
 

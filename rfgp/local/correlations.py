@@ -51,6 +51,9 @@ def correlation(kind, square):
     Args:
         kind: The number of the kernel.
         square: r^2.
+
+    Returns:
+        The value k and its derivative in r^2.
     """
     if kind == GAUSSIAN:
         value = _exp(-0.5 * square)

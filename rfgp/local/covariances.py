@@ -73,6 +73,9 @@ def neighbors_of(
     """Return the neighbors of rows, and the numbers of the rows themselves.
 
     -1 follows the last neighbor of a row.
+
+    Args:
+        pattern: The neighbors of each row, with the row itself as the last, (r, n).
     """
     counts = np.diff(pattern.indptr) - 1
     is_present = np.arange(max(int(counts.max(initial=0)), 1)) < counts[:, None]

@@ -41,7 +41,7 @@ def inverse_factor(
 ) -> Tensor:  # (nnz,)
     """Return the entries of V, float64.
 
-    They are differentiable once in lengthscale, variance, noise and known features.
+    They are differentiable once in lengthscale, variance, noise and features.
 
     Args:
         x: The ordered rows.
@@ -50,7 +50,7 @@ def inverse_factor(
         noise: The noise variance of each observation.
         kind: A kernel of `rfgp.local.KINDS`.
         pattern: The pattern of V, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-        features: The features phi of a known part. The covariance of the process is then v K - phi phi^T. If None,
+        features: The features phi (n, F) of a part that is subtracted. The covariance is then v K - phi phi^T. If None,
             there are none.
 
     Examples:
@@ -143,7 +143,11 @@ def _grad_lengthscale(grad_lengths: Array, lengthscale: Tensor) -> Tensor:
 
 
 def no_features(x: Tensor) -> Tensor:
-    """Return features (n, 0) for rows without a known part."""
+    """Return features (n, 0) for rows without a subtracted part.
+
+    Args:
+        x: The rows, (n, d).
+    """
     return torch.zeros(len(x), 0, dtype=torch.float64)
 
 
@@ -163,7 +167,11 @@ def scaled_positions(x: Tensor, lengthscale: Tensor) -> Array:
 
 
 def as_rows(x: Tensor) -> Array:
-    """Return rows (n, c) as a contiguous float64 array."""
+    """Return rows (n, c) as a contiguous float64 array.
+
+    Args:
+        x: The rows, (n, c).
+    """
     return np.ascontiguousarray(as_array(x.double()))
 
 
@@ -314,7 +322,8 @@ def conditionals(
         lengthscale: The lengthscale of the local kernel.
         variance: The value of the local kernel at distance 0.
         kind: A kernel of `rfgp.local.KINDS`.
-        features: The features of a known part at rows and at points, as for `inverse_factor`. If None, there are none.
+        features: The features of the subtracted part at rows and at points, as for `inverse_factor`. If None, there are
+            none.
 
     Returns:
         The weights b (q, k) and the variances d (q,).

@@ -7,12 +7,20 @@ KINDS = {"matern12": 0, "matern32": 1, "matern52": 2, "gaussian": 3}
 
 
 def spectrum_of(name: str) -> spectra.Spectrum:
-    """Return the spectrum of a kernel of `KINDS`."""
+    """Return the spectrum of a kernel of `KINDS`.
+
+    Args:
+        name: The name.
+    """
     return spectra.Gaussian() if name == "gaussian" else spectra.Matern(int(name[-2]) / 2)
 
 
 def kind_of(spectrum: spectra.Spectrum) -> str | None:
-    """Return the name of the kernel of a spectrum, or None if `KINDS` lacks it."""
+    """Return the name of the kernel of a spectrum, or None if `KINDS` lacks it.
+
+    Args:
+        spectrum: The spectrum.
+    """
     return next((name for name in KINDS if spectrum_of(name) == spectrum), None)
 
 
@@ -20,6 +28,9 @@ def read_spectrum(spectrum: str | spectra.Spectrum) -> spectra.Spectrum:
     """Return a spectrum by a name of `KINDS` or of `rfgp.spectra`.
 
     A spectrum is returned unchanged.
+
+    Args:
+        spectrum: The name, or a spectrum.
 
     Raises:
         InvalidArgumentError: If there is no spectrum of that name.

@@ -61,8 +61,8 @@ class LatentRoot:
             variance: The value of the kernel at distance 0.
             kind: A kernel of `rfgp.local.KINDS`.
             pattern: The pattern of L, or of some of its rows (r, n): the neighbors of each row, then the row itself.
-            features: The features phi (n, F) of a known part. The covariance is then v K - phi phi^T. If None, there
-                are none.
+            features: The features phi (n, F) of a part that is subtracted. The covariance is then v K - phi phi^T. If
+                None, there are none.
         """
         from rfgp.local import loops
 
@@ -79,13 +79,21 @@ class LatentRoot:
         return self.entries[self.pattern.indptr[1:] - 1]
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return L u, (n, c)."""
+        """Return L u, (n, c).
+
+        Args:
+            u: The right factor, (n, c).
+        """
         from rfgp.local import products
 
         return self._through(products.multiply_root, u)
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return L^T v, (n, c)."""
+        """Return L^T v, (n, c).
+
+        Args:
+            v: The right factor, (n, c).
+        """
         from rfgp.local import products
 
         return self._through(products.multiply_transposed_root, v)

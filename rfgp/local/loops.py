@@ -2,10 +2,10 @@
 
 The loops are serial, `nogil` and in float64. `rfgp.local.factor` runs them over blocks of rows in threads.
 
-Row i with neighbors N has, given their observations, the weights b = C^-1 c and the variance d = v + D_i - b^T c, with
-C = v K(N, N) + diag(D_N) and c = v K(N, i). Its entries are -b / sqrt(d) at its neighbors and 1 / sqrt(d) at itself.
-Let M be the covariance of N and i, and a = (-b, 1), so that d = a^T M a. With gradients B and g in b and d, and
-h = C^-1 B, zero at i, the gradient in M is
+Let N be the neighbors of row i, C = v K(N, N) + diag(D_N) and c = v K(N, i). Given the observations of its neighbors,
+the row has the weights b = C^-1 c and the variance d = v + D_i - b^T c. Its entries are -b / sqrt(d) at its neighbors
+and 1 / sqrt(d) at itself. Let M be the covariance of N and i, and a = (-b, 1), so that d = a^T M a. Let B and g be the
+gradients in b and d, and h = C^-1 B, zero at i. The gradient in M is
 
     g a a^T + (h a^T + a h^T) / 2.
 
@@ -14,8 +14,8 @@ factorization M = L L^T of the covariance of the neighbors of the first row and 
 its diagonal is L^T b, and the diagonal is sqrt(d). Gradients in M are summed over the run before the chain rule is
 applied to the parameters. Source: Vecchia by blocks, Pan et al. (2025), arXiv 2504.12004.
 
-If features phi (n, F) of a known part are subtracted, v K - phi phi^T replaces v K everywhere. Without them F is 0.
-A gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
+If a part with features phi (n, F) is subtracted, v K - phi phi^T replaces v K everywhere. Without them F is 0. A
+gradient W in v K - phi phi^T is -(W + W^T) phi in phi.
 
 A neighbor can be determined by earlier ones up to rounding, for example an exact copy without noise. Its pivot in the
 factorization of C is then zero up to rounding, and it is omitted.
@@ -205,9 +205,9 @@ def density_rows(
     not used. Let x_j be a row of the inverse factor, e_j = x_j . y, and beta_j = C^-1 y of the positions before j. The
     gradient in M is
 
-        sum_j (x_j r_j^T + r_j x_j^T) / 2,    r_j = e_j beta_j + (e_j^2 - 1) x_j / 2,
+        sum_j (x_j r_j^T + r_j x_j^T) / 2,    r_j = e_j beta_j + (e_j^2 - 1) x_j / 2.
 
-    because a row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
+    A row adds x_j x_j^T to the inverse of M, and x_j e_j to M^-1 y. Return the value and the gradient in v.
     """
     most = most_entries(first, last, starts)
     workspace = _workspace(most, z.shape[1], phi.shape[1])

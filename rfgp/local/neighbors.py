@@ -66,6 +66,9 @@ def nearest_of_prefixes(
         points: The points.
         lengths: The length of the prefix of each point, increasing.
         count: The number k of neighbors.
+
+    Returns:
+        The rows of all points, one point after another, and the number of rows of each point.
     """
     n = len(z)
     first = min(n, max(_TREE, 2 * count))
@@ -120,6 +123,9 @@ def used(
 ) -> tuple[PatternOf, Indices]:
     """Return the pattern (r, u) on the u columns that have entries, and these columns.
 
+    Args:
+        pattern: The pattern, (r, n).
+
     Examples:
         >>> pattern, columns = used(EntryPattern(np.array([0, 2]), np.array([4, 1]), (1, 9)))
         >>> pattern.indices.tolist(), columns.tolist()
@@ -138,6 +144,9 @@ def near_each_other(
     Args:
         z: The rows, (n, d).
         size: The size of a block.
+
+    Returns:
+        The numbers of the rows of each block.
 
     Examples:
         >>> [len(block) for block in near_each_other(np.arange(5.0)[:, None], 2)]

@@ -12,9 +12,15 @@ from rfgp.local.runs import LONGEST, most_entries, run_end
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_root(entries, near, starts, x):
-    """Overwrite x (n, c) with L x.
+    """Overwrite x with L x.
 
     Row i is sqrt(d_i) x_i plus the weighted rows of its neighbors in L x.
+
+    Args:
+        entries: The entries of L, (nnz,).
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+        x: The right factor, (n, c), which is overwritten.
     """
     for i in range(x.shape[0]):
         a, b = starts[i], starts[i + 1] - 1
@@ -28,7 +34,14 @@ def multiply_root(entries, near, starts, x):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_transposed_root(entries, near, starts, x):
-    """Overwrite x (n, c) with L^T x."""
+    """Overwrite x with L^T x.
+
+    Args:
+        entries: The entries of L, (nnz,).
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+        x: The right factor, (n, c), which is overwritten.
+    """
     for i in range(x.shape[0] - 1, -1, -1):
         a, b = starts[i], starts[i + 1] - 1
         for e in range(a, b):
@@ -72,7 +85,17 @@ def _four(rows, e):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_rows(first, last, entries, near, starts, x, out):
-    """Write V x at rows from `first` to `last` - 1, for x (n, c) and out (r, c)."""
+    """Write some rows of V x.
+
+    Args:
+        first: The first row.
+        last: The row after the last one.
+        entries: The entries of V (r, n), (nnz,).
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+        x: The right factor, (n, c).
+        out: The product, (r, c), whose rows are written.
+    """
     block, sums = _workspace(most_entries(first, last, starts)), np.empty((LONGEST + 1, x.shape[1]))
     i = first
     while i < last:
@@ -97,7 +120,17 @@ def multiply_rows(first, last, entries, near, starts, x, out):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def multiply_transposed(first, last, entries, near, starts, x, out):
-    """Add V^T x at columns from `first` to `last` - 1 to out (n, c), for x (r, c)."""
+    """Add some columns of V^T x to those of `out`.
+
+    Args:
+        first: The first column.
+        last: The column after the last one.
+        entries: The entries of V (r, n), (nnz,).
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+        x: The right factor, (r, c).
+        out: The product, (n, c), whose columns are changed.
+    """
     count = starts.size - 1
     block = _workspace(most_entries(0, count, starts))
     i = 0
@@ -149,9 +182,16 @@ def _add_to_one(x, four, out, a, b, c, d):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def outer_rows(first, last, left, right, near, starts, out):
-    """Write left[i] . right[j] at the entries (i, j) of rows.
+    """Write left[i] . right[j] at the entries (i, j) of some rows of V.
 
-    The rows are those from `first` to `last` - 1. left and right are (n, c).
+    Args:
+        first: The first row.
+        last: The row after the last one.
+        left: The left factor, (r, c).
+        right: The right factor, (n, c).
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+        out: The entries, (nnz,), which are written.
     """
     block = _workspace(most_entries(first, last, starts))
     i = first

@@ -8,7 +8,14 @@ LONGEST = 64
 
 @jit()
 def run_end(i, last, near, starts):
-    """Return the row after the last one of the run from row i, at most `last`."""
+    """Return the row after the last one of the run from row i.
+
+    Args:
+        i: The first row of the run.
+        last: The largest result.
+        near: The columns of the entries, (nnz,), with the row itself last.
+        starts: The index of the first entry of each row.
+    """
     j = i + 1
     while j < min(last, i + LONGEST):
         a, b, c = starts[j - 1], starts[j], starts[j + 1]
@@ -25,7 +32,10 @@ def run_end(i, last, near, starts):
 def most_entries(first, last, starts):
     """Return the largest number of entries of some rows, at least 1.
 
-    The rows are those from `first` to `last` - 1.
+    Args:
+        first: The first row.
+        last: The row after the last one.
+        starts: The index of the first entry of each row.
     """
     most = 1
     for i in range(first, last):

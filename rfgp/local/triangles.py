@@ -23,7 +23,15 @@ def begin_of(p):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def take(upper, p, row, begin, end):
-    """Subtract from row p of a matrix its projection on earlier rows of the factor."""
+    """Subtract from row p of a matrix its projection on earlier rows of the factor.
+
+    Args:
+        upper: The rows of L^T, (m, m).
+        p: The index of the row.
+        row: The row p of the matrix, (m,), which is changed.
+        begin: The first entry that is changed.
+        end: The entry after the last one.
+    """
     most = p & ~3
     for s in range(0, most, 4):  # four at a time, for fewer stores
         a, b, c, d = upper[s, p], upper[s + 1, p], upper[s + 2, p], upper[s + 3, p]
@@ -38,7 +46,13 @@ def take(upper, p, row, begin, end):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def transpose(upper, lower, count):
-    """Write the rows of L from those of L^T, without the diagonal."""
+    """Write the rows of L from those of L^T, without the diagonal.
+
+    Args:
+        upper: The rows of L^T, (m, m).
+        lower: The rows of L, (m, m), which are written.
+        count: The number of rows.
+    """
     for p in range(count):
         for q in range(p):
             lower[p, q] = upper[q, p]
@@ -46,9 +60,14 @@ def transpose(upper, lower, count):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def solve(upper, inverse, x, number, count):
-    """Overwrite rows of x (b, m) with their products with L^-1.
+    """Overwrite rows of x with their products with L^-1.
 
-    They are the first `number` rows, each of `count` entries.
+    Args:
+        upper: The rows of L^T, (m, m), without the diagonal.
+        inverse: The inverses of the diagonal of L, (m,).
+        x: The rows, (b, m).
+        number: The number of rows that are overwritten.
+        count: The number of entries of a row.
     """
     end = whole(count)
     for p in range(count):
@@ -57,9 +76,14 @@ def solve(upper, inverse, x, number, count):
 
 @jit(fastmath={"reassoc", "contract", "nsz"})
 def solve_transposed(lower, inverse, x, number, count):
-    """Overwrite rows of x (b, m) with their products with L^-T.
+    """Overwrite rows of x with their products with L^-T.
 
-    They are the first `number` rows, each of `count` entries.
+    Args:
+        lower: The rows of L, (m, m), without the diagonal.
+        inverse: The inverses of the diagonal of L, (m,).
+        x: The rows, (b, m).
+        number: The number of rows that are overwritten.
+        count: The number of entries of a row.
     """
     for p in range(count - 1, -1, -1):
         _eliminate(lower[p], inverse[p], x, number, p, begin_of(0), whole(p))

@@ -29,7 +29,14 @@ FORWARD = "forward"
 def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
     """Return columns with the periods that rows resolve and that occur twice.
 
-    Those of dates are a day, a week and a year. That of a single numeric column is found in the targets.
+    The periods of dates are a day, a week and a year. The period of a single numeric column is estimated from the
+    targets.
+
+    Args:
+        state: The state of the model before the fit.
+
+    Returns:
+        Pairs of the key of a column and a period in its unit, days for dates.
     """
     periods, columns, inputs = list[tuple[Any, float]](), _columns(state), state.scaling.inputs
     if inputs is None:
@@ -59,8 +66,9 @@ def dominant_period(
 ) -> float | None:
     """Return the period of the strongest wave around a quadratic trend, or None.
 
-    Its false-alarm probability is at most `FALSE_ALARM`. Periods range from four median gaps to half of the extent. On
-    a regular grid, a period within a tenth of a cycle of a multiple of the gap becomes that multiple.
+    The result is None if the false-alarm probability exceeds `FALSE_ALARM`, or there are fewer than 12 distinct inputs.
+    Periods range from four median gaps to half of the extent. On a regular grid, a period within a tenth of a cycle of
+    a multiple of the gap becomes that multiple.
 
     Args:
         x: The inputs.
@@ -107,6 +115,9 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
 
     If there are few rows, replicates are merged, and the number is that of the merged rows. For rows that are read in
     blocks, the rows in memory are a sample, and the number is that of all rows.
+
+    Args:
+        state: The state of the model before the fit.
     """
     rows = state.require_rows(purpose="a fit")
     block = rows_in_memory(rows)
@@ -121,6 +132,9 @@ def duplicate_labels(rows: Block) -> Any:
     """Return the group of each row (n,) with near inputs.
 
     If that would merge more than half of the rows, the inputs have to be equal.
+
+    Args:
+        rows: The rows.
     """
     near, equal = input_groups(rows.inputs, SPACING), input_groups(rows.inputs)
     return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
@@ -129,8 +143,13 @@ def duplicate_labels(rows: Block) -> Any:
 def group_labels(state: GPState, rows: Block, key: Any) -> Any:
     """Return the group of each row (n,) by the values of a column.
 
+    Args:
+        state: The state of the model before the fit.
+        rows: The rows.
+        key: The key of the column.
+
     Raises:
-        InvalidArgumentError: There is no such column.
+        InvalidArgumentError: If there is no such column.
     """
     keys = [column.key for column in _columns(state)]
     if key not in keys:
@@ -144,8 +163,11 @@ def group_labels(state: GPState, rows: Block, key: Any) -> Any:
 def date_column(state: GPState) -> int:
     """Return the index of the date column, or of the only column.
 
+    Args:
+        state: The state of the model before the fit.
+
     Raises:
-        InvalidArgumentError: There are several columns, and not one of dates.
+        InvalidArgumentError: If there are several columns, and not one of dates.
     """
     columns = _columns(state)
     dates = [index for index, column in enumerate(columns) if column.is_date]

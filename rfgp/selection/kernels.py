@@ -19,9 +19,16 @@ EVALUATIONS = 40.0
 
 
 def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model; of several kernels keep the best by leave-one-out.
+    """Fit a model, or each of several kernels, of which the best by leave-one-out is kept.
 
     `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fits.
+
+    Returns:
+        The state of the fitted model, and the report with the selection.
     """
     spec = state.spec
     assert isinstance(spec, ModelSpec)

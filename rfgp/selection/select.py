@@ -78,7 +78,11 @@ def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
 def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
     """Return the rounds of a selection before the first score.
 
-    The `search_space` is for kernel="auto"; `fit_kernels` selects among `alternatives`, without rounds.
+    The `search_space` is that of kernel="auto". `fit_kernels` selects among `alternatives`, without rounds.
+
+    Args:
+        state: The state of the model before the fit.
+        plan: The options of the fits of candidates.
     """
     assert isinstance(state.spec, ModelSpec)
     assert state.spec.columns is not None
@@ -135,7 +139,12 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
 
 
 def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
-    """Return the report of a selection."""
+    """Return the report of a selection.
+
+    Args:
+        rounds: The finished rounds.
+        chosen: The selected candidates, the best first.
+    """
     states = sorted(rounds.states, key=lambda candidate_state: candidate_state.cost.seconds)
     is_scored = bool(chosen[0].scores)
     return SelectionReport(

@@ -28,11 +28,14 @@ def stacking_weights(
     expectation maximization.
 
     Source: Yao, Vehtari, Simpson and Gelman (2018), "Using stacking to average Bayesian predictive distributions",
-    Bayesian Analysis 13(3), Section 3.2; there without a prior.
+    Bayesian Analysis 13(3), Section 3.2, without the prior.
 
     Args:
         log_probs: The log densities of each row given all others, by each candidate.
         counts: The number of observations of each row.
+
+    Returns:
+        The weight of each candidate. The weights sum to 1.
     """
     log_likelihoods = torch.stack(list(log_probs), dim=1).double()  # (n, k)
     likelihoods = (log_likelihoods - log_likelihoods.max(1, keepdim=True).values).exp()

@@ -89,7 +89,11 @@ class CandidateState:
         return self.fitted.log_prob.double().cpu()
 
     def is_within(self, margin: float) -> bool:
-        """Return whether it is not clearly worse than the best, or by at most `margin`, in nats a row."""
+        """Return whether it is not clearly worse than the best, or by at most a margin.
+
+        Args:
+            margin: The margin, in nats a row.
+        """
         last = self.scores[-1]
         return last.difference <= max(STANDARD_ERRORS * last.difference_error, margin)
 
@@ -121,7 +125,10 @@ class SuccessiveHalving:
     def run(self) -> list[CandidateState]:
         """Score the candidates and return those selected, by descending weight.
 
-        If none could be scored, it is the cheapest.
+        If no candidate could be scored, the cheapest is selected.
+
+        Returns:
+            The selected candidates with their weights, the largest weight first.
         """
         if len(self.states) == 1 and not self.states[0].candidate.followups:
             return self.states
@@ -338,7 +345,12 @@ def weighted_mean_and_standard_error(
     values: Tensor,  # (b,)
     weight: Tensor,  # (b,)
 ) -> tuple[float, float]:
-    """Return the weighted mean of independent values (b,) and its standard error."""
+    """Return the weighted mean of independent values and its standard error.
+
+    Args:
+        values: The values, (b,).
+        weight: The weights, (b,), which need not sum to 1.
+    """
     share = weight / weight.sum()
     mean = float((share * values).sum())
     error = math.sqrt(float((share.square() * (values - mean).square()).sum()))
@@ -368,6 +380,10 @@ def scores_of(
 
 
 def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:
-    """Return the log densities (b,) of validation rows under the mixture."""
+    """Return the log densities (b,) of validation rows under the mixture.
+
+    Args:
+        states: The candidates of the mixture, with their weights.
+    """
     log_probs = torch.stack([state.log_prob for state in states], dim=1)
     return torch.logsumexp(log_probs + log_probs.new_tensor([state.weight for state in states]).log(), dim=1)

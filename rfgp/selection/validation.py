@@ -2,8 +2,9 @@
 
 - Leave-one-out, for few rows and exact candidates: each distinct input is left out in turn, in closed form.
 - Folds, for few rows per hyperparameter and for groups that the user names: candidates are refitted without each fold.
-  Scores of rows that many hyperparameters have seen are too optimistic. Each row is predicted given all others at
-  hyperparameters that have not seen its fold. Groups and equal inputs are predicted without the rows of their fold.
+  Scores of rows to which many hyperparameters were fitted are too optimistic. Each row is predicted given all others at
+  hyperparameters that were fitted without its fold. Groups and equal inputs are predicted without the rows of their
+  fold.
 - Held out, for many rows: held-out rows are predicted given *all* the others, because neighbors gain from density. This
   does not depend on the number of rows that the hyperparameters were fitted to. "forward" holds out the last rows.
 
@@ -103,12 +104,12 @@ class Validation:
         Args:
             state: The state of the model.
             plan: The options of the fit.
-            candidates: The candidates. Learned frequencies need held-out rows, since they have seen the others.
+            candidates: The candidates. Learned frequencies need held-out rows, because they were fitted to the others.
             groups: How rows are kept together or ordered: None, "forward", or the key of a column.
 
         Raises:
-            InvalidArgumentError: there is no such column, or no column of dates for "forward".
-            DataError: there is one group.
+            InvalidArgumentError: If there is no such column, or no column of dates for "forward".
+            DataError: If there is one group.
         """
         rows, count = merged_rows(state)
         generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
@@ -188,7 +189,13 @@ class Validation:
     # --- fits ------------------------------------------------------------------------------------
 
     def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
-        """Return the options of a fit, whose search is shorter if candidates are averaged."""
+        """Return the options of a fit, whose search is shorter if candidates are averaged.
+
+        Args:
+            candidate: The candidate.
+            start: The fit at which the search may start, or None.
+            plan: The options to change. If None, those of the validation.
+        """
         plan = replace(plan or self.plan, is_continued=is_warm(candidate, start))
         return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
 
@@ -204,9 +211,12 @@ class Validation:
                 another kernel.
             plan: The options of the fit. If None, those of the validation.
 
+        Returns:
+            The fitted candidate, with its log densities of validation rows.
+
         Raises:
-            SolverError: The density of a row is not finite.
-            RfgpError: The fit failed.
+            SolverError: If the density of a row is not finite.
+            RfgpError: If the fit failed.
         """
         size, plan = min(size, len(self.rows)), self.plan_of(candidate, start, plan)
         uses_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
@@ -230,6 +240,9 @@ class Validation:
 
         Rows are conditioned on the others of their fold as well, unless inputs are equal or grouped. Conditioned on
         four fifths of the rows, noise-free targets get a score that is too low.
+
+        Args:
+            fitted: The candidate, fitted to all rows.
         """
         log_prob, hyperparameters = torch.empty_like(fitted.log_prob), fitted.state.hyperparameters
         plan = replace(self.plan_of(fitted.candidate, None), is_continued=True)
@@ -302,14 +315,26 @@ def some(
     rows: Block,
     indices: Tensor,  # (r,)
 ) -> Block:
-    """Return some of the rows, with the arrays that the user gave if they are known."""
+    """Return some of the rows, with the arrays that the user gave if the rows have them.
+
+    Args:
+        rows: The rows.
+        indices: The indices of the rows, (r,).
+    """
     if not isinstance(rows, ArrayRows):
         return rows.take(indices)
     return ArrayRows(rows.chunk.take(indices), rows.as_numpy, rows.scaling)
 
 
 def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
-    """Return the model state of rows under a candidate, at a start if it is warm."""
+    """Return the model state of rows under a candidate, at a start if it is warm.
+
+    Args:
+        state: The state of the model before the fit.
+        candidate: The candidate.
+        rows: The rows.
+        start: A fit at whose hyperparameters the search may start, or None.
+    """
     spec = state.spec
     assert isinstance(spec, ModelSpec)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
@@ -326,6 +351,10 @@ def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
 
     Learned frequencies start at their draw. Exact kernels start anew after few rows, which drive lengthscales to their
     bounds.
+
+    Args:
+        candidate: The candidate.
+        start: The earlier fit, or None.
     """
     if start is None or candidate.learns_frequencies:
         return False

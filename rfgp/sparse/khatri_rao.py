@@ -54,7 +54,11 @@ class KhatriRao:
         return int(self.right.shape[1])
 
     def times(self, u: Array) -> Array:
-        """Return the product (n, p) with u (N F, p), in the precision of u."""
+        """Return the product (n, p) with u (N F, p), in the precision of u.
+
+        Args:
+            u: The right factor, (N F, p).
+        """
         (count, width), p = self.left.shape, u.shape[1]
         blocks = row_blocks(self.left.astype(u.dtype, copy=False))
         wide = np.ascontiguousarray(u).reshape(width, self.num_functions, p)
@@ -66,9 +70,10 @@ class KhatriRao:
         return out
 
     def transposed_times(self, v: Array) -> Array:
-        """Return the product (N F, p) of the transpose with v (n, p).
+        """Return the product (N F, p) of the transpose with v, in the precision of v.
 
-        It has the precision of v.
+        Args:
+            v: The right factor, (n, p).
         """
         (count, width), p = self.left.shape, v.shape[1]
         transposed = row_blocks(self.left.T.tocsr().astype(v.dtype, copy=False))
@@ -125,6 +130,9 @@ class KhatriRao:
         """Return the products (n, m) of its rows with those of another matrix.
 
         They are products of the entries of two Gram matrices.
+
+        Args:
+            other: The other matrix, (m, N F).
         """
         small = np.asarray((self.left @ other.left.T).toarray())
         out: Array = small[self.rows][:, other.rows] * (self.right @ other.right.T)
@@ -136,13 +144,20 @@ class KhatriRao:
         return norms
 
     def scaled(self, scale: Array) -> "KhatriRao":
-        """Return the matrix with rows times a scale (n,)."""
+        """Return the matrix with rows times a scale (n,).
+
+        Args:
+            scale: The factor of each row, (n,).
+        """
         return KhatriRao(self.left, self.rows, self.right * scale[:, None])
 
     def restricted(self, columns: NDArray[np.int64]) -> "KhatriRao":
         """Return the matrix with some columns (c,) of its sparse factor.
 
         They must include all columns with entries.
+
+        Args:
+            columns: The indices of the columns, (c,).
         """
         new_index = np.zeros(self.left.shape[1], dtype=np.int64)
         new_index[columns] = np.arange(len(columns))
@@ -150,7 +165,14 @@ class KhatriRao:
         return KhatriRao(sp.csr_array(entries, shape=(self.left.shape[0], len(columns))), self.rows, self.right)
 
     def above(self, other: "KhatriRao") -> "KhatriRao":
-        """Return the rows of the matrix, followed by those of another one (m, N F)."""
+        """Return the rows of the matrix, followed by those of another one (m, N F).
+
+        Args:
+            other: The other matrix, (m, N F).
+
+        Returns:
+            The matrix, (n + m, N F).
+        """
         left = sp.csr_array(sp.vstack([self.left, other.left]))
         rows = np.concatenate([self.rows, self.left.shape[0] + other.rows])
         return KhatriRao(left, rows, np.concatenate([self.right, other.right]))
@@ -194,9 +216,10 @@ class KhatriRaoValues(NamedTuple):
         return SparseValues(values.reshape(-1), SparsityPattern(pattern.indptr * size, indices, shape))
 
     def gram(self, other: "KhatriRaoValues") -> Tensor:
-        """Return the products (n, m) of its rows with those of another product.
+        """Return the products (n, m) of its rows with those of another product, with gradients.
 
-        They have gradients.
+        Args:
+            other: The other product, (m, N F).
         """
         small = gram(self.left.values, self.left.pattern, other.left.values, other.left.pattern)
         indices = torch.from_numpy(self.rows)[:, None], torch.from_numpy(other.rows)

@@ -46,7 +46,11 @@ class KroneckerRows(NamedTuple):
     columns: Tensor  # the row of X_2 of each row, (n,)
 
     def times(self, weights: Tensor) -> Tensor:
-        """Return the product (n, p) with weights (N_1 N_2, p), in their precision."""
+        """Return the product (n, p) with weights (N_1 N_2, p), in their precision.
+
+        Args:
+            weights: The right factor, (N_1 N_2, p).
+        """
         first, second = self.first.to(weights), self.second.to(weights)
         cells = weights.reshape(first.shape[1], second.shape[1], -1)
         if len(first) * len(second) <= FULL * len(self.rows):

@@ -7,10 +7,19 @@ from rfgp.compiled import jit
 def sampled_product(first, last, grad, columns, rows, values, indptr, indices, out):
     """Write the entries of grad (n, k) @ right (k, N) on a pattern (n, N).
 
-    The rows are those from `first` to `last` - 1.
+    The sum of an entry takes one step for each entry of its column. All sums take no more steps than the product of the
+    two sparse matrices.
 
-    `columns`, `rows` and `values` are `right` by columns (CSC). The sum of an entry takes one step for each entry of
-    its column. All sums take no more steps than the product of the two sparse matrices.
+    Args:
+        first: The first row.
+        last: The row after the last one.
+        grad: The left matrix, (n, k), dense.
+        columns: The index of the first entry of each column of `right` (CSC).
+        rows: The rows of its entries.
+        values: The values of its entries.
+        indptr: The index of the first entry of each row of the pattern.
+        indices: The columns of the entries of the pattern.
+        out: The entries, (nnz,), which are written.
     """
     for i in range(first, last):
         for e in range(indptr[i], indptr[i + 1]):
@@ -44,9 +53,17 @@ def entry_index(row, column, indptr, indices):
 def add_gram(starts, columns, values, weights, indptr, indices, out):
     """Add the entries of A^T diag(weights) A to those on a pattern (N, N).
 
-    A (n, N) is in CSR form.
+    Args:
+        starts: The index of the first entry of each row of A (n, N).
+        columns: The columns of the entries of A.
+        values: The values of the entries of A.
+        weights: The weight of each row of A, (n,).
+        indptr: The index of the first entry of each row of the pattern.
+        indices: The columns of the entries of the pattern.
+        out: The entries on the pattern, (nnz,), which are changed.
 
-    Return whether the pattern has all of them.
+    Returns:
+        Whether the pattern has all entries. If not, `out` is incomplete.
     """
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
@@ -60,11 +77,19 @@ def add_gram(starts, columns, values, weights, indptr, indices, out):
 
 @jit()
 def times_symmetric(starts, columns, values, indptr, indices, entries, out):
-    """Write the entries of A M on the pattern of A (n, N).
+    """Write the entries of A M on the pattern of A, for a symmetric M.
 
-    M is symmetric with a pattern (N, N).
+    Args:
+        starts: The index of the first entry of each row of A (n, N).
+        columns: The columns of the entries of A.
+        values: The values of the entries of A.
+        indptr: The index of the first entry of each row of the pattern of M (N, N).
+        indices: The columns of the entries of M.
+        entries: The values of the entries of M.
+        out: The entries on the pattern of A, which are written.
 
-    Return whether the pattern has all pairs of columns of each row.
+    Returns:
+        Whether the pattern of M has all pairs of columns of each row. If not, `out` is incomplete.
     """
     for i in range(starts.size - 1):
         for p in range(starts[i], starts[i + 1]):
@@ -79,9 +104,19 @@ def times_symmetric(starts, columns, values, indptr, indices, entries, out):
 
 @jit()
 def quadratic_forms(starts, columns, values, indptr, indices, entries, out, covered):
-    """Write the diagonal of A M A^T, for a symmetric M on a pattern (N, N).
+    """Write the diagonal of A M A^T, for a symmetric M.
 
-    Write to `covered` whether the pattern has all pairs of columns of each row. A missing entry counts as 0.
+    A missing entry of M counts as 0.
+
+    Args:
+        starts: The index of the first entry of each row of A (n, N).
+        columns: The columns of the entries of A.
+        values: The values of the entries of A.
+        indptr: The index of the first entry of each row of the pattern of M (N, N).
+        indices: The columns of the entries of M.
+        entries: The values of the entries of M.
+        out: The diagonal, (n,), which is written.
+        covered: Whether the pattern of M has all pairs of columns of each row, (n,), which is written.
     """
     for i in range(starts.size - 1):
         total, covered[i] = 0.0, True
@@ -97,7 +132,15 @@ def quadratic_forms(starts, columns, values, indptr, indices, entries, out, cove
 
 @jit()
 def transposed_product(starts, columns, values, dense, out):
-    """Overwrite out (N, p) with A^T dense, for A (n, N) in CSR form and dense (n, p)."""
+    """Overwrite `out` with A^T dense.
+
+    Args:
+        starts: The index of the first entry of each row of A (n, N).
+        columns: The columns of the entries of A.
+        values: The values of the entries of A.
+        dense: The right factor, (n, p).
+        out: The product, (N, p), which is overwritten.
+    """
     out[:] = 0.0
     for i in range(starts.size - 1):
         for q in range(starts[i], starts[i + 1]):
@@ -107,11 +150,16 @@ def transposed_product(starts, columns, values, dense, out):
 
 @jit()
 def add_outer(left, right, rows, columns, out):
-    """Add inner products of rows of left (a, p) and of right (b, p) to out (e,).
-
-    There is one pair of rows for each entry.
+    """Add inner products of pairs of rows to the entries of `out`.
 
     Four sums at once avoid waiting for the last addition.
+
+    Args:
+        left: The first rows, (a, p).
+        right: The second rows, (b, p).
+        rows: The row of `left` of each entry, (e,).
+        columns: The row of `right` of each entry, (e,).
+        out: The entries, (e,), which are changed.
     """
     width = left.shape[1]
     whole = width - width % 4

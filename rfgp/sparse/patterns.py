@@ -38,7 +38,11 @@ class SparseValues(NamedTuple):
     pattern: Pattern
 
     def matrix(self, dtype: Any = np.float64) -> sp.csr_array:
-        """Return the matrix (n, N) without gradients."""
+        """Return the matrix (n, N) without gradients.
+
+        Args:
+            dtype: The dtype of the matrix. The default is float64.
+        """
         values = self.values.detach().cpu().numpy().astype(dtype, copy=False)
         return sp.csr_array((values, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
 
@@ -88,9 +92,10 @@ class EntryPattern:
         self,
         rows: Indices,  # (b,)
     ) -> tuple[Self, Tensor]:
-        """Return the pattern (b, N) of some rows.
+        """Return the pattern (b, N) of some rows, and the indices of its entries in this one.
 
-        The second result has the indices of its entries in this one.
+        Args:
+            rows: The indices of the rows, (b,).
         """
         counts = np.diff(self.indptr)[rows]
         starts = np.concatenate([[0], np.cumsum(counts)])

@@ -125,7 +125,12 @@ def _is_better_dense(left: sp.csr_array, right: sp.csr_array) -> bool:
 
 
 def sampled_outer(left: Tensor, right: Tensor, pattern: Pattern) -> Tensor:
-    """Return the entries of left (n, p) @ right (N, p)^T on a pattern (n, N).
+    """Return the entries of left @ right^T on a pattern, (nnz,), float64.
+
+    Args:
+        left: The left factor, (n, p).
+        right: The right factor, (N, p).
+        pattern: The pattern, (n, N).
 
     Examples:
         >>> pattern = SparsityPattern(np.array([0, 1, 2]), np.array([1, 0]), (2, 2))
@@ -268,6 +273,9 @@ def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
     """Return blocks (b, N) of the rows of a matrix, one for each thread.
 
     They have about equally many entries.
+
+    Args:
+        matrix: The matrix, (n, N).
     """
     count = num_threads()
     if count == 1:

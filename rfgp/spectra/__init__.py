@@ -43,6 +43,9 @@ def by_name(name: str | Spectrum, **options: Any) -> Spectrum:
 def name_of(spectrum: Spectrum) -> str:
     """Return the name by which `by_name` finds the class of a spectrum.
 
+    Args:
+        spectrum: The spectrum.
+
     Raises:
         InvalidArgumentError: If the class is not registered.
 

@@ -81,7 +81,13 @@ class Spectrum(ABC):
         """
 
     def kernel(self, r: Tensor) -> Tensor:
-        """Return the exact kernel at distances r >= 0, (...) -> (...).
+        """Return the exact kernel at distances.
+
+        Args:
+            r: The distances, at least 0, (...), in lengthscales.
+
+        Returns:
+            The kernel, (...).
 
         Raises:
             InvalidArgumentError: If the spectrum is not isotropic.
@@ -188,7 +194,7 @@ def positive(name: str, value: float) -> float:
         value: The number.
 
     Raises:
-        InvalidArgumentError: If it is none, with its name.
+        InvalidArgumentError: If the value is not a positive number.
 
     Examples:
         >>> positive("nu", 2)

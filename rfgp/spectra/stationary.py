@@ -147,7 +147,7 @@ class Matern(Spectrum):
 
     @property
     def slope_variance(self) -> float:
-        """Nu / (nu - 1).
+        """The variance nu / (nu - 1) of one coordinate of omega.
 
         Raises:
             InvalidArgumentError: If nu is at most 1.

@@ -44,7 +44,8 @@ def variance(
 ) -> Array:  # (k,)
     """Return the variance of the kernel estimate for a coupling with a closed form, for any m and d.
 
-    Blocks are independent of each other. Within a block of b frequencies the pairs have the cross moments above.
+    Blocks are independent of each other. Within a block, the pairs of frequencies have the cross moments of
+    `rfgp.theory.moments`.
 
     Args:
         coupling: "iid", "orthogonal", "pairwise", or "simplex" (positive features only).
@@ -53,6 +54,9 @@ def variance(
         num_dims: d.
         spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Returns:
+        The variance at each distance, (k,). For positive features, without the factor exp(-2 |x|^2 - 2 |y|^2).
 
     Raises:
         InvalidArgumentError: If the coupling has no closed form here.
@@ -103,9 +107,9 @@ def kernel_error(
 ) -> float:
     """Return the root mean squared error of the kernel estimate over a distribution of distances.
 
-    If `variance` has a closed form, it is used. Otherwise the error is from a few draws, each averaged over all
-    rotations. For couplings whose draws are not rotated at random (Sobol, Halton, structured) that is an average over
-    directions.
+    The closed form of `variance` is used if there is one. Otherwise the error is the mean over a few draws, each
+    averaged over all rotations. For couplings whose draws are not rotated at random (Sobol, Halton, structured) that is
+    an average over directions.
 
     Args:
         coupling: A name, or a coupling.
@@ -173,6 +177,9 @@ def required_num_frequencies(
         coupling: A name, or a coupling.
         spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
+
+    Returns:
+        The number of frequencies, an even number.
 
     Raises:
         InvalidArgumentError: If the tolerance is out of range, inputs are invalid, or more than 2^24 frequencies are

@@ -89,6 +89,9 @@ def rotated_error(
         spectrum: The spectrum. If None, the Gaussian one.
         features: "fourier" or "laplace".
 
+    Returns:
+        The mean squared error at each distance, (k,).
+
     Examples:
         >>> from rfgp import couplings, theory
         >>> draw = couplings.by_name("energy").sample(32, 3, seed=0)
@@ -172,8 +175,8 @@ def orthogonality_gap(
 ) -> Array:
     """Return the decrease of a cross moment if two frequencies are orthogonal, k^2 - E k_hat_i k_hat_j, (k,).
 
-    The variance of m <= d orthogonal frequencies is that of independent ones less (m - 1) / m of the gap. For Fourier
-    features it can be negative at large z.
+    The variance of m <= d orthogonal frequencies is that of independent ones minus (m - 1) / m times the gap. For
+    Fourier features it can be negative at large z.
 
     Args:
         distances: z, or v for positive features, (k,).
@@ -246,7 +249,15 @@ def simplex_moment(distances: Any, num_dims: int) -> Array:
 
 
 def expected(z: Array, spectrum: Spectrum, features: str) -> Array:
-    """Return the kernel at distances z (...), or exp(z^2 / 2) for positive features, (...).
+    """Return the expected kernel estimate at distances.
+
+    Args:
+        z: The distances, (...).
+        spectrum: The spectrum.
+        features: "fourier" or "laplace".
+
+    Returns:
+        The kernel k(z), or exp(z^2 / 2) for positive features, (...).
 
     Examples:
         >>> expected(np.array([0.0]), Gaussian(), "fourier").tolist()

@@ -48,9 +48,9 @@ def pairs_error(
 ) -> PairsError:
     """Return the error of the Fourier estimate over the pairs of distinct rows.
 
-    With e_r the error of draw r of R at a pair, the mean over r != s of e_r e_s estimates the squared bias. It is the
-    square of sum_r e_r without the squares of each, divided by R (R - 1). If frequencies have the spectral measure, the
-    bias is zero up to its standard error. That of `rfgp.couplings.DataAdapted` is not.
+    With e_r the error of draw r of R at a pair, the mean over r != s of e_r e_s estimates the squared bias. It equals
+    ((sum_r e_r)^2 - sum_r e_r^2) / (R (R - 1)). If frequencies have the spectral measure, the estimated bias is zero up
+    to its standard error. The bias of `rfgp.couplings.DataAdapted` is not zero.
 
     Args:
         coupling: A name, or a coupling.
@@ -59,6 +59,9 @@ def pairs_error(
         spectrum: The spectrum. If None, the Gaussian one.
         num_draws: The number of draws R, at least 3.
         seed: The seed of the draws.
+
+    Returns:
+        The error, the bias, and the standard error of the squared bias.
 
     Raises:
         InvalidArgumentError: If there are too many rows or too few draws, or for the reasons of `Coupling.sample`.

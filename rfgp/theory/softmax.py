@@ -3,8 +3,8 @@
 Vectors x and y come in pairs, (..., d) each, divided by the lengthscale. All estimators are unbiased, so mean squared
 errors are variances.
 
-Let Z = exp(omega . c - q) with c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2. Then c^2 / 2 - q = x . y.
-Here u^2 = u^T u also for complex u. The estimate from one frequency is Re Z. For two matrices and a common omega
+Let Z = exp(omega . c - q) with c = A x + A^-T y and q = ((A x)^2 + (A^-T y)^2) / 2. Then c^2 / 2 - q = x . y. Here u^2
+= u^T u also for complex u. The estimate from one frequency is Re Z. Two matrices may have a common omega. Then
 
     E Re Z Re Z' = Re E[Z Z' + Z conj(Z')] / 2,     E Z Z' = exp((c + c')^2 / 2 - q - q').
 
@@ -103,7 +103,8 @@ def exponential_covariance(
 
     For m independent frequencies the covariance of the means is this divided by m.
 
-    Source: derived above; Choromanski et al. (2022), Theorem 3.1 for the positive and the trigonometric estimator.
+    Source: the docstring of the module, and Choromanski et al. (2022), Theorem 3.1 for the positive and the
+    trigonometric estimator.
 
     Args:
         x: (..., d).
@@ -183,7 +184,7 @@ def gaussian_moments(
         num_frequencies: n.
         scale: tau.
         of: "difference" or "sum".
-        complement: Whether the coefficient is one less the exponential.
+        complement: Whether the coefficient is 1 minus the exponential.
         length: As in `rfgp.features.softmax.coefficients.Gaussian`.
         estimator: "trigonometric" or "positive".
 
@@ -297,6 +298,13 @@ def variance_at(
     features: str,
 ) -> Array:  # (...)
     """Return `variance` for distances of any shape.
+
+    Args:
+        coupling: As in `variance`.
+        distances: The distances, (...).
+        m: The number of frequencies.
+        d: The number of dimensions.
+        features: "fourier" or "laplace".
 
     Examples:
         >>> variance_at("iid", np.ones((2, 3)), 8, 2, "fourier").shape

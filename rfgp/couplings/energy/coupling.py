@@ -41,11 +41,11 @@ class Energy(Coupling):
         features: "fourier", or "laplace": pairs omega, -omega for positive (Laplace) features, m even.
         weighted: Whether norms are drawn from a broader distribution than the spectrum's, with importance weights. Its
             scale is optimized together with the directions. Then phi(x) . phi(x) is 1 in expectation only.
-        proposal_scale: The factor of all norms, with importance weights, if `weighted` is False. The default 1 changes
-            nothing.
-        distances: The distances whose errors are minimized and their weights, (k, 2), from
-            `distances_between(x / lengthscale, features)`. If None, ten distances from 0.3 to 3 lengthscales, each
-            relative to the error of independent frequencies (pairs, for positive features).
+        proposal_scale: The factor of all norms, from 0.8 to 1.6, with importance weights. It must be 1 if `weighted` is
+            True. The default 1 changes nothing.
+        distances: The distances whose errors are minimized and their weights, (k, 2), from `distances_between(x /
+            lengthscale, features)`. If None, ten distances from 0.3 to 3 lengthscales, each relative to the error of
+            independent frequencies (pairs, for positive features).
         proposal_histogram: Heights of the density of F(|omega|) on (0, 1) in bins of equal width, with importance
             weights. F is the radial distribution function. `leverage_histogram` returns such heights. If None, the
             density is uniform.

@@ -22,6 +22,17 @@ def repel(gram, row_squares, squares, weights, value, slope, per_length, push, w
         weight_slopes[i] = sum_j w_j (V(s+) + V(s-)) / 2, unless `weight_slopes` is empty.
 
     Beyond the end of the table its last value and slope hold.
+
+    Args:
+        gram: The Gram matrix of some rows with all frequencies, (r, m), which is overwritten.
+        row_squares: The squared norms of these rows, (r,).
+        squares: The squared norms of all frequencies, (m,).
+        weights: The weights w of all frequencies, (m,).
+        value: V at the knots of the table.
+        slope: V' at the knots of the table.
+        per_length: The number of knots per unit of s.
+        push: The coefficients of the rows, (r,), which are written.
+        weight_slopes: The derivatives in the weights, (r,), which are written, or an empty array.
     """
     last = np.float32(slope.size - 1.001)
     zero, half = np.float32(0), np.float32(0.5)
@@ -56,6 +67,16 @@ def repel_products(gram, squares, weights, values, slopes, per_length, distance_
 
     gram[a, i, j] becomes w_j (g(s+) - g(s-)), and push[a, i] grows by sum_j w_j (g(s+) + g(s-)). The tables are read at
     the knot nearest to s, and at the last knot beyond their end.
+
+    Args:
+        gram: The Gram matrices of the F factors, (F, m, m), which are overwritten.
+        squares: The squared norms, (F, m).
+        weights: The weights w, (m,).
+        values: C_a(s z_ka) at the knots, (F, knots, K).
+        slopes: Their derivatives in s^2, (F, knots, K).
+        per_length: The number of knots per unit of s, (F,).
+        distance_weights: The weights c_k of the distances, (K,).
+        push: The coefficients (F, m), to which sums are added.
     """
     num_factors, m = squares.shape
     num_distances = distance_weights.size

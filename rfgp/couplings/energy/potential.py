@@ -1,15 +1,15 @@
 """The repulsion potential of frequencies: the second moment of a kernel estimate, as a table.
 
 Let omega_i = r_i u_i R, with one Haar rotation R for all frequencies. The estimate of k at distance z is
-k_hat(z) = sum_i w_i / m cos(omega_i . z). The cosines of sums and differences are averaged over R, with
-C(t) = E cos(t u_1) and u uniform on the sphere:
+k_hat(z) = sum_i w_i / m cos(omega_i . z). The cosines of sums and differences are averaged over R. Let
+C(t) = E cos(t u_1), with u uniform on the sphere. Then
 
     E k_hat^2 = sum_ij w_i w_j / m^2 [C(|omega_i + omega_j| z) + C(|omega_i - omega_j| z)] / 2,
-    E k_hat   = sum_i  w_i / m C(r_i z)
+    E k_hat   = sum_i  w_i / m C(r_i z).
 
-(Reid et al., 2024, Eqs. 16 to 18, before directions are restricted to orthogonal ones). For pairs omega, -omega of
-positive (Laplace) features exp(omega . x - |x|^2) the same holds with cosh instead of cos and v = |x + y| instead of z.
-The moments then have the factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
+Source: Reid et al. (2024), Eqs. 16 to 18, before directions are restricted to orthogonal ones. For pairs omega, -omega
+of positive (Laplace) features exp(omega . x - |x|^2) the same holds with cosh instead of cos and v = |x + y| instead of
+z. The moments then have the factor exp(-2 |x|^2 - 2 |y|^2) = exp(-v^2 - |x - y|^2).
 
 k is fixed and the norms do not depend on directions. So as a function of directions the second moment is the mean
 squared error up to a constant. It is called the energy.
@@ -67,7 +67,11 @@ class Potential:
         self,
         s: Array,  # (...)
     ) -> Array:  # (...)
-        """Return V(s) = sum_k c_k C(s z_k)."""
+        """Return V(s) = sum_k c_k C(s z_k).
+
+        Args:
+            s: The lengths |omega_i +- omega_j|, (...).
+        """
         return self._sum(s, self.num_dims, np.ones_like(self.distances))
 
     def slope(
@@ -85,7 +89,13 @@ class Potential:
         self,
         r: Array,  # (...)
     ) -> Array:  # (...)
-        """Return sum_k c_k E[k_hat(z_k)] C(r z_k), the term of the error that is linear in the weights."""
+        """Return sum_k c_k E[k_hat(z_k)] C(r z_k).
+
+        It is the term of the error that is linear in the weights.
+
+        Args:
+            r: The norms, (...).
+        """
         return self._sum(r, self.num_dims, self.means)
 
     def table(self, table_end: float) -> tuple[Array, Array, float]:
@@ -117,10 +127,10 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
         kind: "fourier" or "laplace".
         spectrum: Isotropic.
         num_dims: d.
-        distances: (k, 2): distances in lengthscales and the weights of their squared errors, as
-            `distances_between` returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the
-            variance of independent frequencies there (of independent pairs omega, -omega for positive features), so
-            that all lengthscales count alike.
+        distances: (k, 2): distances in lengthscales and the weights of their squared errors, as `distances_between`
+            returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the variance of independent
+            frequencies there, so that all lengthscales count alike. For positive features it is the variance of
+            independent pairs omega, -omega.
 
     Raises:
         InvalidArgumentError: If distances are invalid, or too large for positive features.
@@ -161,6 +171,9 @@ def _log_total(logs: Array) -> float:
 
 def check_distances(distances: Any) -> Array:
     """Return distances and weights (k, 2), float64.
+
+    Args:
+        distances: Distances in lengthscales and their weights, (k, 2).
 
     Raises:
         InvalidArgumentError: If the shape differs, or an entry is not positive and finite.

@@ -2,17 +2,16 @@
 
 Let omega_i = (omega_1i, ..., omega_Fi), with one Haar rotation R_a for each factor's block of columns. The estimate of
 k_1(x_1) ... k_F(x_F) is k_hat = sum_i w_i / m cos(sum_a omega_ai . x_a). Its moments are averages over the rotations.
-With |x_a| = z_a, C_a(t) = E cos(t u_1) and u uniform on the sphere of d_a,
+Let |x_a| = z_a and C_a(t) = E cos(t u_1), with u uniform on the sphere of d_a dimensions. Then
 
-    E k_hat^2 = sum_ij w_i w_j / m^2 [P_ij(+) + P_ij(-)] / 2,    P_ij(+-) = prod_a C_a(|omega_ai +- omega_aj| z_a),
-    E k_hat   = sum_i  w_i / m prod_a C_a(r_ai z_a)
+    E k_hat^2 = sum_ij w_i w_j / m^2 [P_ij(+) + P_ij(-)] / 2,    P_ij(+-) = prod_a C_a(|omega_ai +- omega_aj| z_a).
+    E k_hat   = sum_i  w_i / m prod_a C_a(r_ai z_a).
 
-(`rfgp.couplings.energy.potential` has the case F = 1). The mean depends on the norms r_ai alone. So k_hat is unbiased
-if each frequency's norms are independent and follow their radial distributions, for any directions found from the
-norms. Pairing norms by their energy (the mean squared kernel error up to a constant) would break this. Instead
-frequency i takes the norms of the strata (rank_a(i) + S_a) mod m, with S_a uniform and independent. For each i these
-strata are uniform and independent for any ranks. The ranks are those of Sobol points, which spreads the pairs of norms
-evenly.
+`rfgp.couplings.energy.potential` has the case F = 1. The mean depends on the norms r_ai alone. So k_hat is unbiased if
+each frequency's norms are independent and follow their radial distributions, for any directions found from the norms.
+Pairing norms by their energy (the mean squared kernel error up to a constant) would break this. Instead frequency i
+takes the norms of the strata (rank_a(i) + S_a) mod m, with S_a uniform and independent. For each i these strata are
+uniform and independent for any ranks. The ranks are those of Sobol points, which spreads the pairs of norms evenly.
 """
 
 import itertools

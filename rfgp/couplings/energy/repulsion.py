@@ -58,7 +58,11 @@ class Repulsion:
 
     @contextmanager
     def threads(self) -> Iterator["Repulsion"]:
-        """Run blocks of rows on all cores, with one BLAS thread each."""
+        """Run blocks of rows on all cores, with one BLAS thread each.
+
+        Yields:
+            The object itself.
+        """
         from threadpoolctl import threadpool_limits
 
         with threadpool_limits(1, user_api="blas"), ThreadPoolExecutor(cores()) as pool:

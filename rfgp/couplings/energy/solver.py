@@ -86,9 +86,13 @@ class Problem:
     proposal_scale: float = 1.0
 
     def strata(self, n: int) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return norms in the middle of the strata, and their weights, for b = 1.
+        """Return the norms in the middle of the strata, and their weights, for b = 1.
 
-        Both are (n,). The norms are in ascending order.
+        Args:
+            n: The number of strata.
+
+        Returns:
+            The norms in ascending order and the weights, (n,) each.
         """
         middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
         return RadialDistribution(self.spectrum, self.num_dims, proposal_histogram=self.proposal_histogram).draw(middle)
@@ -107,6 +111,9 @@ class Problem:
         """Return the largest distance of two frequencies.
 
         The top half percent of the norms is left out.
+
+        Args:
+            n: The number of frequencies.
         """
         top = self.spectrum.radial_quantile(torch.tensor([min(1 - 0.5 / n, 0.995)]), self.num_dims)
         return 2 * float(top) * (PROPOSAL_SCALES[1] if self.weighted else max(self.proposal_scale, 1.0))

@@ -40,7 +40,7 @@ class CoefficientMap(nn.Module, ABC):
 class Coefficient(nn.Module):
     """A coefficient lambda(x, y) = a + left(x) . right(y) of a hybrid estimator.
 
-    It is known, or estimated from a draw that is independent of the estimators that it mixes.
+    It is exact, or estimated from a draw that is independent of the estimators that it mixes.
 
     Args:
         constant: a.
@@ -182,9 +182,9 @@ def _gaussian_side(frequencies: Frequencies | Tensor, scale: float, estimator: s
 class Gaussian(Coefficient):
     """A Gaussian coefficient by trigonometric or positive features.
 
-    It is exp(-|x - y|^2 / (2 tau^2)), the same of x + y, or one less that. Trigonometric features are exact if the
-    argument is 0. So `of="difference", complement=True` is exactly 0 at x = y, where the trigonometric estimator is
-    exact. `of="sum"` is exactly 1 at x = -y, where the positive one is exact.
+    It is exp(-|x - y|^2 / (2 tau^2)), the same function of x + y, or 1 minus one of them. Trigonometric features are
+    exact if the argument is 0. So `of="difference", complement=True` is exactly 0 at x = y, where the trigonometric
+    estimator is exact. `of="sum"` is exactly 1 at x = -y, where the positive one is exact.
 
     With the length r of the vectors it is (1 - exp(-|x - y|^2 / (2 tau^2))) / rho, rho = 1 - exp(-2 r^2 / tau^2). This
     is 0 at x = y. It is 1 at x = -y, since |x - y| = 2 r there. Trigonometric features are exact at the first point,
@@ -197,7 +197,7 @@ class Gaussian(Coefficient):
         frequencies: Gaussian `Frequencies` or a plain (n, d) tensor.
         scale: tau.
         of: "difference" or "sum".
-        complement: Whether the coefficient is one less the exponential.
+        complement: Whether the coefficient is 1 minus the exponential.
         length: r of all x and y, for a complement of the difference. If None, the coefficient is not normalized.
         estimator: "trigonometric" with 2 n features, or "positive" with n.
 
@@ -241,7 +241,7 @@ def normalizer(length: float | None, scale: float, is_complement: bool) -> float
     Args:
         length: r. If None, rho is 1.
         scale: tau.
-        is_complement: Whether the coefficient is one less the exponential of the difference.
+        is_complement: Whether the coefficient is 1 minus the exponential of the difference.
 
     Raises:
         InvalidArgumentError: If the length is not positive and finite, or is given for another coefficient.

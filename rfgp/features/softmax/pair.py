@@ -47,15 +47,26 @@ class SideMap(nn.Module, ABC):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, F)
-        """Return the features of x, in its dtype and on its device."""
+        """Return the features of x, in its dtype and on its device.
+
+        Args:
+            x: The vectors divided by the lengthscale, (..., n, d).
+
+        Returns:
+            The features, (..., n, F).
+        """
 
     def shift(
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, 1)
-        """Return the logarithm of a factor between features, (..., n, 1).
+        """Return the logarithm of the factor from softmax features to those of the kernel of this map.
 
-        It leads from features of the softmax kernel to those of the kernel of this map.
+        Args:
+            x: The vectors, (..., n, d).
+
+        Returns:
+            The logarithms, (..., n, 1).
         """
         square = x.square().sum(-1, keepdim=True)
         return -0.5 * square if self.kernel == "gaussian" else torch.zeros_like(square)
@@ -63,7 +74,7 @@ class SideMap(nn.Module, ABC):
 
 @runtime_checkable
 class PositiveMap(Protocol):
-    """A feature map with positive features, known by their logarithms.
+    """A feature map with positive features, given by their logarithms.
 
     Logarithms do not overflow.
 
@@ -77,7 +88,14 @@ class PositiveMap(Protocol):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, F)
-        """Return the logarithms of the features of x."""
+        """Return the logarithms of the features of x.
+
+        Args:
+            x: The vectors, (..., n, d).
+
+        Returns:
+            The logarithms, (..., n, F).
+        """
 
 
 class FeaturePair(nn.Module):
@@ -145,6 +163,9 @@ class FeaturePair(nn.Module):
 
 def check_kernel(kernel: str) -> str:
     """Return the name of a kernel.
+
+    Args:
+        kernel: The name.
 
     Raises:
         InvalidArgumentError: If it is not "softmax" or "gaussian".

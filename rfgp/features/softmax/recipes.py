@@ -271,9 +271,10 @@ def gaussian_between_centers(
     A base estimates the remainder.
 
     The pair (r, s) has the estimated coefficient exp(-|A x + A^-1 y|^2 / (2 tau^2)), with its diagonal A. The base has
-    one less their sum. Near the centers the coefficient is 1. No vector needs to be assigned to a cluster.
+    the coefficient 1 minus their sum. Near the centers the coefficient is 1. No vector needs to be assigned to a
+    cluster.
 
-    Eq. 93 writes the exponential as a kernel of x and -y. That holds for real A, since then A x . A^-1 y = x . y. For
+    Eq. 93 writes the exponential as a kernel of x and -y. This holds for real A, since then A x . A^-1 y = x . y. For
     imaginary a_k, |a_k x_k + y_k / a_k|^2 = (|a_k| x_k - y_k / |a_k|)^2 has the other sign of y_k, which is used here.
     Without the modulus the coefficient would be above 1 and smallest at the centers.
 
