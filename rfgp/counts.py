@@ -41,7 +41,7 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
         16
     """
     if isinstance(value, bool) or not isinstance(value, Integral) or value < least:
-        kind = "a positive integer" if least else "a non-negative integer"
+        kind = {0: "a non-negative integer", 1: "a positive integer"}.get(least, f"an integer of at least {least}")
         raise InvalidArgumentError(f"{name} must be {kind}, got {value!r}.")
     return int(value)
 

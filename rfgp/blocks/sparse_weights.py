@@ -114,6 +114,6 @@ class SparseWeightBlock(LatentBlock):
                 return everywhere[0][inputs if self.position is None else self.position(inputs)]
             chunks = torch.split(inputs, _CHUNK)
             parts = [multiply(row_blocks(self.features(part, keep=False).matrix()), array) for part in chunks]
-            return torch.from_numpy(np.concatenate(parts)) if len(inputs) else torch.zeros(0, array.shape[1])
+            return torch.from_numpy(np.concatenate(parts)) if len(inputs) else weights.new_zeros(0, array.shape[1])
 
         return values

@@ -151,7 +151,7 @@ class TestEstimates:
             metrics.estimate_kl(p, dense.predict(self.points))
         with pytest.raises(rfgp.InvalidArgumentError, match="one output"):
             metrics.estimate_kl(two, two)
-        with pytest.raises(rfgp.InvalidArgumentError, match="num_probes"):
+        with pytest.raises(rfgp.InvalidArgumentError, match="num_probes must be an integer of at least 2, got 1"):
             metrics.estimate_kl(p, p, num_probes=1)
         with pytest.raises(rfgp.InvalidArgumentError, match="points"):
             metrics.estimate_kl(p, exact.predict(self.points[:4]))
