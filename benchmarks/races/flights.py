@@ -10,7 +10,8 @@ alone in a process of its own, with one thread, and ended after `--limit` second
 
 - terms: `rfgp.GP(kernel)`. The kernel is a sum of a Matern 1/2 of the date, a Matern 3/2 of the hour, a linear term of
   the distance, and an effect of each carrier, origin and destination. terms-student-t: the same with
-  `likelihood="student-t"`. `rfgp.GP()` without a kernel refuses the levels of the destination, which are more than 50.
+  `likelihood="student-t"`. default: `rfgp.GP()`, added last, when it had learned to read the many levels of the
+  destination.
 - boosting: HistGradientBoostingRegressor with categories, a normal distribution with the deviation of its 5-fold
   out-of-fold errors. catboost: RMSEWithUncertainty with the categories, stopped early on a random tenth of the
   training rows.
@@ -92,6 +93,18 @@ def terms(frame: Any, y: Array, likelihood: str = "gaussian") -> Callable[[Any],
     return predict
 
 
+def default(frame: Any, y: Array) -> Callable[[Any], Law]:
+    import rfgp
+
+    gp = rfgp.GP(seed=0).fit(frame, y)
+
+    def predict(new: Any) -> Law:
+        observed = gp.predict(new).observed()
+        return observed.mean, observed.variance
+
+    return predict
+
+
 def boosting(frame: Any, y: Array) -> Callable[[Any], Law]:
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import cross_val_predict
@@ -163,6 +176,7 @@ def linear(frame: Any, y: Array) -> Callable[[Any], Law]:
 
 RACERS: dict[str, tuple[str, Fit]] = {
     "terms": ("rfgp.models", terms),
+    "default": ("rfgp.models", default),
     "terms-student-t": ("rfgp.models", lambda frame, y: terms(frame, y, "student-t")),
     "boosting": ("sklearn.ensemble", boosting),
     "catboost": ("catboost", catboost),

@@ -1,7 +1,7 @@
 """Indicator columns, one for each level, which kernels of numbers can read."""
 
 import itertools
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -61,6 +61,32 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
     return levels
 
 
+def keys_of_many_levels(table: Table) -> list[Key]:
+    """Return the keys of columns of text or categories with too many levels for indicators.
+
+    Columns of dates as text are not among them, nor those with a different level in each row.
+
+    Args:
+        table: The training data.
+
+    Examples:
+        >>> from rfgp.columns import Table
+        >>> from rfgp.columns.indicators import keys_of_many_levels
+        >>> keys_of_many_levels(Table.of({"t": [0.5] * 120, "store": [f"s{i // 2}" for i in range(120)]}))
+        ['store']
+    """
+    if table.source not in ("dataframe", "dict"):
+        return []
+    keys = []
+    for key in table.keys:
+        cells = table.cells(key)
+        if has_levels(cells):
+            labels = _labels(cells)
+            if MOST_LEVELS < len(labels) < np.sum(~cells.missing) and not _are_dates(labels):
+                keys.append(key)
+    return keys
+
+
 def has_levels(cells: Cells) -> bool:
     """Return whether the cells (n,) of a column are texts or categories.
 
@@ -73,11 +99,21 @@ def has_levels(cells: Cells) -> bool:
     return cells.cell_type is CellType.TEXT or cells.codes is not None
 
 
+def _labels(cells: Cells) -> list[Level]:
+    """Return the different levels of cells (n,)."""
+    codes, labels = factorize(cells)
+    return [labels[index] for index in np.unique(codes[~cells.missing])]
+
+
+def _are_dates(labels: Sequence[Level]) -> bool:
+    """Return whether there are labels and all are dates as text."""
+    return bool(labels) and all(isinstance(label, str) and is_date(label) for label in labels)
+
+
 def _problems(key: Key, cells: Cells) -> list[str]:
     """Return sentences about cells (n,) of a column that cannot be read as levels."""
-    codes, labels = factorize(cells)
-    labels = [labels[index] for index in np.unique(codes[~cells.missing])]
-    if labels and all(isinstance(label, str) and is_date(label) for label in labels):
+    labels = _labels(cells)
+    if _are_dates(labels):
         return [
             f"Column {short_repr(key)} holds dates as text, such as {short_repr(labels[0])}. Convert it with "
             "pandas.to_datetime."
@@ -87,9 +123,8 @@ def _problems(key: Key, cells: Cells) -> list[str]:
     problems = []
     if len(labels) > MOST_LEVELS:
         problems.append(
-            f'Column {short_repr(key)} must have at most {MOST_LEVELS} levels for kernel="auto", got '
-            f"{len(labels):,}. Give "
-            f"a kernel with k.Group({key!r}), or drop the column."
+            f"Column {short_repr(key)} must have at most {MOST_LEVELS} levels to be read as indicators, got "
+            f"{len(labels):,}. Add k.Group({key!r}) to the kernel, or drop the column."
         )
     if cells.missing.any():
         num_missing = counted(int(cells.missing.sum()), "missing cell")

@@ -13,6 +13,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
 from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_prob
+from rfgp.inference.new_levels import blocks_with_new_levels, with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
@@ -117,7 +118,10 @@ class MixturePosterior(Posterior):
         Args:
             inputs: The inputs of the points, (n, d) or (n,).
         """
-        members = tuple(LatentDistribution(member, inputs) for member in self.members)
+        members = tuple(
+            with_new_levels(LatentDistribution(member, inputs), blocks_with_new_levels(member.prior, None), inputs)
+            for member in self.members
+        )
         return MixtureDistribution(members, self.weights, self.shifts, self.noises)
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 
 from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
 from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
-from rfgp.kernels import RBF, Kernel, Linear, Matern, Periodic
+from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
 from rfgp.likelihoods import Gaussian
 from rfgp.priors import LogNormalVariance, SparseLengthscales, SparseVariances
@@ -18,6 +18,8 @@ from rfgp.regression.spec import ModelOptions
 
 FEW_ROWS = 2000
 """The largest number of rows with distinct inputs for which the candidates are exact."""
+MOST_LEVELS = 1000
+"""The most levels whose effects are weights of a dense matrix in all candidates."""
 SPARSE_ROWS = 10
 """The rows per column below which sparse priors are tried."""
 _RBF, _LINEAR = RBF(name="rbf"), Linear(name="linear")
@@ -37,6 +39,22 @@ class Candidate:
     followups: tuple["Candidate", ...] = ()
     is_sparse: bool = False
 
+    def with_groups(self, num_levels: Mapping[Any, int]) -> "Candidate":
+        """Return the candidate with an effect of each level of some columns, as are its followups.
+
+        Args:
+            num_levels: The numbers of levels of the columns by key.
+        """
+        if not num_levels:
+            return self
+        groups, given = {key: Group(key) for key in num_levels}, self.model.approximations
+        weights = {str(groups[key].terms()[0].name): Exact() for key, num in num_levels.items() if num <= MOST_LEVELS}
+        if given == "auto" or isinstance(given, Mapping):
+            given = {**({} if given == "auto" else given), **weights} or "auto"
+        model = self.model.changed(kernel=reduce(add, groups.values(), self.model.kernel), approximations=given)
+        followups = tuple(candidate.with_groups(num_levels) for candidate in self.followups)
+        return replace(self, model=model, followups=followups)
+
     @property
     def terms(self) -> tuple[Term, ...]:
         """The terms of the kernel."""
@@ -44,9 +62,10 @@ class Candidate:
 
     @property
     def approximations(self) -> Mapping[str, Approximation]:
-        """The approximation of each term by its name. If they are automatic, empty."""
-        approximations = self.model.approximations
-        return approximations if isinstance(approximations, Mapping) else {}
+        """The approximation of each term but groups by its name. If they are automatic, empty."""
+        given = self.model.approximations
+        names = [str(term.name) for term in self.terms if not isinstance(term.factors[0], Group)]
+        return {name: given[name] for name in names if name in given} if isinstance(given, Mapping) else {}
 
     @property
     def is_exact(self) -> bool:
@@ -55,8 +74,8 @@ class Candidate:
 
     @property
     def is_linear(self) -> bool:
-        """Whether the only term is linear, so that the candidate is a baseline too."""
-        return all(isinstance(factor, Linear) for term in self.terms for factor in term.factors)
+        """Whether all terms but groups are linear, so that the candidate is a baseline too."""
+        return all(isinstance(factor, Linear | Group) for term in self.terms for factor in term.factors)
 
     @property
     def is_equispaced_or_automatic(self) -> bool:
@@ -104,14 +123,16 @@ class Candidate:
     @property
     def values(self) -> dict[str, str]:
         """The arguments of `rfgp.GP` that give this candidate, as text."""
-        values = {"kernel": repr(self.model.kernel)}
-        values |= {"approximation": repr(self.approximations)} if self.approximations else {}
+        values, given = {"kernel": repr(self.model.kernel)}, self.model.approximations
+        values |= {"approximation": repr(dict(given))} if isinstance(given, Mapping) and given else {}
         return values | ({"priors": repr(dict(self.model.priors))} if self.is_sparse else {})
 
 
 def _words(term: Term) -> str:
     """Return the name of a kernel, such as "Matern 3/2"."""
     kernel = term.factors[0]
+    if isinstance(kernel, Group):
+        return f"Group({', '.join(map(str, kernel.columns or ()))})"
     nu = getattr(kernel, "nu", None)
     isotropic = "" if getattr(kernel, "ard", True) else "isotropic "
     return isotropic + type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
@@ -151,16 +172,30 @@ class AutoSpace:
     validate: Any = None
 
     def candidates(
-        self, num_rows: int, num_columns: int, periods: Periods = (), *, in_blocks: bool = False
+        self,
+        num_rows: int,
+        num_columns: int,
+        periods: Periods = (),
+        groups: Mapping[Any, int] | None = None,
+        *,
+        in_blocks: bool = False,
     ) -> tuple[Candidate, ...]:
         """Return the candidates.
 
         Args:
             num_rows: The number of rows with distinct inputs.
-            num_columns: The number of columns.
+            num_columns: The number of columns without those of groups.
             periods: Columns, each with a period in its unit.
+            groups: The numbers of levels of some columns by key. Each candidate has an effect of each level.
             in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
+        candidates = self._of_numbers(num_rows, num_columns, periods, in_blocks=in_blocks)
+        return tuple(candidate.with_groups(groups or {}) for candidate in candidates)
+
+    def _of_numbers(
+        self, num_rows: int, num_columns: int, periods: Periods, *, in_blocks: bool
+    ) -> tuple[Candidate, ...]:
+        """Return the candidates without groups."""
         approximation, is_gaussian = self.model.approximations, isinstance(self.model.likelihood, Gaussian)
         if approximation != "auto" and not isinstance(approximation, Exact):
             return tuple(self._of(approximation, kernel) for kernel in (_RBF, *map(_matern, (2.5, 1.5, 0.5))))

@@ -9,6 +9,7 @@ from scipy.optimize import minimize_scalar
 from scipy.signal import lombscargle
 
 from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Group
 from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec
 from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
@@ -24,6 +25,18 @@ FALSE_ALARM, MOST_SEARCHED = 1e-6, 2048
 """The largest false-alarm probability of a wave whose period is a candidate, and the most rows of the search for it."""
 FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
+
+
+def group_levels(state: GPState) -> dict[Any, int]:
+    """Return the numbers of levels of columns whose effects are in all candidates, by key.
+
+    Args:
+        state: The state of the model before the fit.
+    """
+    assert isinstance(state.spec, ModelSpec)
+    factors = [factor for term in state.spec.options.kernel.terms() for factor in term.factors]
+    keys = {key for factor in factors if isinstance(factor, Group) for key in factor.columns or ()}
+    return {column.key: column.num_levels for column in _columns(state) if column.key in keys}
 
 
 def candidate_periods(state: GPState) -> list[tuple[Any, float]]:

@@ -15,7 +15,7 @@ from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, FLOPS_PER_SECOND, LINEAR
 from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, rows_in_memory
-from rfgp.selection.groups import candidate_periods, merged_rows
+from rfgp.selection.groups import candidate_periods, group_levels, merged_rows
 from rfgp.selection.kernels import fit_kernels
 from rfgp.selection.successive_halving import (
     CandidateState,
@@ -88,8 +88,9 @@ def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
     assert state.spec.columns is not None
     space, num_rows = state.spec.options.search_space, merged_rows(state)[1]
     in_blocks = isinstance(state.require_rows(purpose="a fit"), SourceRows)
-    num_columns, periods = len(state.spec.columns.spread), candidate_periods(state)
-    candidates = space.candidates(num_rows, num_columns, periods, in_blocks=in_blocks)
+    groups, periods = group_levels(state), candidate_periods(state)
+    num_columns = len(state.spec.columns.spread) - len(groups)
+    candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
     plan = _with_fixed_mean(state, plan)
     return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 

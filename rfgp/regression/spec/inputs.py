@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -10,13 +12,14 @@ from torch import Tensor
 
 import graphs
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import Indicators, has_levels, learn_indicators, with_indicators
+from rfgp.columns.indicators import Indicators, has_levels, keys_of_many_levels, learn_indicators, with_indicators
 from rfgp.counts import counted
 from rfgp.errors import DataError
-from rfgp.kernels import Kernel
+from rfgp.kernels import Group, Kernel
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Hyperparameter
+from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import coded
 from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
@@ -233,6 +236,24 @@ def indicators_of(table: Table, kernel: Kernel) -> Indicators:
     """
     is_open = any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(kernel))
     return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
+
+
+def with_levels_of(options: ModelOptions, table: Table) -> ModelOptions:
+    """Return the options of a model that reads levels of a table.
+
+    If the kernel is selected, it has a `Group` for each column with too many levels for indicators.
+
+    Args:
+        options: The options.
+        table: The training data.
+
+    Raises:
+        DataError: If a column has missing cells or too many levels.
+    """
+    if options.search_space is not None:
+        groups = map(Group, keys_of_many_levels(table))
+        options = options.changed(kernel=reduce(add, groups, options.kernel))
+    return options.changed(indicators=indicators_of(table, options.kernel))
 
 
 def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:

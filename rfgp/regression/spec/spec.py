@@ -25,7 +25,7 @@ from rfgp.regression.report import FitReport
 from rfgp.regression.spec.basis import columns_of_lattices, priors_on_new_lattices, priors_with_basis, renewed_priors
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
-from rfgp.regression.spec.inputs import ModelInputs, graph_of, indicators_of, open_keys, table_of, without_missing
+from rfgp.regression.spec.inputs import ModelInputs, graph_of, open_keys, table_of, with_levels_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
 from rfgp.regression.spec.options import ModelOptions
 from rfgp.regression.spec.sources import first_table, with_all_levels
@@ -112,8 +112,8 @@ class ModelSpec(BaseSpec):
     def with_options(self, options: ModelOptions) -> Self:
         """Return the specification with other options for the same schema, without rows."""
         assert self.schema is not None
-        keys = [column.key for column in self.schema.columns]
-        expanded = transformed(options.kernel, lambda factor: factor.expanded(keys))
+        every = self.schema.columns
+        expanded = transformed(options.kernel, lambda own: own.expanded([c.key for c in every if c.kind is own.kind]))
         terms = bind(expanded.terms(), self.schema.column_of)
         return type(self)(options, self.schema, expanded, terms, noise_process=self.noise_process)
 
@@ -138,7 +138,7 @@ class ModelSpec(BaseSpec):
         y = data.y if target is None else whole.column(target)
         table, spec = whole if target is None else whole.without(target), self
         if self.schema is None:
-            spec = replace(self, options=self.options.changed(indicators=indicators_of(table, self.options.kernel)))
+            spec = replace(self, options=with_levels_of(self.options, table))
         table = spec.inputs.named(with_indicators(table, spec.options.indicators))
         return _with_columns(spec, table), data._replace(X=table, y=y)
 

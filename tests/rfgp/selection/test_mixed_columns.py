@@ -99,7 +99,6 @@ def with_clash(frame):
     [
         (with_missing, "missing cell"),
         (with_many, "like an identifier. Drop it"),
-        (lambda frame: frame.assign(store=[f"s{i // 2}" for i in range(len(frame))]), "50 levels"),
         (lambda frame: frame.assign(day=frame["day"].astype(str)), "dates as text, such as '2026-01-01"),
         (with_clash, "Rename it"),
     ],
@@ -107,6 +106,50 @@ def with_clash(frame):
 def test_bad_columns_are_named(change, message):
     with pytest.raises(rfgp.DataError, match=message):
         rfgp.GP(seed=0).fit(change(table()), "units")
+
+
+def with_stores(n, num_levels, seed):
+    """Return rows whose stores have effects of deviation 1, and the noiseless function."""
+    rng, effects = np.random.default_rng(seed), np.random.default_rng(7).normal(size=num_levels)
+    x, store = rng.uniform(-2, 2, n), rng.integers(0, num_levels, n)
+    f = np.sin(2 * x) + effects[store]
+    frame = pd.DataFrame({"x": x, "store": [f"s{i}" for i in store], "y": f + 0.1 * rng.normal(size=n)})
+    return frame, f
+
+
+@pytest.mark.parametrize(
+    ("n", "num_levels", "approximation"),
+    [
+        (300, 60, "auto"),
+        (2100, 220, "auto"),
+        (300, 60, rfgp.Exact()),
+        (300, 60, rfgp.RandomFeatures(32)),
+    ],
+    ids=["exact", "equispaced", "given-exact", "given-frequencies"],
+)
+def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, approximation):
+    rows, f = with_stores(n, num_levels, seed=0)
+    gp = rfgp.GP(approximation=approximation, seed=0, time_limit=20).fit(rows, "y")
+    new, f = with_stores(500, num_levels, seed=1)
+    found = gp.predict(new.drop(columns="y"))
+    assert np.sqrt(np.mean((found.mean - f) ** 2)) < 0.1
+    assert np.mean(np.abs(found.mean - f) < 2 * found.std) > 0.9
+    assert all("Group" in trial.name for trial in gp.selection.trials)
+    assert gp.predict(pd.DataFrame({"x": [0.0], "store": ["elsewhere"]})).std[0] > 0.7
+
+
+def test_candidates_with_many_levels_can_be_given(tmp_path):
+    rows, _ = with_stores(300, 60, seed=0)
+    chosen = rfgp.GP(approximation=rfgp.RandomFeatures(32), seed=0).fit(rows, "y")
+    new = with_stores(20, 60, seed=1)[0]
+    chosen.save(tmp_path / "model.safetensors")
+    loaded = rfgp.load(tmp_path / "model.safetensors").predict(new.drop(columns="y"))
+    np.testing.assert_array_equal(loaded.mean, chosen.predict(new.drop(columns="y")).mean)
+
+
+def test_given_kernels_name_columns_of_many_levels():
+    with pytest.raises(rfgp.DataError, match=r"50 levels to be read as indicators, got 58. Add k.Group\('store'\)"):
+        rfgp.GP(k.RBF(), seed=0).fit(with_stores(300, 60, seed=0)[0], "y")
 
 
 def test_faults_of_all_columns_come_together():
