@@ -272,6 +272,9 @@ _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "f
 def not_a_graph_message(value: Any) -> str | None:
     """Return an error message if a value is not a graph, otherwise None.
 
+    Args:
+        value: The value.
+
     Examples:
         >>> from graphs.graph import not_a_graph_message
         >>> not_a_graph_message([1, 2])
@@ -293,6 +296,9 @@ def not_a_graph_message(value: Any) -> str | None:
 
 def check_graph(value: Any) -> None:
     """Check that a value is a graph.
+
+    Args:
+        value: The value.
 
     Raises:
         InvalidArgumentError: If it is not. The message names the class method of `Graph` that converts it.

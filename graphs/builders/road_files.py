@@ -21,7 +21,7 @@ def read_roads(
     within: float | None = None,
     skip: bool = False,
 ) -> Roads:
-    """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
+    """Return the roads and sensors of an R data file (.rda) or GeoJSON (.geojson, .json).
 
     The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number` from 1 and
     `.distance_on_edge` as a fraction), as MetricGraph stores it. The GeoJSON file is a FeatureCollection of LineStrings

@@ -85,6 +85,10 @@ def angles(
     loses digits for very thin triangles. Those with a height below 1e-10 of the longest side therefore have no area.
     The other cotangents are below 1e10.
 
+    Args:
+        vertices: Coordinates (V, 3).
+        faces: Corners (F, 3), numbers of vertices.
+
     Raises:
         InvalidGraphError: If a coordinate is not a finite number.
 

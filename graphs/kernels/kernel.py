@@ -232,6 +232,9 @@ class GraphKernel(ABC):
     def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return log k(1 - u) at complex points: (n,) -> (n,).
 
+        Args:
+            u: Complex points (n,).
+
         Raises:
             InvalidArgumentError: If `spectral` does not accept complex numbers.
         """
@@ -259,6 +262,9 @@ class GraphKernel(ABC):
 def powers(length: int) -> Vector:  # (length + 1,)
     """Return 0, 1, ..., length, the powers of U of a modulation.
 
+    Args:
+        length: The largest power.
+
     Raises:
         InvalidArgumentError: If `length` is not an integer from 0 to 10^7.
 
@@ -272,6 +278,9 @@ def powers(length: int) -> Vector:  # (length + 1,)
 
 def precision_order(kernel: GraphKernel) -> int:
     """Return the order of the sparse precision of a kernel.
+
+    Args:
+        kernel: The kernel.
 
     Raises:
         InvalidArgumentError: If the kernel has no sparse precision, or a fractional order.
@@ -294,6 +303,10 @@ def precision_order(kernel: GraphKernel) -> int:
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
     """Check that the arguments are a graph and a graph kernel.
+
+    Args:
+        graph: The value that must be a graph.
+        kernel: The value that must be a kernel.
 
     Raises:
         InvalidArgumentError: If they are not.

@@ -1,10 +1,8 @@
 """Supernodes and their fronts: ranges of columns whose factor is one dense panel.
 
-The panel of a supernode holds its rows, its own columns first, ascending. It is stored by columns. The rows below its
-own columns are among the rows of the panel of its parent (Duff and Reid 1983, The multifrontal solution of indefinite
-sparse symmetric linear systems; Liu 1992, The multifrontal method for sparse matrix solution). Small supernodes are
-merged with their parents if that adds few zeros (Ashcraft and Grimes 1989), since a few zeros are cheaper than small
-fronts.
+The panel of a supernode holds its rows, its own columns first, ascending. It is stored by columns. Its other rows are
+among the rows of the panel of its parent (Duff and Reid 1983; Liu 1992). Small supernodes are merged with their parents
+if that adds few zeros (Ashcraft and Grimes 1989), since a few zeros are cheaper than small fronts.
 """
 
 import numpy as np
