@@ -187,6 +187,9 @@ class Sigma:
     The first uniform of a pair falls into one of n quantile bins. The second is independent within the image of that
     bin under `permutation`.
 
+    Attributes:
+        permutation: The permutation (n,) of the quantiles.
+
     Examples:
         >>> from graphs.couplings import Sigma
         >>> Sigma.from_array([2, 1, 0]).permutation.tolist()
@@ -229,6 +232,9 @@ class Tuples:
     """All m lengths from one of S tuples of quantiles.
 
     A tuple is drawn uniformly, then each length within its quantile, independently.
+
+    Attributes:
+        tuples: Quantiles (S, m), integers from 0.
 
     Examples:
         >>> from graphs.couplings import Tuples

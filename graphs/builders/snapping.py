@@ -10,8 +10,8 @@ Three rules apply to the distinct coordinates ("sites") of all points:
    points.
 
 A line may have several points at one crossing, each within three tolerances of the next along the line. It then meets
-the crossing once. If it ends there, it meets it at its end. Otherwise it meets it at the vertex nearest to the center of
-the crossing, or at the nearest other point if there is no vertex. The result depends on neither the order nor the
+the crossing once: at its end if it ends there, otherwise at the vertex nearest to the center of the crossing. If there
+is no vertex, it meets the crossing at its point nearest to the center. The result depends on neither the order nor the
 direction of the lines.
 """
 

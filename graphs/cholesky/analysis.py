@@ -104,6 +104,9 @@ class Analysis:
             indices: Indices (nnz,), ascending in each row.
             order: An elimination order (N,).
 
+        Returns:
+            The analysis, with an equivalent order in postorder.
+
         Raises:
             MemoryBudgetError: If the factor does not fit into the memory of this machine.
         """

@@ -53,7 +53,7 @@ class Factor:
         Raises:
             NotPositiveDefiniteError: If the matrix is not positive definite. `node` is the row of the failing pivot.
             MemoryBudgetError: If the factor does not fit into the memory of this machine.
-            InvalidArgumentError: If an entry is not finite.
+            InvalidArgumentError: If data have another shape, or an entry is not finite.
         """
         from graphs.cholesky import compiled
 

@@ -49,6 +49,9 @@ class GraphKernel(ABC):
     For every kernel `exact(g)` is V k(eigenvalues) V^T, `modulation` is the power series of sqrt(k) in U, and Jacobians
     are derivatives with respect to `parameters`.
 
+    Attributes:
+        fixed_fields: The names of the fields that are not learned.
+
     Examples:
         >>> from dataclasses import dataclass
         >>> import numpy as np
