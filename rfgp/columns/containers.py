@@ -15,6 +15,9 @@ def read_cells(
 ) -> Cells:
     """Return the cells (n,) of a column in any container.
 
+    Args:
+        column: A series, array, tensor, list or other sequence (n,).
+
     Raises:
         DataError: The dates or durations of the column cannot be converted to days.
 

@@ -30,7 +30,7 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
     """Return the levels of the columns of text, categories and booleans of a table.
 
     Args:
-        table: The training data. An array has no such columns.
+        table: The training data. The result of an array is empty.
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
@@ -63,6 +63,9 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
 
 def has_levels(cells: Cells) -> bool:
     """Return whether the cells (n,) of a column are texts or categories.
+
+    Args:
+        cells: The cells of the column.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -104,6 +107,10 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
 
     A new level is 0 in all of them. A missing cell has the level "(missing)" if the training data have it. Booleans are
     0 and 1 under their key. A table that already has the indicators keeps them.
+
+    Args:
+        table: The table.
+        indicators: The levels of each column, from `learn_indicators`.
 
     Raises:
         DataError: A column or a cell is missing, or a column has the name of an indicator.

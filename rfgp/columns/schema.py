@@ -164,6 +164,10 @@ class Schema:
     def labels(self, index: int, codes: Iterable[float]) -> list[Level | None]:
         """Return the levels of k codes of a column, None for codes of new levels.
 
+        Args:
+            index: The index of the column in the matrix.
+            codes: The codes, for example of `read`.
+
         Raises:
             InvalidArgumentError: The column has no levels.
 
@@ -179,6 +183,9 @@ class Schema:
 
     def describe(self, index: int) -> str:
         """Return a short description of the column with an index.
+
+        Args:
+            index: The index of the column in the matrix.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema

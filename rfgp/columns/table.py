@@ -55,8 +55,8 @@ class Table:
             target: The key of a column that is left out. If None, all columns are kept.
 
         Raises:
-            DataError: Two columns have the same name, columns have different lengths or are not one-dimensional, there
-                are no rows or columns, or the target is not among them.
+            DataError: Two columns have the same name, columns differ in length or are not one-dimensional, or there are
+                no rows or columns. Also if the target is not a column.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -103,6 +103,10 @@ class Table:
     def cells(self, key: Key, reader: str = "") -> Cells:
         """Return the cells (n,) of a column, independent of the container.
 
+        Args:
+            key: The column's name, or its number in an array.
+            reader: The kernel term that reads it, for messages. If empty, no term is named.
+
         Raises:
             DataError: There is no such column, or it cannot be read.
 
@@ -124,6 +128,9 @@ class Table:
 
     def without(self, target: Key) -> "Table":
         """Return the table without the column of the target.
+
+        Args:
+            target: The key of the column.
 
         Raises:
             DataError: There is no such column.

@@ -21,7 +21,12 @@ class OutputFormat(NamedTuple):
 
 
 def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, OutputFormat]:
-    """Return inputs (n, d) as a floating tensor, with rows counted from `first`.
+    """Return inputs (n, d) as a floating tensor, and the format of results.
+
+    Args:
+        X: The inputs of the user: a dataframe, an array, a tensor or a list of rows.
+        dtype: The dtype of the inputs. If None, that of X, or float64 for other numbers.
+        first: The number of the first row, for messages.
 
     Raises:
         DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its position.
@@ -93,7 +98,12 @@ def check_dtypes(
 ) -> None:
     """Check that targets have the dtype of the inputs, or are exact integers.
 
-    If the user selected a dtype, other floating targets are converted to it.
+    If the user selected a dtype, all targets are valid, since they are converted to it.
+
+    Args:
+        t: The targets.
+        like: A tensor with the dtype of the inputs.
+        dtype: The dtype that the user selected, or None.
 
     Raises:
         DataError: They do not. The message names both dtypes.
@@ -112,6 +122,12 @@ def check_dtypes(
 
 def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
     """Return targets, (n,) or (n, k), in the dtype and on the device of `like`.
+
+    Args:
+        t: The targets.
+        n: The number of rows of X.
+        like: A tensor with the dtype and device of the result.
+        first: The number of the first row, for messages.
 
     Raises:
         DataError: The number of targets is wrong, or values are not finite.
@@ -136,6 +152,11 @@ def check_not_constant(
 ) -> None:
     """Check that targets differ by more than rounding errors.
 
+    Args:
+        low: The smallest value of each target.
+        high: The largest value of each target.
+        n: The number of rows, for messages.
+
     Raises:
         DataError: A target is constant. The message names its value, and its output if there are several.
     """
@@ -158,6 +179,9 @@ _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, tor
 def read_target_values(y: Any) -> Tensor:
     """Return targets (n,) or (n, k) as a tensor with an unchanged dtype.
 
+    Args:
+        y: The targets of the user.
+
     Raises:
         DataError: The targets are not numeric, or have another shape.
     """
@@ -176,9 +200,15 @@ def read_per_row(
     positive: bool,
     first: int = 0,
 ) -> Tensor | None:
-    """Return one number per row (n,) as float64, or None.
+    """Return one number per row (n,) as float64, or None if there are no values.
 
-    `first` is the number of the first row in messages.
+    Args:
+        values: The numbers of the user, or None.
+        name: The name of the argument, for messages.
+        n: The number of rows.
+        like: A tensor with the device of the result.
+        positive: Whether 0 is invalid.
+        first: The number of the first row, for messages.
 
     Raises:
         DataError: The shape is wrong, or values are not finite, negative, or zero if they must be positive. Squares of
@@ -235,7 +265,16 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
 
 
 def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
-    """Warn of boolean targets, (n,) or (n, k), and return whether they are boolean."""
+    """Return whether targets are boolean, and warn if they are.
+
+    Args:
+        y: Targets (n,) or (n, k).
+        name: The name of the argument, for the message.
+        stacklevel: As for `warnings.warn`.
+
+    Warns:
+        BooleanTargetWarning: If the targets are boolean.
+    """
     kind = str(getattr(y, "dtype", "object"))
     objects: Any = y if isinstance(y, list) else ()
     if kind == "object" and hasattr(y, "__array__"):

@@ -277,7 +277,7 @@ class SourceRows:
         count: The number of observations, including repetitions.
         as_numpy: Whether the rows are arrays and not tensors.
         sample: A standardized random sample of the rows. None for additional rows.
-        digest: The digest of all values. None before the first pass.
+        digest: The digest of all values. Empty before the first pass.
         ends: The smallest and the largest standardized inputs, (d,) each. None before the first pass.
     """
 

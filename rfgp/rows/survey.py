@@ -35,7 +35,12 @@ class Moments:
         x: Tensor,  # (b, d)
         weight: Tensor | None = None,  # (b,)
     ) -> None:
-        """Add rows (b, d) with weights."""
+        """Add rows (b, d) with weights.
+
+        Args:
+            x: Rows (b, d).
+            weight: The weights (b,) of the rows. If None, ones.
+        """
         x = x.detach().double().cpu()
         w = torch.ones(len(x), 1, dtype=torch.float64) if weight is None else weight.detach().double().cpu()[:, None]
         total, largest = float(w.sum()), x.abs().amax(0)
@@ -46,7 +51,11 @@ class Moments:
         self._combine(len(x), total, mean * unit, squares, unit, x.amin(0), x.amax(0))
 
     def merge(self, other: "Moments") -> None:
-        """Add the rows of other moments."""
+        """Add the rows of other moments.
+
+        Args:
+            other: Moments of the same columns.
+        """
         if other.count:
             self._combine(other.count, other.total, other.mean, other._squares, other._unit, other.low, other.high)
 
@@ -73,7 +82,11 @@ class Moments:
         return torch.where(self.low == self.high, torch.zeros_like(deviation), deviation)
 
     def standardizing(self, like: Tensor) -> Affine:
-        """Return the map to mean 0 and deviation 1, in the dtype of `like` (0,)."""
+        """Return the map to mean 0 and standard deviation 1.
+
+        Args:
+            like: A tensor with the dtype and device of the map.
+        """
         largest = torch.maximum(self.low.abs(), self.high.abs())
         mean = torch.where(self.low == self.high, self.low, self.mean)
         return Affine.of_moments(*(value.to(like) for value in (mean, self.deviation, largest)))
@@ -101,7 +114,7 @@ def survey(
     is_all: bool = True,
     columns: tuple[str, ...] | None = None,
 ) -> Survey:
-    """Read all rows once.
+    """Return the summary of a source after reading all rows once.
 
     Args:
         source: The rows. Those of a `DistributedSource` are read on the workers that hold them.
@@ -144,7 +157,10 @@ class Tally:
     def read(self, source: RowSource, dtype: torch.dtype | None, columns: tuple[str, ...] | None = None) -> None:
         """Add all rows of a source.
 
-        If names of columns are given, only these are read.
+        Args:
+            source: The rows.
+            dtype: The dtype of the inputs. If None, that of the source.
+            columns: The names of the columns to read. If None, all columns except an index.
 
         Raises:
             DataError: Values are invalid.
@@ -169,6 +185,9 @@ class Tally:
 
     def merged(self, other: "Tally") -> "Tally":
         """Return the tally of these rows followed by those of another.
+
+        Args:
+            other: The tally of the rows that follow.
 
         Raises:
             DataError: The rows differ in kind.

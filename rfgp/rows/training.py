@@ -48,7 +48,10 @@ class InputReader(Protocol):
         """Return checked inputs (n, d), or positions (n,), in the user's units."""
 
     def complete(self, chunk: Chunk) -> Chunk:
-        """Return the rows without missing targets. For tables, missing targets are errors."""
+        """Return the rows without those whose target is missing.
+
+        For tables, missing targets are errors.
+        """
 
 
 @runtime_checkable
@@ -113,7 +116,11 @@ class ArrayRows(Block):
         self,
         rows: slice | Tensor,  # (b,)
     ) -> Block:
-        """Return some rows."""
+        """Return some rows.
+
+        Args:
+            rows: A slice, indices (b,) or a mask.
+        """
         if len(self) <= MOST_COPIED or "plain_block" in vars(self):
             return self.plain_block.take(rows)
         return standardized(self.chunk.take(rows), self.scaling)
@@ -372,7 +379,7 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
 
 
 def typical_noise(rows: Rows) -> float:
-    """Return the harmonic mean of known noise variances, or 0."""
+    """Return the harmonic mean of known noise variances, or 0 if the noise of some rows is not known."""
     noises = [rows_in_memory(part).fixed_noise for part in parts_of(rows)]
     known = [noise for noise in noises if noise is not None]
     return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0
