@@ -51,7 +51,7 @@ def plot_prediction_band(
         axes: The axes to draw on. If None, new ones.
 
     Raises:
-        InvalidArgumentError: x has another length than the prediction.
+        InvalidArgumentError: X has another length than the prediction.
 
     Examples:
         >>> import numpy as np

@@ -125,7 +125,7 @@ class GraphKernel(ABC):
 
     @np.errstate(under="ignore")
     def exact(self, graph: Graph) -> NDArray[np.float64]:
-        """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph.
+        """Return the dense kernel matrix (N, N), which is not normalized; O(N^3) once per graph.
 
         Args:
             graph: The graph, with N nodes.

@@ -96,7 +96,7 @@ def check_limits(time_limit: str | None, memory: str | None) -> None:
     """Refuse limits that cannot be read.
 
     Raises:
-        InvalidArgumentError: with the limit.
+        InvalidArgumentError: The value is out of range. The message has the limit.
 
     Examples:
         >>> check_limits("5min", "4GB")  # no error
@@ -114,7 +114,7 @@ def check_validation(validation: Mapping[str, Any]) -> None:
         validation: Values of test_share, holdout and fit_rows.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
 
     Examples:
         >>> check_validation({"test_share": 0.2, "holdout": "random", "fit_rows": 100})  # no error
@@ -128,7 +128,7 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
     """Refuse a kernel or features that no graph has, and a halting probability that is none.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
 
     Examples:
         >>> check_graph("diffusion", None, 0.1)  # no error
@@ -148,7 +148,7 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
         judging: The share of the observations to hold out, how, and by which column or property.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
     """
     check_graph(model["kernel"], model["features"], model["p_halt"], (_FIELD, *choices.GRAPH_KERNELS))
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
@@ -165,7 +165,7 @@ def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed:
     """Refuse arguments that no comparison of approximations has; `protocol` holds those of `compare_file`.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
     """
     check_choice("--features", protocol["features"], ("fourier", "laplace"))
     check_choice("--metric", protocol["metric"], choices.METRICS)
@@ -185,8 +185,8 @@ def check_table(
     Only the first lines of a text file are read, and the footer of a Parquet file; public data sets are not looked at.
 
     Raises:
-        InvalidArgumentError: there is no such choice, file or column.
-        DataError: the file is missing, empty or something else.
+        InvalidArgumentError: There is no such choice, file or column.
+        DataError: The file is missing, empty or something else.
     """
     from rfgp.tables.columns import find_column
     from rfgp.tables.options import ReadOptions
@@ -206,8 +206,8 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
     """Refuse options of a table to predict that cannot be used, and a file that is none.
 
     Raises:
-        InvalidArgumentError: there is no such choice, or the ending is not that of a table.
-        DataError: the file is missing, empty or something else.
+        InvalidArgumentError: There is no such choice, or the ending is not that of a table.
+        DataError: The file is missing, empty or something else.
 
     Examples:
         >>> import tempfile
@@ -245,7 +245,7 @@ def check_model_file(path: Path) -> None:
     """Refuse a file that does not begin as a saved model does.
 
     Raises:
-        ModelFileError: it is missing, a folder, or something else.
+        ModelFileError: It is missing, a folder, or something else.
 
     Examples:
         >>> check_model_file(Path("absent.safetensors"))

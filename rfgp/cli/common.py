@@ -207,8 +207,8 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
         makes_folder: Whether the folder of an output is made if it is missing.
 
     Raises:
-        InvalidArgumentError: an output is an input.
-        FileWriteError: an output cannot be written.
+        InvalidArgumentError: An output is an input.
+        FileWriteError: An output cannot be written.
 
     Examples:
         >>> import tempfile

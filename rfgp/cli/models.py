@@ -94,7 +94,7 @@ class ModelRequest:
             names: The names of the columns of the table. If None, the kernel may name any.
 
         Raises:
-            InvalidArgumentError: they cannot be built, or approximations are for terms that the kernel does not have.
+            InvalidArgumentError: They cannot be built, or approximations are for terms that the kernel does not have.
         """
         from rfgp import approximations, kernels
 
@@ -144,7 +144,7 @@ class TableModel:
         """Return the model, not fitted yet.
 
         Raises:
-            InvalidArgumentError: the options do not go together.
+            InvalidArgumentError: The options do not go together.
         """
         import rfgp
 

@@ -155,7 +155,7 @@ def _check_terms(gp: Any, num_rows: int) -> None:
     """Refuse the terms of an average, and effects in one row.
 
     Raises:
-        InvalidArgumentError: the model is an average, or there is one row.
+        InvalidArgumentError: The model is an average, or there is one row.
     """
     if num_rows < 2:
         raise InvalidArgumentError(

@@ -249,7 +249,7 @@ def in_logarithms(table: Any) -> Any:
     """Return a table with the logarithms of its targets.
 
     Raises:
-        DataError: one is not positive.
+        DataError: One is not positive.
 
     Examples:
         >>> import pandas as pd

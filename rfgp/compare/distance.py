@@ -75,7 +75,7 @@ def distance_from_exact(
         seed: The seed of the sample.
 
     Raises:
-        InvalidArgumentError: it is predicted to take longer; frequencies are learned; there are several outputs, or
+        InvalidArgumentError: It is predicted to take longer; frequencies are learned; there are several outputs, or
             another likelihood; or the model is exact.
 
     Examples:
@@ -108,7 +108,7 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
     """Return the seconds that a comparison is predicted to take.
 
     Raises:
-        InvalidArgumentError: they are more than the budget, or its memory more than 8 GB.
+        InvalidArgumentError: They are more than the budget, or its memory more than 8 GB.
     """
     seconds = STEPS * step_operations(rows, columns, points) / FLOPS_PER_SECOND
     size = 8.0 * rows * 3 * min(MOST_POINTS, rows)

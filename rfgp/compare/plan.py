@@ -78,7 +78,7 @@ class Plan:
             num_test: The largest number of test observations.
 
         Raises:
-            DataError: no group is left to test on.
+            DataError: No group is left to test on.
         """
         distinct, member = np.unique(groups, return_inverse=True)
         order = self.order(split, len(groups))

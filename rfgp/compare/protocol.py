@@ -68,8 +68,8 @@ def compare_table(
         report: Called with (step in words, draws done, draws in all). If None, nothing is.
 
     Raises:
-        DataError: fewer rows than the two parts need, or rows that cannot be used.
-        InvalidArgumentError: an unknown method.
+        DataError: There are too few rows for the two parts, or rows cannot be used.
+        InvalidArgumentError: A method is unknown.
 
     Rows that repeat each other exactly stay together, so that the test part may have a few less.
 
@@ -155,8 +155,8 @@ def compare_nodes(
         report: Called with (step in words, draws done, draws in all). If None, nothing is.
 
     Raises:
-        DataError: fewer nodes than the two parts need.
-        InvalidArgumentError: an unknown method.
+        DataError: There are too few nodes for the two parts.
+        InvalidArgumentError: A method is unknown.
 
     Observations of one node stay together, so that a part may have a few less.
 

@@ -34,7 +34,7 @@ def num_nonzeros(model: Process[Any]) -> int:
     """Return the number of non-zero features, or of non-zeros in a precision's factor.
 
     Raises:
-        NotFittedError: there are no data yet.
+        NotFittedError: The model has no data.
     """
     prior, rows = model.state.prior(), gathered(model.state.require_rows(purpose="features"))
     if prior.precisions:

@@ -193,7 +193,7 @@ def study_table(
         report: Called with (step in words, steps done, steps in all or 0 if unknown). If None, nothing is.
 
     Raises:
-        DataError: too few rows or groups, or rows that cannot be used.
+        DataError: There are too few rows or groups, or rows cannot be used.
         InvalidArgumentError: a share outside (0, 1), fit_rows below 2, another holdout, or groups with holdout="last".
 
     Examples:

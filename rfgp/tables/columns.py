@@ -157,7 +157,7 @@ class Frame:
         """Return the cells of a column in `rows` (m,) as texts, "" if missing.
 
         Raises:
-            DataError: its type cannot be written as text.
+            DataError: Its type cannot be written as text.
         """
         import pyarrow as pa
 
@@ -171,7 +171,7 @@ class Frame:
         """Return the position of a column by name, or by position from an end.
 
         Raises:
-            InvalidArgumentError: there is no such column.
+            InvalidArgumentError: There is no such column.
         """
         return find_column(self.names, wanted)
 
@@ -188,7 +188,7 @@ class Frame:
         """Check that the columns at these positions have different names.
 
         Raises:
-            DataError: two have the same name.
+            DataError: Two have the same name.
         """
         seen: dict[str, int] = {}
         for index in indices:
@@ -204,7 +204,7 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
     """Return the position of a column by name, or by position from an end.
 
     Raises:
-        InvalidArgumentError: there is no such column.
+        InvalidArgumentError: There is no such column.
 
     Examples:
         >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)

@@ -57,7 +57,7 @@ def read_utf8(file: Path, encoding: str) -> bytes:
     """Return a text file, perhaps gzipped, as UTF-8 without a byte order mark.
 
     Raises:
-        DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
+        DataError: There is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
 
     Examples:
         >>> import tempfile
@@ -85,7 +85,7 @@ def read_first(file: Path, count: int) -> bytes:
     r"""Return the first lines of a UTF-8 text file, perhaps gzipped.
 
     Raises:
-        DataError: there is no such file, it is no text, or cannot be unpacked.
+        DataError: There is no such file, it is no text, or cannot be unpacked.
 
     Examples:
         >>> import tempfile

@@ -39,7 +39,7 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
 
     Raises:
         DataError: A column has text, dates or gaps that the request does not allow.
-        InvalidArgumentError: there is no such target or dropped column.
+        InvalidArgumentError: There is no such target or dropped column.
 
     Examples:
         >>> import pandas as pd
@@ -78,7 +78,7 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     """Return the means (d,) of the encoded values of columns.
 
     Raises:
-        DataError: a column has no value.
+        DataError: A column has no value.
     """
     empty = [column for column in inputs if column.missing.all()]
     if empty:
@@ -122,7 +122,7 @@ def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set
     """Return the positions of wanted inputs and the target, in order.
 
     Raises:
-        InvalidArgumentError: there is no such column, or it is the target or dropped.
+        InvalidArgumentError: There is no such column, or it is the target or dropped.
     """
     indices = {frame.find(name) for name in wanted}
     for index in sorted(indices & {target, *dropped}):
@@ -280,7 +280,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
     """Return the encoded matrix (n, d), NaN where missing.
 
     Raises:
-        DataError: it would be larger than 1 GiB.
+        DataError: It would be larger than 1 GiB.
 
     Examples:
         >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))

@@ -24,7 +24,7 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
     """Return the columns of a dataframe (n, d); an index of pandas is not among them.
 
     Raises:
-        DataError: it has no rows or columns.
+        DataError: It has no rows or columns.
 
     Examples:
         >>> import pandas as pd

@@ -21,7 +21,7 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
     """Open a Parquet file, with named errors inside the context.
 
     Raises:
-        DataError: the file is missing, no Parquet, damaged, or has two columns of one name.
+        DataError: The file is missing, no Parquet, damaged, or has two columns of one name.
 
     Examples:
         >>> import tempfile
@@ -61,7 +61,7 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
     """Read the columns of a Parquet file.
 
     Raises:
-        DataError: the file is missing, no Parquet, damaged, without rows or columns, or too large.
+        DataError: The file is missing, no Parquet, damaged, without rows or columns, or too large.
 
     Examples:
         >>> import tempfile

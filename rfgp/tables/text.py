@@ -45,7 +45,7 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
         header: Whether the first line holds names. If None, it does unless all its cells are numbers or dates.
 
     Raises:
-        DataError: the file is missing, empty, not text, or ragged.
+        DataError: The file is missing, empty, not text, or ragged.
         InvalidArgumentError: `names` has not one name for each column.
 
     Examples:
@@ -74,7 +74,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
     r"""Return the names and the separator of a text table for batches.
 
     Raises:
-        DataError: the file is missing, empty, not text, or separated by blanks.
+        DataError: The file is missing, empty, not text, or separated by blanks.
         InvalidArgumentError: `names` has not one name for each column.
 
     Examples:
@@ -100,7 +100,7 @@ def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
     r"""Return the names from the first lines of a text table, or None.
 
     Raises:
-        DataError: the file is missing, empty or not text.
+        DataError: The file is missing, empty or not text.
 
     Examples:
         >>> import tempfile
