@@ -166,7 +166,7 @@ def write_terrain(folder: str | Path) -> Path:
     The file is written whole or not at all.
 
     Args:
-        folder: The folder. It is created if it is missing.
+        folder: An existing folder.
 
     Returns:
         The path of the file.

@@ -37,6 +37,10 @@ _MOST_PROBLEMS = 8
 def encode_table(frame: Frame, request: ReadOptions) -> Table:
     """Return the table of a file's columns, encoded by the request.
 
+    Args:
+        frame: The columns of the file.
+        request: The options of `read_table`.
+
     Raises:
         DataError: A column has text, dates or gaps that the request does not allow.
         InvalidArgumentError: There is no such target or dropped column.
@@ -153,8 +157,12 @@ def _indices(frame: Frame, candidates: Iterable[int]) -> set[int]:
 def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results of steps, one for each column.
 
+    Args:
+        frame: The columns of the file, for messages.
+        steps: The steps, each a function without arguments.
+
     Raises:
-        DataError: Steps fail. The message joins theirs.
+        DataError: A step fails. The message combines those of all steps.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -250,7 +258,16 @@ def _used(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> C
 
 
 def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
-    """Return the positions (n,) of the rows to use, given a mask of rows with gaps.
+    """Return the positions (n,) of the rows to use.
+
+    Args:
+        frame: The columns of the file.
+        gap: The mask of rows with missing cells.
+        policy: The policy for missing cells: "error", "drop" or "mean".
+        remedy: The end of the message.
+
+    Raises:
+        DataError: All rows have missing cells.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -279,8 +296,12 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
 def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
     """Return the encoded matrix (n, d), NaN where missing.
 
+    Args:
+        rules: The encoding of each column.
+        columns: The columns.
+
     Raises:
-        DataError: It would be larger than 1 GiB.
+        DataError: The matrix would be larger than 1 GiB.
 
     Examples:
         >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))
@@ -307,6 +328,10 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
 
     Missing and unknown texts become NaN.
 
+    Args:
+        rule: The encoding of the column.
+        column: The column.
+
     Examples:
         >>> import pyarrow as pa
         >>> column = Column("t.csv", "color", 0, True, "text", np.full(2, np.nan), pa.array(["red", "blue"]))
@@ -323,7 +348,11 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
 
 
 def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    """Return the matrix (n, d) with the schema's means in its gaps.
+    """Return the matrix (n, d) with the means of the schema instead of NaN.
+
+    Args:
+        X: Encoded inputs (n, d).
+        schema: The schema, with d means.
 
     Examples:
         >>> from types import SimpleNamespace

@@ -20,6 +20,11 @@ from rfgp.tables.table import Inputs
 def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
     """Return the inputs of a file encoded by the schema, and further texts.
 
+    Args:
+        frame: The columns of the file.
+        schema: The schema of the fitted table.
+        carried: Further columns, by name or position, whose texts are returned.
+
     Raises:
         DataError: Columns are missing, or hold cells that the schema does not know.
         InvalidArgumentError: There is no such further column.

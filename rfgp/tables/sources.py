@@ -1,8 +1,8 @@
-"""Tables that need not fit in memory, read in batches of rows.
+"""Tables larger than memory, which are read in batches of rows.
 
-Each is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP` reads
-columns of numbers, dates, text and booleans by name. Other models need columns of numbers. Categories and dates of
-tables that fit in memory can be encoded by `rfgp.tables.read_table`.
+Each class is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP`
+reads columns of numbers, dates, text and booleans by name. Other models need columns of numbers. Categories and dates
+of tables that fit in memory can be encoded by `rfgp.tables.read_table`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,9 +35,9 @@ class Parquet:
     Args:
         path: A file, several, or a folder whose *.parquet files are read in the order of their names.
         target: The target column's name, or a list of k. If None, the table has no target.
-        columns: Names of the input columns, in order. If None, all others.
-        noise: Name of the column of known noise variances.
-        sample_weight: Name of the column of weights.
+        columns: The names of the input columns, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
 
     Raises:
         DataError: A file is missing or not Parquet. While it is read: cells that are not finite numbers.
@@ -76,7 +76,11 @@ class Parquet:
             yield from self._roles.chunks(file, self._batches(file, self._inputs), self._inputs)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches, with Arrow tables of the inputs, or of these columns."""
+        """Yield all rows in batches, with Arrow tables of inputs.
+
+        Args:
+            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
+        """
         inputs = selected(self._inputs, columns)
         for file in self.paths:
             yield from self._roles.tables(file, self._batches(file, inputs), inputs)
@@ -109,10 +113,10 @@ class CSV:
         path: The file, plain or gzipped.
         target: The name of the target column, or a list of k names. If None, the table has no target, for example rows
             to predict at. Without a header, the columns are "0", "1" and so on.
-        columns: Names of the input columns, in order. If None, all others.
-        noise: Name of the column of known noise variances.
-        sample_weight: Name of the column of weights.
-        names: The columns' names, for a file without a header.
+        columns: The names of the input columns, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
+        names: The names of the columns, for a file without a header.
         decimal: The decimal mark, "." or ",".
         thousands: The separator of groups of three digits, such as "," in 1,200. If None, numbers are not grouped.
 
@@ -157,10 +161,13 @@ class CSV:
             yield chunk if self._head.is_named else chunk._replace(names=None)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches, with Arrow tables of the inputs, or of these columns.
+        """Yield all rows in batches, with Arrow tables of inputs.
 
-        The first rows decide which columns are numbers, dates or booleans. Later cells of another type are left as
-        text. Without a header, columns have numbers.
+        The types of columns (numbers, dates or booleans) are those of the first rows. Later cells of another type are
+        left as text. Without a header, columns have numbers.
+
+        Args:
+            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
         """
         inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
         for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
@@ -220,9 +227,9 @@ class Batches:
     Args:
         read: A list of batches, or a function that returns an iterable of the same batches at each call.
         target: The name of the target column, or a list of k. For matrices (b, d + 1), the target's position.
-        columns: Names of the input columns, in order. If None, all others.
-        noise: Name of the column of known noise variances.
-        sample_weight: Name of the column of weights.
+        columns: The names of the input columns, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
 
     Raises:
         InvalidArgumentError: `read` is an iterator, which can be read only once. Later: there is no such column.
@@ -265,7 +272,13 @@ class Batches:
             yield self._rows(block, self._chunk)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches. Columns by name may have any type."""
+        """Yield all rows in batches.
+
+        Columns by name may have any type.
+
+        Args:
+            columns: The names of the inputs. All inputs are read in any case.
+        """
         for block in self._all():
             yield self._rows(block, self._table)
 
