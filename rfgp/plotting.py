@@ -51,7 +51,7 @@ def plot_prediction_band(
         axes: The axes to draw on. If None, new ones.
 
     Raises:
-        InvalidArgumentError: X has another length than the prediction.
+        InvalidArgumentError: x and the prediction differ in length.
 
     Examples:
         >>> import numpy as np

@@ -1,4 +1,4 @@
-"""Comparisons of approximations with the exact process on one data set."""
+"""Approximations against the exact process on one input."""
 
 from rfgp.compare.distance import Distance as Distance
 from rfgp.compare.distance import distance_from_exact as distance_from_exact

@@ -101,7 +101,7 @@ def common_float(X: Any, y: Any) -> Any:
         y: Targets (n,) or (n, k).
 
     Raises:
-        DataError: Y is not numeric.
+        DataError: y is not numeric.
 
     Examples:
         >>> common_float(np.zeros((2, 1), dtype=np.float32), np.zeros(2)).name

@@ -76,7 +76,7 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
 
         Raises:
             NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            InvalidArgumentError: S is not a positive integer, or `random_state` has a wrong type.
+            InvalidArgumentError: n_samples is not a positive integer, or `random_state` has a wrong type.
             ValueError: X cannot be used.
         """
         check_is_fitted(self)

@@ -1,4 +1,4 @@
-"""Tables from files; messages name the row and column of each problem.
+"""Tables from files, with every problem named by row and column.
 
 The readers need torch. They are imported on first use, so the command line can read a header without torch.
 """
