@@ -33,7 +33,7 @@ class KernelFeatures(FeatureMap):
         kernel: The kernel. Features are computed at its current hyperparameters.
 
     Raises:
-        InvalidArgumentError: A term is not a product of dense features.
+        InvalidArgumentError: If a term is not a product of dense features.
 
     Examples:
         >>> import torch
@@ -100,7 +100,7 @@ class RandomFeatureGP(SingleTaskGP):
         model_kwargs: Options of `SingleTaskGP`.
 
     Raises:
-        InvalidArgumentError: A name is unknown, a kernel is given, or the data are not matrices.
+        InvalidArgumentError: If a name is unknown, a kernel is given, or the data are not matrices.
 
     Examples:
         >>> import torch
@@ -167,7 +167,7 @@ class RandomFeatureGP(SingleTaskGP):
             kwargs: Keyword arguments of `SingleTaskGP.posterior`.
 
         Raises:
-            InvalidArgumentError: The points differ from the training inputs in the number of columns.
+            InvalidArgumentError: If the points differ from the training inputs in the number of columns.
         """
         if not isinstance(X, Tensor) or X.ndim < 2 or X.shape[-1] != self._num_inputs:
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__

@@ -8,7 +8,7 @@ def main() -> None:
     """Run the command line. Errors end it with one line, without a traceback.
 
     Raises:
-        SystemExit: The command has ended with an error.
+        SystemExit: If the command has ended with an error.
     """
     with heeded():
         try:

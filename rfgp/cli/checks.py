@@ -26,7 +26,7 @@ def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
         known: The accepted names.
 
     Raises:
-        InvalidArgumentError: The name is not accepted. The message lists the accepted names.
+        InvalidArgumentError: If the name is not accepted. The message lists the accepted names.
 
     Examples:
         >>> check_choice("--weights", "unit", ["unit", "cotangent"])
@@ -50,7 +50,7 @@ def check_least(least: int, **values: int | Iterable[int] | None) -> None:
         **values: Numbers by the names of their options.
 
     Raises:
-        InvalidArgumentError: A number is below the limit.
+        InvalidArgumentError: If a number is below the limit.
 
     Examples:
         >>> check_least(1, draws=10)
@@ -69,7 +69,7 @@ def check_share(option: str, value: float) -> None:
         value: The fraction.
 
     Raises:
-        InvalidArgumentError: The number is outside this range.
+        InvalidArgumentError: If the number is outside this range.
 
     Examples:
         >>> check_share("--test-share", 0.2)
@@ -85,7 +85,7 @@ def check_within(within: float | None) -> None:
         within: The limit. None is accepted.
 
     Raises:
-        InvalidArgumentError: The limit is not positive.
+        InvalidArgumentError: If the limit is not positive.
 
     Examples:
         >>> check_within(0.5)
@@ -103,7 +103,7 @@ def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
         or_zero: Whether zero is allowed.
 
     Raises:
-        InvalidArgumentError: The number is not finite, negative, or zero if that is not allowed.
+        InvalidArgumentError: If the number is not finite, negative, or zero if that is not allowed.
 
     Examples:
         >>> check_positive("--time-limit", 60.0)
@@ -121,7 +121,7 @@ def check_limits(time_limit: str | None, memory: str | None) -> None:
         memory: The memory, such as "4GB", or None.
 
     Raises:
-        InvalidArgumentError: A limit cannot be read. The message has the value.
+        InvalidArgumentError: If a limit cannot be read. The message has the value.
 
     Examples:
         >>> check_limits("5min", "4GB")  # no error
@@ -139,7 +139,7 @@ def check_validation(validation: Mapping[str, Any]) -> None:
         validation: The values of `test_share`, `holdout` and `fit_rows`, by name.
 
     Raises:
-        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
 
     Examples:
         >>> check_validation({"test_share": 0.2, "holdout": "random", "fit_rows": 100})  # no error
@@ -159,7 +159,7 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
         kernels: The accepted names of kernels.
 
     Raises:
-        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
 
     Examples:
         >>> check_graph("diffusion", None, 0.1)  # no error
@@ -181,7 +181,7 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
             or None.
 
     Raises:
-        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
     """
     check_graph(model["kernel"], model["features"], model["p_halt"], (_FIELD, *choices.GRAPH_KERNELS))
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
@@ -204,7 +204,7 @@ def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed:
         seed: The seed.
 
     Raises:
-        InvalidArgumentError: The value is invalid. The message has the option, its valid values and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
     """
     check_choice("--features", protocol["features"], ("fourier", "laplace"))
     check_choice("--metric", protocol["metric"], choices.METRICS)
@@ -230,8 +230,8 @@ def check_table(
         group: The column of groups, or None.
 
     Raises:
-        InvalidArgumentError: An option is invalid, or the file or a column does not exist.
-        DataError: The file is missing, empty or something else.
+        InvalidArgumentError: If an option is invalid, or the file or a column does not exist.
+        DataError: If the file is missing, empty or something else.
     """
     from rfgp.tables.columns import find_column
     from rfgp.tables.options import ReadOptions
@@ -256,8 +256,8 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
         form: Options of `read_table` about the format of the file.
 
     Raises:
-        InvalidArgumentError: An option is invalid, or the ending of the name is not that of a table.
-        DataError: The file is missing, empty or something else.
+        InvalidArgumentError: If an option is invalid, or the ending of the name is not that of a table.
+        DataError: If the file is missing, empty or something else.
 
     Examples:
         >>> import tempfile
@@ -298,7 +298,7 @@ def check_model_file(path: Path) -> None:
         path: The file.
 
     Raises:
-        ModelFileError: The file is missing, a folder, or not a model.
+        ModelFileError: If the file is missing, a folder, or not a model.
 
     Examples:
         >>> check_model_file(Path("absent.safetensors"))

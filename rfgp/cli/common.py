@@ -97,7 +97,7 @@ def check_input(path: Path) -> Path:
         path: The path.
 
     Raises:
-        InvalidArgumentError: The path is a pipe, a device or "-".
+        InvalidArgumentError: If the path is a pipe, a device or "-".
 
     Examples:
         >>> check_input(Path("table.csv")).name
@@ -118,7 +118,7 @@ def known_input(name: Path, command: str) -> bool:
         command: The command that reads it.
 
     Raises:
-        InvalidArgumentError: There is neither a file nor a data set, or it is for another command.
+        InvalidArgumentError: If there is neither a file nor a data set, or it is for another command.
     """
     from rfgp.datasets import CATALOG, describe
 
@@ -164,7 +164,7 @@ def resolve(name: Path, command: str, report: Report | None = None) -> Path:
         report: A function that is called with the progress of a download. If None, there is no report.
 
     Raises:
-        InvalidArgumentError: There is neither a file nor a data set, or it is for another command.
+        InvalidArgumentError: If there is neither a file nor a data set, or it is for another command.
     """
     from rfgp.datasets import fetch
 
@@ -175,8 +175,7 @@ def _check_ending(file: Path, name: Path, command: str) -> None:
     """Check that a file is not for another command, by its ending.
 
     Raises:
-        InvalidArgumentError: with the other command.
-        InvalidArgumentError: The file is for another command, which the message names, or its ending is unknown.
+        InvalidArgumentError: If the file is for another command, which the message names, or its ending is unknown.
     """
     from rfgp.tables.options import TABLE_SUFFIXES
 
@@ -252,8 +251,8 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
         makes_folder: Whether the missing folder of an output will be created.
 
     Raises:
-        InvalidArgumentError: An output is an input.
-        FileWriteError: An output cannot be written.
+        InvalidArgumentError: If an output is an input.
+        FileWriteError: If an output cannot be written.
 
     Examples:
         >>> import tempfile

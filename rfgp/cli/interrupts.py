@@ -42,7 +42,7 @@ class Interrupts:
             frame: The current frame.
 
         Raises:
-            KeyboardInterrupt: This is the first interrupt.
+            KeyboardInterrupt: If this is the first interrupt.
         """
         now = time.monotonic()
         if self.first is None and not _imports(frame):
@@ -67,7 +67,7 @@ def heeded() -> Iterator[None]:
     """Run a program as a context manager; an interrupt ends it with one line and exit code 130.
 
     Raises:
-        SystemExit: The program was interrupted.
+        SystemExit: If the program was interrupted.
     """
     interrupts = Interrupts()
     usual, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook

@@ -50,7 +50,7 @@ class ModelRequest:
         """Check the options, before torch is loaded.
 
         Raises:
-            InvalidArgumentError: An option is invalid. The message has the option and its value.
+            InvalidArgumentError: If an option is invalid. The message has the option and its value.
         """
         checks.check_choice("--likelihood", self.likelihood, choices.LIKELIHOODS)
         checks.check_choice("--inference", self.inference, choices.INFERENCES)
@@ -74,7 +74,7 @@ class ModelRequest:
             held_out: The column of groups that are held out together. If None, there is none.
 
         Raises:
-            InvalidArgumentError: A column is missing, or is that of the groups.
+            InvalidArgumentError: If a column is missing, or is that of the groups.
         """
         from rfgp.tables.columns import find_column
 
@@ -94,7 +94,7 @@ class ModelRequest:
             names: The names of the columns of the table. If None, the kernel may name any.
 
         Raises:
-            InvalidArgumentError: The kernel or an approximation is invalid, or approximations are for terms that the
+            InvalidArgumentError: If the kernel or an approximation is invalid, or approximations are for terms that the
                 kernel does not have.
         """
         from rfgp import approximations, kernels
@@ -147,7 +147,7 @@ class TableModel:
         """Return the model, before a fit.
 
         Raises:
-            InvalidArgumentError: The options contradict each other.
+            InvalidArgumentError: If the options contradict each other.
         """
         import rfgp
 

@@ -155,7 +155,7 @@ def _check_terms(gp: Any, num_rows: int) -> None:
     """Check that the model has terms, and that there are several rows.
 
     Raises:
-        InvalidArgumentError: The model is an average, or there is only one row.
+        InvalidArgumentError: If the model is an average, or there is only one row.
     """
     if num_rows < 2:
         raise InvalidArgumentError(

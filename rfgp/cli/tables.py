@@ -236,7 +236,7 @@ def check_likelihood(gp: Any, log: bool) -> None:
         log: Whether the logarithm of the target is fitted.
 
     Raises:
-        BadParameter: The likelihood is not supported. The message has a remedy.
+        BadParameter: If the likelihood is not supported. The message has a remedy.
     """
     if log and not gp.spec.is_gaussian:
         raise typer.BadParameter("--log is for a normal likelihood.")
@@ -272,7 +272,7 @@ def in_logarithms(table: Any) -> Any:
         table: The table.
 
     Raises:
-        DataError: A target is not positive.
+        DataError: If a target is not positive.
 
     Examples:
         >>> import pandas as pd

@@ -19,7 +19,7 @@ def read_cells(
         column: A series, array, tensor, list or other sequence (n,).
 
     Raises:
-        DataError: The dates or durations of the column cannot be converted to days.
+        DataError: If the dates or durations of the column cannot be converted to days.
 
     Examples:
         >>> from rfgp.columns.containers import read_cells

@@ -25,7 +25,7 @@ def to_days(
         times: Dates or durations (n,).
 
     Raises:
-        DataError: Durations are in months or years, or have no unit.
+        DataError: If durations are in months or years, or have no unit.
 
     Examples:
         >>> import numpy as np
@@ -55,7 +55,7 @@ def objects_to_days(
         cells: Dates or durations (n,).
 
     Raises:
-        DataError: Dates with and without a time zone are mixed.
+        DataError: If dates with and without a time zone are mixed.
 
     Examples:
         >>> import datetime

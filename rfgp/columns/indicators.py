@@ -34,8 +34,8 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: Columns have missing cells, too many levels, or dates as text. The message lists the problems of all
-            columns.
+        DataError: If columns have missing cells, too many levels, or dates as text. The message lists the problems of
+            all columns.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -113,10 +113,10 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
         indicators: The levels of each column, from `learn_indicators`.
 
     Raises:
-        DataError: A column or a cell is missing, or a column has the name of an indicator.
+        DataError: If a column or a cell is missing, or a column has the name of an indicator.
 
     Warns:
-        NewLevelWarning: A column has levels that are not in the training data.
+        NewLevelWarning: If a column has levels that are not in the training data.
 
     Examples:
         >>> from rfgp.columns import Table

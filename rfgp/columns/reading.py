@@ -29,7 +29,7 @@ def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
         cells: The cells of the training data.
 
     Raises:
-        DataError: The cells cannot be read as the column's kind. The message lists every reason.
+        DataError: If the cells cannot be read as the column's kind. The message lists every reason.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -55,7 +55,7 @@ def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
         cells: The cells of additional training data.
 
     Raises:
-        DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
+        DataError: If the cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -82,7 +82,7 @@ def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
         cells: The cells.
 
     Raises:
-        DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
+        DataError: If the cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -107,7 +107,7 @@ def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
         cells: The labels of the nodes.
 
     Raises:
-        DataError: The graph does not have some labels. The message lists several.
+        DataError: If the graph does not have some labels. The message lists several.
 
     Examples:
         >>> import graphs

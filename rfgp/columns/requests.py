@@ -27,7 +27,7 @@ class NodeTable(Protocol):
             labels: The labels (n,) of the nodes.
 
         Raises:
-            KeyError: A label is not a node. It may also be a ValueError.
+            KeyError: If a label is not a node. It may also be a ValueError.
         """
 
 
@@ -42,8 +42,8 @@ class ColumnRequest:
         nodes: The graph whose nodes the column names, for ColumnKind.NODE only.
 
     Raises:
-        InvalidArgumentError: The key is neither a text nor an index, the kind is unknown, or nodes are missing or given
-            for another kind.
+        InvalidArgumentError: If the key is neither a text nor an index, the kind is unknown, or nodes are missing or
+            given for another kind.
 
     Examples:
         >>> from rfgp.columns import ColumnKind, ColumnRequest
@@ -111,7 +111,7 @@ def merge_requests(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...
         requests: The requests of all terms.
 
     Raises:
-        InvalidArgumentError: An entry is not a `ColumnRequest`.
+        InvalidArgumentError: If an entry is not a `ColumnRequest`.
 
     Examples:
         >>> from rfgp.columns.requests import ColumnRequest, merge_requests
@@ -139,7 +139,7 @@ def read_key(key: Any) -> Key:
         key: The name of a column, or its number from 0.
 
     Raises:
-        InvalidArgumentError: The key is neither a text nor an index.
+        InvalidArgumentError: If the key is neither a text nor an index.
 
     Examples:
         >>> import numpy as np
@@ -162,7 +162,7 @@ def check_nodes(kind: ColumnKind, nodes: Any) -> None:
         nodes: The graph, or None.
 
     Raises:
-        InvalidArgumentError: The graph is missing, has no `index` method, or belongs to another kind.
+        InvalidArgumentError: If the graph is missing, has no `index` method, or belongs to another kind.
 
     Examples:
         >>> from rfgp.columns import ColumnKind

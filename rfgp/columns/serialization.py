@@ -37,8 +37,8 @@ def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema,
         nodes: One graph for each column of nodes, in the order of the columns.
 
     Raises:
-        DataError: A field is missing, unknown, of another type, or contradicts another field.
-        InvalidArgumentError: There are more or fewer graphs than columns of nodes.
+        DataError: If a field is missing, unknown, of another type, or contradicts another field.
+        InvalidArgumentError: If there are more or fewer graphs than columns of nodes.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind

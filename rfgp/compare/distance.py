@@ -75,7 +75,7 @@ def distance_from_exact(
         seed: The seed of the sample.
 
     Raises:
-        InvalidArgumentError: The predicted time exceeds the budget, or the model is exact. Also if frequencies are
+        InvalidArgumentError: If the predicted time exceeds the budget, or the model is exact. Also if frequencies are
             learned, there are several outputs, or the likelihood is not Gaussian.
 
     Examples:
@@ -114,7 +114,7 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
         budget: The limit of the time, such as "2min" or seconds.
 
     Raises:
-        InvalidArgumentError: The time exceeds the budget, or the memory exceeds 8 GB.
+        InvalidArgumentError: If the time exceeds the budget, or the memory exceeds 8 GB.
     """
     seconds = STEPS * step_operations(rows, columns, points) / FLOPS_PER_SECOND
     size = 8.0 * rows * 3 * min(MOST_POINTS, rows)

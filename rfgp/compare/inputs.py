@@ -58,7 +58,7 @@ def compare_file(
         exact posterior at all nodes, given the training set of the first split.
 
     Raises:
-        InvalidArgumentError: The ending of the file's name is unknown.
+        InvalidArgumentError: If the ending of the file's name is unknown.
 
     Examples:
         >>> import tempfile

@@ -80,7 +80,7 @@ class Plan:
             The indices of the training observations and of the test observations.
 
         Raises:
-            DataError: No group is left for the test set.
+            DataError: If no group is left for the test set.
         """
         distinct, member = np.unique(groups, return_inverse=True)
         order = self.order(split, len(groups))

@@ -73,8 +73,8 @@ def compare_table(
         The scores of all draws.
 
     Raises:
-        DataError: There are too few rows for the two parts, or rows cannot be used.
-        InvalidArgumentError: A method is unknown.
+        DataError: If there are too few rows for the two parts, or rows cannot be used.
+        InvalidArgumentError: If a method is unknown.
 
     Examples:
         >>> import numpy as np
@@ -163,8 +163,8 @@ def compare_nodes(
         The scores of all draws.
 
     Raises:
-        DataError: There are too few nodes for the two parts.
-        InvalidArgumentError: A method is unknown.
+        DataError: If there are too few nodes for the two parts.
+        InvalidArgumentError: If a method is unknown.
 
     Examples:
         >>> import numpy as np

@@ -19,7 +19,7 @@ def client_of(client: Client | None) -> Client:
         client: The client of a cluster, or None.
 
     Raises:
-        InvalidArgumentError: There is no client.
+        InvalidArgumentError: If there is no client.
     """
     if client is not None:
         return client

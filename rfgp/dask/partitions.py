@@ -60,8 +60,8 @@ class Partitions:
         client: The client of the cluster. If None, the current one.
 
     Raises:
-        DataError: The partitions do not match.
-        InvalidArgumentError: X is not a Dask collection, or there is no client.
+        DataError: If the partitions do not match.
+        InvalidArgumentError: If X is not a Dask collection, or there is no client.
 
     Examples:
         >>> import dask.array as da
@@ -136,7 +136,7 @@ class Partitions:
             combine: A function that combines the results of two neighboring partitions.
 
         Raises:
-            DataError: The function raises it for a part.
+            DataError: If the function raises it for a part.
         """
         begins = np.concatenate([[0], np.cumsum(self.lengths)])
         apply, sent = dask.delayed(_apply, pure=False), shipped(function)
@@ -190,7 +190,7 @@ def _values(X: Any, names: tuple[str, ...]) -> Any:
     Columns of other types than numbers and text, such as dates, then hold the name of their type.
 
     Raises:
-        DataError: Several columns have one name.
+        DataError: If several columns have one name.
     """
     for name in names:
         if names.count(name) > 1:
@@ -231,8 +231,8 @@ def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
         like: An array with the required partitions. If None, they are not changed.
 
     Raises:
-        InvalidArgumentError: It is not a Dask collection.
-        DataError: It has another number of rows.
+        InvalidArgumentError: If it is not a Dask collection.
+        DataError: If it has another number of rows.
 
     Examples:
         >>> import dask.array as da

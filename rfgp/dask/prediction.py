@@ -65,7 +65,7 @@ def fit(
         The model. It predicts on the client, or by `rfgp.dask.predict` on the cluster.
 
     Raises:
-        DataError: The data cannot be used.
+        DataError: If the data cannot be used.
 
     Examples:
         >>> import dask.array as da
@@ -93,8 +93,8 @@ def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
             function.
 
     Raises:
-        NotFittedError: The model has no data.
-        InvalidArgumentError: X is not a Dask collection.
+        NotFittedError: If the model has no data.
+        InvalidArgumentError: If X is not a Dask collection.
 
     Examples:
         >>> import dask.array as da

@@ -41,8 +41,8 @@ def sample_walks(
         The walks of the start nodes.
 
     Raises:
-        MemoryBudgetError: The result would take more than `max_memory`.
-        InvalidArgumentError: There is no client, the number of parts is not positive, or an option of
+        MemoryBudgetError: If the result would take more than `max_memory`.
+        InvalidArgumentError: If there is no client, the number of parts is not positive, or an option of
             `graphs.sample_walks` is wrong.
 
     Examples:

@@ -83,7 +83,7 @@ class Entry:
         its source.
 
         Raises:
-            InvalidArgumentError: RFGP_DATA_URL is not an http or https address.
+            InvalidArgumentError: If RFGP_DATA_URL is not an http or https address.
         """
         if self.packaged is not None:
             return self.path
@@ -279,7 +279,7 @@ def names(kind: Kind | None = None) -> tuple[str, ...]:
         kind: The kind of the data sets, such as "table". If None, all kinds.
 
     Raises:
-        InvalidArgumentError: There is no such kind.
+        InvalidArgumentError: If there is no such kind.
 
     Examples:
         >>> names("mesh")[:2] == tuple(sorted(names("mesh"))[:2])
@@ -298,7 +298,7 @@ def describe(name: str) -> Entry:
         name: A name of the catalog.
 
     Raises:
-        InvalidArgumentError: There is no such data set. The message lists similar names.
+        InvalidArgumentError: If there is no such data set. The message lists similar names.
 
     Examples:
         >>> describe("airfoil").kind

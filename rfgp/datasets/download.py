@@ -33,8 +33,8 @@ def fetch(
             there is no report.
 
     Raises:
-        InvalidArgumentError: The name is unknown, or RFGP_DATA_URL is not an http or https address.
-        DataError: A local file has another checksum, or the file cannot be downloaded or stored.
+        InvalidArgumentError: If the name is unknown, or RFGP_DATA_URL is not an http or https address.
+        DataError: If a local file has another checksum, or the file cannot be downloaded or stored.
 
     Examples:
         >>> from rfgp import datasets
@@ -157,7 +157,7 @@ class _Counter:
         pooch counts the last piece as whole.
 
         Raises:
-            ValueError: More bytes arrived than the file has.
+            ValueError: If more bytes arrived than the file has.
         """
         self.done += count
         if self.done >= self.size + _PIECE:

@@ -50,8 +50,8 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
         for graphs, `graphs.Roads` for road networks.
 
     Raises:
-        InvalidArgumentError: There is no such data set.
-        DataError: The file cannot be read or downloaded, as in `fetch`.
+        InvalidArgumentError: If there is no such data set.
+        DataError: If the file cannot be read or downloaded, as in `fetch`.
 
     Examples:
         >>> from rfgp import datasets
@@ -91,8 +91,8 @@ def load_classes(
             there is no report.
 
     Raises:
-        InvalidArgumentError: The name is unknown, or the data set is not a graph.
-        DataError: The file cannot be read or downloaded, or has no classes.
+        InvalidArgumentError: If the name is unknown, or the data set is not a graph.
+        DataError: If the file cannot be read or downloaded, or has no classes.
 
     Examples:
         >>> from rfgp import datasets
@@ -129,7 +129,7 @@ def split(name: str, index: int = 0) -> Split:
         The positions `train` (n_train,) and `test` (n_test,).
 
     Raises:
-        InvalidArgumentError: There is no such data set or split, or the data set is a graph.
+        InvalidArgumentError: If there is no such data set or split, or the data set is a graph.
 
     Examples:
         >>> train, test = split("airfoil")

@@ -88,7 +88,7 @@ class Field:
         """The roads, cut at crossings and sensors.
 
         Raises:
-            InvalidArgumentError: The field is not on roads.
+            InvalidArgumentError: If the field is not on roads.
         """
         if self.roads is None:
             raise InvalidArgumentError("A field must be on roads for its pieces of road, got one on a mesh.")
@@ -149,7 +149,7 @@ class Field:
         """Return the pieces of road between neighboring nodes.
 
         Raises:
-            InvalidArgumentError: The field is not on roads.
+            InvalidArgumentError: If the field is not on roads.
         """
         return self.cut_roads.pieces
 
@@ -161,7 +161,7 @@ def warn_of_parts(field: Field) -> Field:
         field: The field.
 
     Warns:
-        graphs.DisconnectedWarning: The graph is disconnected.
+        graphs.DisconnectedWarning: If the graph is disconnected.
     """
     if text := field.describe_parts():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)

@@ -44,7 +44,7 @@ def read_mesh_field(
         The field.
 
     Raises:
-        InvalidArgumentError: Several columns have values, and `target` is None.
+        InvalidArgumentError: If several columns have values, and `target` is None.
 
     Examples:
         >>> import tempfile
@@ -98,15 +98,15 @@ def read_mesh_fields(
         The fields by the names of their values.
 
     Raises:
-        graphs.InvalidArgumentError: The weights or nodes are unknown, or weights are "cotangent" for faces.
-        InvalidArgumentError: A column does not exist.
-        DataError: The table has no positions, names faces or vertices without a value, or has points far from the mesh.
-            Also if a property does not exist.
-        FileFormatError: The mesh is missing, empty or of another format.
+        graphs.InvalidArgumentError: If the weights or nodes are unknown, or weights are "cotangent" for faces.
+        InvalidArgumentError: If a column does not exist.
+        DataError: If the table has no positions, names faces or vertices without a value, or has points far from the
+            mesh. Also if a property does not exist.
+        FileFormatError: If the mesh is missing, empty or of another format.
 
     Warns:
-        graphs.DisconnectedWarning: The mesh is disconnected.
-        graphs.UnreferencedVerticesWarning: Some vertices are on no face.
+        graphs.DisconnectedWarning: If the mesh is disconnected.
+        graphs.UnreferencedVerticesWarning: If some vertices are on no face.
 
     Examples:
         >>> import tempfile
@@ -196,7 +196,7 @@ def _columns(
     """Return the columns of a table with places, and those with values.
 
     Raises:
-        DataError: There are no columns of positions or several kinds of them, or there are no values.
+        DataError: If there are no columns of positions or several kinds of them, or there are no values.
     """
     drop = options.get("drop", ())
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
@@ -228,7 +228,7 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
     """Return the field of a property of the mesh's file.
 
     Raises:
-        DataError: The property does not exist, or has no value on the surface.
+        DataError: If the property does not exist, or has no value on the surface.
     """
     weights, nodes, within = options
     sources = {"faces": file.of_faces, "vertices": file.of_vertices}

@@ -66,7 +66,7 @@ def whittle_matern(
         The model, before a fit.
 
     Raises:
-        InvalidArgumentError: Alpha or the boundary is invalid.
+        InvalidArgumentError: If alpha or the boundary is invalid.
 
     Examples:
         >>> import tempfile

@@ -32,8 +32,8 @@ def read_field(path: str | Path, target: str = "value", metric: str | None = Non
         The field.
 
     Raises:
-        InvalidArgumentError: The ending of the file's name is unknown.
-        FileFormatError: The file is missing, empty or of another format.
+        InvalidArgumentError: If the ending of the file's name is unknown.
+        FileFormatError: If the file is missing, empty or of another format.
 
     Examples:
         >>> import tempfile
@@ -87,12 +87,12 @@ def read_road_field(
         The field.
 
     Raises:
-        FileFormatError: The file is missing, empty or of another format.
-        InvalidGraphError: Roads or sensors do not form a graph.
-        DataError: No sensor has a value.
+        FileFormatError: If the file is missing, empty or of another format.
+        InvalidGraphError: If roads or sensors do not form a graph.
+        DataError: If no sensor has a value.
 
     Warns:
-        graphs.DisconnectedWarning: The roads are disconnected.
+        graphs.DisconnectedWarning: If the roads are disconnected.
 
     Examples:
         >>> import tempfile
@@ -138,8 +138,8 @@ def read_road_fields(
         The fields by target.
 
     Raises:
-        InvalidArgumentError: There are no targets.
-        DataError: No sensor has a value of a target.
+        InvalidArgumentError: If there are no targets.
+        DataError: If no sensor has a value of a target.
 
     Examples:
         >>> import json, tempfile
@@ -194,7 +194,7 @@ def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
     """Return the values (S,) of a property of sensors as texts.
 
     Raises:
-        DataError: A sensor does not have the property.
+        DataError: If a sensor does not have the property.
     """
     values = [properties.get(name) for properties in roads.properties]
     if len(values) < len(roads.values) or None in values:

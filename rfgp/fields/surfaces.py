@@ -120,7 +120,7 @@ class Surface:
             table: The file of the table, for messages.
 
         Raises:
-            DataError: A point is farther from the surface than the limit.
+            DataError: If a point is farther from the surface than the limit.
         """
         location = self.located(points)
         worst = int(location.distances.argmax())
@@ -170,7 +170,7 @@ class Surface:
             file: The file of the table, for messages.
 
         Raises:
-            DataError: A number is not in the file, or its face or vertex has no value.
+            DataError: If a number is not in the file, or its face or vertex has no value.
         """
         kind, kinds = ("face", "faces") if self.on_faces else ("vertex", "vertices")
         if self.node_of_element is None:

@@ -33,8 +33,8 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
         The four paths.
 
     Raises:
-        InvalidArgumentError: The field is not on a mesh.
-        OSError: The folder cannot be written.
+        InvalidArgumentError: If the field is not on a mesh.
+        OSError: If the folder cannot be written.
 
     Examples:
         >>> import tempfile
@@ -135,8 +135,8 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         The path of the file.
 
     Raises:
-        InvalidArgumentError: The field is not on roads, or its value has the name of a result.
-        OSError: The folder cannot be written.
+        InvalidArgumentError: If the field is not on roads, or its value has the name of a result.
+        OSError: If the folder cannot be written.
 
     Examples:
         >>> import tempfile

@@ -58,8 +58,8 @@ class DrawnTerms:
             rows: Training inputs (n, d), or similar rows.
 
         Raises:
-            DataError: A column is missing or cannot be read.
-            InvalidArgumentError: An approximation has no covariance function, or the path of a starting value is
+            DataError: If a column is missing or cannot be read.
+            InvalidArgumentError: If an approximation has no covariance function, or the path of a starting value is
                 unknown.
         """
         ramp = torch.arange(len(rows), dtype=torch.float64, device=rows.device)
@@ -113,7 +113,7 @@ class DrawnTerms:
         """Check that all terms are products of dense features.
 
         Raises:
-            InvalidArgumentError: A term is not a product of dense features.
+            InvalidArgumentError: If a term is not a product of dense features.
         """
         if not self.is_low_rank:
             raise InvalidArgumentError(
@@ -131,7 +131,7 @@ class DrawnTerms:
             values: The hyperparameters by path.
 
         Raises:
-            InvalidArgumentError: A term is unknown, or an approximation does not support a term.
+            InvalidArgumentError: If a term is unknown, or an approximation does not support a term.
         """
         new = self.values.with_values(**values)
         data = self.spec.term_data(new, self.num_rows)
@@ -158,7 +158,7 @@ class DrawnTerms:
             asked: The approximations that the user gave.
 
         Raises:
-            InvalidArgumentError: The user chose an approximation without a covariance function.
+            InvalidArgumentError: If the user chose an approximation without a covariance function.
         """
         found, chosen = self._without_covariance(), self.spec.approximations
         own = asked if isinstance(asked, Mapping) else {name: one for name, one in chosen.items() if one is asked}
@@ -195,8 +195,8 @@ class DrawnTerms:
             x: Inputs (..., n, d).
 
         Raises:
-            DataError: A column cannot be read.
-            InvalidArgumentError: The number of columns differs from that of the rows.
+            DataError: If a column cannot be read.
+            InvalidArgumentError: If the number of columns differs from that of the rows.
         """
         schema, columns = self.spec.schema, self.spec.columns
         assert schema is not None
@@ -257,7 +257,7 @@ class DrawnTerms:
             state: The value of `state` of the same terms.
 
         Raises:
-            InvalidArgumentError: The state is invalid, or has other terms, approximations or rows.
+            InvalidArgumentError: If the state is invalid, or has other terms, approximations or rows.
         """
         own = self.state
         is_state = isinstance(state, dict) and state.keys() == own.keys() and isinstance(state["values"], dict)

@@ -24,7 +24,7 @@ class SpectrumKernel(Kernel):
         kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: The name is unknown.
+        InvalidArgumentError: If the name is unknown.
 
     Examples:
         >>> import torch

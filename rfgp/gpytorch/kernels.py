@@ -43,7 +43,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: A name is unknown, m is not a positive integer, or numbers of dimensions differ.
+        InvalidArgumentError: If a name is unknown, m is not a positive integer, or numbers of dimensions differ.
 
     Examples:
         >>> import torch
@@ -119,7 +119,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
             state: The result (b,) of `get_extra_state`.
 
         Raises:
-            InvalidArgumentError: The state has another coupling, spectrum, kind or number of features.
+            InvalidArgumentError: If the state has another coupling, spectrum, kind or number of features.
         """
         found = decode(state)
         if not {"seed", "num_dims", "num_frequencies", *_DISTRIBUTION} <= set(found):
@@ -216,7 +216,7 @@ def decode(state: Any) -> dict[str, Any]:
         state: The result (b,) of `encode`.
 
     Raises:
-        InvalidArgumentError: The state is not a result of `encode`.
+        InvalidArgumentError: If the state is not a result of `encode`.
 
     Examples:
         >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]

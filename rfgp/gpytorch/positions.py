@@ -75,7 +75,7 @@ def whole(
         positions: Positions (...).
 
     Raises:
-        InvalidArgumentError: A position is not an integer.
+        InvalidArgumentError: If a position is not an integer.
 
     Examples:
         >>> whole(torch.tensor([0.0, 2.0])).tolist()

@@ -61,8 +61,8 @@ def kernel_of(
         The kernel.
 
     Raises:
-        DataError: A column is missing from X or cannot be read.
-        InvalidArgumentError: An option has a wrong type or value, or an approximation has no covariance function.
+        DataError: If a column is missing from X or cannot be read.
+        InvalidArgumentError: If an option has a wrong type or value, or an approximation has no covariance function.
 
     Examples:
         >>> import torch
@@ -186,7 +186,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             value: A number, or numbers of its shape.
 
         Raises:
-            InvalidArgumentError: The value has another shape, or lies outside its bounds.
+            InvalidArgumentError: If the value has another shape, or lies outside its bounds.
         """
         name = self._raw_names[path]
         raw, constraint = getattr(self, name), self.constraint_for_parameter_name(name)
@@ -226,7 +226,7 @@ class TermKernel(gpytorch.kernels.Kernel):
                 learned.
 
         Raises:
-            InvalidArgumentError: A term is unknown, or an approximation does not support a term.
+            InvalidArgumentError: If a term is unknown, or an approximation does not support a term.
         """
         found: Self = deepcopy(self)
         found._drawn = self._drawn.with_new_basis(approximation, _means(self))
@@ -259,7 +259,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             state: The result (b,) of `get_extra_state`.
 
         Raises:
-            InvalidArgumentError: The state has other terms, approximations or rows X.
+            InvalidArgumentError: If the state has other terms, approximations or rows X.
         """
         try:
             found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
@@ -289,7 +289,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             params: Not used.
 
         Raises:
-            InvalidArgumentError: `last_dim_is_batch` is True.
+            InvalidArgumentError: If `last_dim_is_batch` is True.
         """
         if last_dim_is_batch:
             raise InvalidArgumentError("last_dim_is_batch is not supported. Use k.Additive for one term a column.")
@@ -308,7 +308,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         """The number F of features of all terms.
 
         Raises:
-            InvalidArgumentError: A term is not a product of dense features.
+            InvalidArgumentError: If a term is not a product of dense features.
         """
         self._drawn.check_low_rank()
         return self._priors_of(self.batch_shape).priors[0].num_features
@@ -323,7 +323,7 @@ class TermKernel(gpytorch.kernels.Kernel):
             x: Inputs (..., n, d).
 
         Raises:
-            InvalidArgumentError: A term is not a product of dense features.
+            InvalidArgumentError: If a term is not a product of dense features.
         """
         self._drawn.check_low_rank()
         batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)

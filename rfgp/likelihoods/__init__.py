@@ -50,7 +50,7 @@ def by_name(likelihood: "str | Likelihood") -> Likelihood:
         likelihood: One of `names()`, or a likelihood.
 
     Raises:
-        InvalidArgumentError: The name is unknown.
+        InvalidArgumentError: If the name is unknown.
 
     Examples:
         >>> import rfgp

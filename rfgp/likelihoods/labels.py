@@ -29,7 +29,7 @@ class Bernoulli(Likelihood):
         link: "logit" or "probit".
 
     Raises:
-        InvalidArgumentError: The link is unknown.
+        InvalidArgumentError: If the link is unknown.
 
     Examples:
         >>> import numpy as np
@@ -128,7 +128,7 @@ class Categorical(Likelihood):
         num_classes: C. If None, one more than the largest label in the data.
 
     Raises:
-        InvalidArgumentError: There are fewer than two classes, or more than 1,000.
+        InvalidArgumentError: If there are fewer than two classes, or more than 1,000.
 
     Examples:
         >>> import rfgp

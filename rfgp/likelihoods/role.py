@@ -359,7 +359,7 @@ def refuse(likelihood: Likelihood, y: Tensor) -> None:
         y: The targets (n,).
 
     Raises:
-        DataError: A target is invalid. The message names the first.
+        DataError: If a target is invalid. The message names the first.
     """
     if (wrong := likelihood.check(y)) is not None:
         raise DataError(f"{wrong} (likelihood {type(likelihood).__name__}).")

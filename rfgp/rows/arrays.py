@@ -29,7 +29,7 @@ def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tens
         first: The number of the first row, for messages.
 
     Raises:
-        DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its position.
+        DataError: If the inputs are not a numeric matrix, or a value is not finite. The message names its position.
 
     Examples:
         >>> read_matrix([[0.0], [1.0]], None)[0].shape
@@ -76,7 +76,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
         least: The smallest number of rows. Targets may be constant only if it is 1.
 
     Raises:
-        DataError: The shape or length is wrong, there are too few rows, values are not finite, or a target is
+        DataError: If the shape or length is wrong, there are too few rows, values are not finite, or a target is
             constant. Also if the floating dtype differs from that of X and the user selected none.
     """
     t = read_target_values(y)
@@ -106,7 +106,7 @@ def check_dtypes(
         dtype: The dtype that the user selected, or None.
 
     Raises:
-        DataError: They do not. The message names both dtypes.
+        DataError: If floating targets have another dtype, or integers are not exact in the dtype of the inputs.
     """
     largest = 2 / torch.finfo(like.dtype).eps
     if dtype is None and not t.is_floating_point() and t.numel() and float(t.double().abs().max()) > largest:
@@ -130,7 +130,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
         first: The number of the first row, for messages.
 
     Raises:
-        DataError: The number of targets is wrong, or values are not finite.
+        DataError: If the number of targets is wrong, or values are not finite.
     """
     if len(t) != n:
         raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
@@ -158,7 +158,7 @@ def check_not_constant(
         n: The number of rows, for messages.
 
     Raises:
-        DataError: A target is constant. The message names its value, and its output if there are several.
+        DataError: If a target is constant. The message names its value, and its output if there are several.
     """
     constant = (high - low) <= _ROUNDING[low.dtype] * torch.maximum(low.abs(), high.abs())
     if not bool(constant.any()):
@@ -183,7 +183,7 @@ def read_target_values(y: Any) -> Tensor:
         y: The targets of the user.
 
     Raises:
-        DataError: The targets are not numeric, or have another shape.
+        DataError: If the targets are not numeric, or have another shape.
     """
     t, _ = _to_tensor(y, "y")
     if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
@@ -211,8 +211,8 @@ def read_per_row(
         first: The number of the first row, for messages.
 
     Raises:
-        DataError: The shape is wrong, or values are not finite, negative, or zero if they must be positive. Squares of
-            positive values must not overflow or underflow.
+        DataError: If the shape is wrong, or values are not finite, negative, or zero if they must be positive. Squares
+            of positive values must not overflow or underflow.
     """
     if values is None:
         return None

@@ -79,7 +79,7 @@ def names_of(X: Any) -> tuple[str, ...] | None:
         X: The inputs.
 
     Raises:
-        DataError: Several columns have the same name.
+        DataError: If several columns have the same name.
     """
     labels = _labels(X)
     if labels is None:
@@ -129,7 +129,7 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
             position.
 
     Raises:
-        DataError: A wanted column is missing.
+        DataError: If a wanted column is missing.
     """
     names = names_of(X) if wanted is not None and names is None else names
     if wanted is None or names is None or names == wanted:

@@ -124,7 +124,7 @@ def survey(
         columns: The names of the wanted columns in order. If None, those of the source.
 
     Raises:
-        DataError: Values are invalid, there are fewer than two rows, or a target is constant.
+        DataError: If values are invalid, there are fewer than two rows, or a target is constant.
     """
     if isinstance(source, DistributedSource):
         return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
@@ -163,7 +163,7 @@ class Tally:
             columns: The names of the columns to read. If None, all columns except an index.
 
         Raises:
-            DataError: Values are invalid.
+            DataError: If values are invalid.
         """
         chunks, digests = iter(source.chunks()), [hashlib.sha256() for _ in range(4)]
         first = next(chunks, None)
@@ -190,7 +190,7 @@ class Tally:
             other: The tally of the rows that follow.
 
         Raises:
-            DataError: The rows differ in kind.
+            DataError: If the rows differ in kind.
         """
         if other._targets.count == 0 or self._targets.count == 0:
             return self if other._targets.count == 0 else other
@@ -217,7 +217,7 @@ class Tally:
             is_all: Whether these are all the data.
 
         Raises:
-            DataError: There are fewer than two rows, a target is constant, or squares of values overflow.
+            DataError: If there are fewer than two rows, a target is constant, or squares of values overflow.
         """
         if self._kind is None:
             raise DataError("The source must have rows, got none. Check its path or its filter.")
@@ -238,7 +238,7 @@ def _check_range(moments: Moments, name: str) -> None:
     """Check that differences of values do not overflow in float64.
 
     Raises:
-        DataError: They do. The message has the largest value.
+        DataError: If differences overflow. The message has the largest value.
     """
     lost = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
     if bool(lost.any()):

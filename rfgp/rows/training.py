@@ -176,7 +176,7 @@ class TrainingArrays:
         Named columns are read in the order of `columns` if it is not None.
 
         Raises:
-            DataError: The data cannot be used. The message names the position.
+            DataError: If the data cannot be used. The message names the position.
         """
         if chunk.y is None:
             raise DataError(
@@ -203,7 +203,7 @@ class TrainingArrays:
         """Return the rows.
 
         Raises:
-            DataError: The number of columns or outputs differs from that of the scaling.
+            DataError: If the number of columns or outputs differs from that of the scaling.
         """
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
@@ -248,7 +248,7 @@ class TrainingSource:
         """Return the rows, which are standardized during reading.
 
         Raises:
-            DataError: The number of columns or outputs differs from that of the scaling.
+            DataError: If the number of columns or outputs differs from that of the scaling.
         """
         stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
         kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
@@ -266,7 +266,7 @@ def read_training(
     Named columns are read in the order of `columns` if it is not None.
 
     Raises:
-        DataError: The data cannot be used. The message names the position.
+        DataError: If the data cannot be used. The message names the position.
     """
     source = _source_of(reader, chunk)
     if source is None:
@@ -280,7 +280,7 @@ def read_more(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) ->
     A distributed source is read once, because its rows cannot be counted during later passes.
 
     Raises:
-        DataError: The data cannot be used. The message names the position.
+        DataError: If the data cannot be used. The message names the position.
     """
     source = _source_of(reader, chunk)
     if source is None:
@@ -295,7 +295,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
     """Return the rows of a source after reading its first chunk.
 
     Raises:
-        DataError: There are none, or they have another number of columns or outputs than the scaling is for.
+        DataError: If there are no rows, or their number of columns or outputs differs from that of the scaling.
     """
     first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
     if first is None:
@@ -314,7 +314,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     """Return all checked rows in the user's units, and whether the user passed arrays.
 
     Raises:
-        DataError: Some rows are read in blocks.
+        DataError: If some rows are read in blocks.
     """
     parts = parts_of(rows)
     arrays = [part for part in parts if isinstance(part, ArrayRows)]

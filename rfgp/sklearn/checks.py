@@ -39,7 +39,7 @@ def resolve_seed(random_state: Any) -> int:
             is from the system.
 
     Raises:
-        InvalidArgumentError: The value is not such an integer, or has another type.
+        InvalidArgumentError: If the value is not such an integer, or has another type.
 
     Examples:
         >>> resolve_seed(7)
@@ -66,7 +66,7 @@ def read_weights(sample_weight: Any, n: int) -> Any:
         n: The number of rows.
 
     Raises:
-        DataError: The weights have another shape, are negative or not finite, or fewer than two are positive.
+        DataError: If the weights have another shape, are negative or not finite, or fewer than two are positive.
 
     Examples:
         >>> read_weights([1.0, 0.0, 2.0], 3)[0].tolist()
@@ -101,7 +101,7 @@ def common_float(X: Any, y: Any) -> Any:
         y: Targets (n,) or (n, k).
 
     Raises:
-        DataError: y is not numeric.
+        DataError: If y is not numeric.
 
     Examples:
         >>> common_float(np.zeros((2, 1), dtype=np.float32), np.zeros(2)).name
@@ -135,8 +135,8 @@ def read_rows(
         read_targets: The reader of targets that are not numbers. If None, they are numbers.
 
     Raises:
-        DataError: The weights cannot be used.
-        ValueError: Other data cannot be used (raised by scikit-learn).
+        DataError: If the weights cannot be used.
+        ValueError: If other data cannot be used (raised by scikit-learn).
 
     Examples:
         >>> from rfgp.sklearn import GPRegressor
@@ -233,7 +233,7 @@ def read_new(estimator: Any, X: Any) -> Any:
         X: Rows (n, d).
 
     Raises:
-        ValueError: The rows cannot be used (raised by scikit-learn).
+        ValueError: If the rows cannot be used (raised by scikit-learn).
     """
     if estimator.keeps_columns_ and names_of(X) is not None:
         return validate_data(estimator, X, reset=False, skip_check_array=True)
@@ -255,7 +255,7 @@ def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
         data: All inputs and targets, arrays (n,) or (n, k).
 
     Raises:
-        DataError: The weights cannot be used.
+        DataError: If the weights cannot be used.
 
     Examples:
         >>> rows, weight = merge_rows(None, np.array([3.0, 1.0, 3.0]))

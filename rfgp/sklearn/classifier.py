@@ -39,8 +39,8 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             X: Rows (n, d), or n labels of nodes.
 
         Raises:
-            NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X cannot be used.
         """
         check_is_fitted(self)
         mean = self.gp_.predict(self._read_new(X)).observed().mean
@@ -53,8 +53,8 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             X: Rows (n, d), or n labels of nodes.
 
         Raises:
-            NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X cannot be used.
         """
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(1)]
@@ -96,7 +96,7 @@ def read_classes(y: Any) -> Any:
         y: Labels (n,), numbers or texts.
 
     Raises:
-        ValueError: The labels are not classes.
+        ValueError: If the labels are not classes.
 
     Examples:
         >>> read_classes(["a", "b", "a"]).tolist()

@@ -67,8 +67,8 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
             The estimator.
 
         Raises:
-            InvalidArgumentError: An option has a wrong value, such as a likelihood that is not of counts.
-            ValueError: The data cannot be used, such as targets that are not counts.
+            InvalidArgumentError: If an option has a wrong value, such as a likelihood that is not of counts.
+            ValueError: If the data cannot be used, such as targets that are not counts.
 
         Warns:
             RfgpWarning: As for `rfgp.GP.fit`.
@@ -89,8 +89,8 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
             exposure: The exposures of these rows, () or (n,), positive. If None, ones.
 
         Raises:
-            NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            ValueError: X or the exposures cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X or the exposures cannot be used.
         """
         check_is_fitted(self)
         latent = self.gp_.predict(self._read_new(X))
@@ -119,7 +119,7 @@ def _of_counts(found: Likelihood) -> Likelihood:
     """Return a likelihood whose observations are counts.
 
     Raises:
-        InvalidArgumentError: The observations are not counts.
+        InvalidArgumentError: If the observations are not counts.
     """
     if not (found.takes_exposure and found.is_discrete):
         raise InvalidArgumentError(

@@ -91,12 +91,12 @@ class GPRegressor(GPOptions, ProcessRegressor):
             The estimator.
 
         Raises:
-            InvalidArgumentError: An option has a wrong value.
-            ValueError: The data cannot be used.
+            InvalidArgumentError: If an option has a wrong value.
+            ValueError: If the data cannot be used.
 
         Warns:
-            ConstantTargetWarning: An output is constant.
-            BaselineNotBeatenWarning: No candidate of a selection beat a constant or a linear model.
+            ConstantTargetWarning: If an output is constant.
+            BaselineNotBeatenWarning: If no candidate of a selection beat a constant or a linear model.
             RfgpWarning: As for `rfgp.GP.fit`.
 
         Examples:
@@ -129,9 +129,9 @@ class GPRegressor(GPOptions, ProcessRegressor):
             Pairs of arrays (n,), or (n, k) for k outputs. The terms of constant outputs are 0.
 
         Raises:
-            NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            InvalidArgumentError: The model is an average of several kernels, which have different terms.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            InvalidArgumentError: If the model is an average of several kernels, which have different terms.
+            ValueError: If X cannot be used.
 
         Examples:
             >>> import numpy as np
@@ -219,8 +219,8 @@ class GPClassifier(GPOptions, ProcessClassifier):
             The estimator.
 
         Raises:
-            InvalidArgumentError: An option has a wrong value.
-            ValueError: The data cannot be used, or are of one class.
+            InvalidArgumentError: If an option has a wrong value.
+            ValueError: If the data cannot be used, or are of one class.
 
         Warns:
             RfgpWarning: As for `rfgp.GP.fit`.

@@ -65,7 +65,7 @@ class GraphOptions:
         """The graph.
 
         Raises:
-            InvalidArgumentError: There is none.
+            InvalidArgumentError: If there is no graph.
         """
         if self.graph is None:
             raise InvalidArgumentError(
@@ -78,7 +78,7 @@ class GraphOptions:
         """Return labels, targets and weights (n,) of the different observations.
 
         Raises:
-            ValueError: The data cannot be used.
+            ValueError: If the data cannot be used.
         """
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -178,12 +178,12 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             The estimator.
 
         Raises:
-            InvalidArgumentError: There is no graph, or an unknown option.
-            graphs.UnknownNodeError: A label is not a node.
-            ValueError: The data cannot be used.
+            InvalidArgumentError: If there is no graph, or an option is unknown.
+            graphs.UnknownNodeError: If a label is not a node.
+            ValueError: If the data cannot be used.
 
         Warns:
-            ConstantTargetWarning: An output is constant.
+            ConstantTargetWarning: If an output is constant.
             RfgpWarning: The warnings of `rfgp.GraphGP.fit`, and those of `graphs`.
 
         Examples:
@@ -257,9 +257,9 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
             The estimator.
 
         Raises:
-            InvalidArgumentError: There is no graph, or an unknown option.
-            graphs.UnknownNodeError: A label is not a node.
-            ValueError: The data cannot be used, or are of one class.
+            InvalidArgumentError: If there is no graph, or an option is unknown.
+            graphs.UnknownNodeError: If a label is not a node.
+            ValueError: If the data cannot be used, or are of one class.
 
         Warns:
             RfgpWarning: As for `rfgp.GraphGP.fit`; and those of `graphs`.

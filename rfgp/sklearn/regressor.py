@@ -46,9 +46,9 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             the same shape. With `return_cov` a pair of the mean and the covariance (n, n), or (n, n, k).
 
         Raises:
-            sklearn.exceptions.NotFittedError: The model is not fitted.
-            InvalidArgumentError: Both `return_std` and `return_cov` are True.
-            ValueError: X cannot be used.
+            sklearn.exceptions.NotFittedError: If the model is not fitted.
+            InvalidArgumentError: If both `return_std` and `return_cov` are True.
+            ValueError: If X cannot be used.
         """
         if return_std and return_cov:
             raise InvalidArgumentError("Ask for return_std or for return_cov, not for both.")
@@ -75,9 +75,9 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             Draws (n, s), or (n, k, s) for k outputs.
 
         Raises:
-            NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            InvalidArgumentError: n_samples is not a positive integer, or `random_state` has a wrong type.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            InvalidArgumentError: If n_samples is not a positive integer, or `random_state` has a wrong type.
+            ValueError: If X cannot be used.
         """
         check_is_fitted(self)
         inputs, count, seed = self._read_new(X), check_count("n_samples", n_samples), resolve_seed(random_state)

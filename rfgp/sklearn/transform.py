@@ -73,8 +73,8 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             The transformer.
 
         Raises:
-            InvalidArgumentError: An option is unknown, or has a wrong value.
-            ValueError: X cannot be used.
+            InvalidArgumentError: If an option is unknown, or has a wrong value.
+            ValueError: If X cannot be used.
         """
         m, seed = check_count("n_frequencies", self.n_frequencies), resolve_seed(self.random_state)
         spectrum, kind = spectra.by_name(self.spectrum), feature_maps.by_name(self.features)
@@ -101,8 +101,8 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
             Features (n, 2m) for "fourier", or (n, m) for "laplace".
 
         Raises:
-            NotFittedError: The estimator is not fitted (raised by scikit-learn).
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X cannot be used.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, reset=False)

@@ -153,7 +153,7 @@ class Frame:
             is_target: Whether the column is the target.
 
         Raises:
-            DataError: The type of the column cannot be converted to numbers.
+            DataError: If the type of the column cannot be converted to numbers.
         """
         import pyarrow as pa
 
@@ -169,7 +169,7 @@ class Frame:
         """Return the cells of a column in `rows` (m,) as texts, "" if missing.
 
         Raises:
-            DataError: Its type cannot be written as text.
+            DataError: If its type cannot be written as text.
         """
         import pyarrow as pa
 
@@ -186,7 +186,7 @@ class Frame:
             wanted: The name, or the position. Negative positions count from the end.
 
         Raises:
-            InvalidArgumentError: There is no such column.
+            InvalidArgumentError: If there is no such column.
         """
         return find_column(self.names, wanted)
 
@@ -203,7 +203,7 @@ class Frame:
         """Check that columns have different names.
 
         Raises:
-            DataError: Two columns have the same name.
+            DataError: If two columns have the same name.
         """
         seen: dict[str, int] = {}
         for index in indices:
@@ -223,7 +223,7 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
         wanted: The name, or the position. Negative positions count from the end.
 
     Raises:
-        InvalidArgumentError: There is no such column.
+        InvalidArgumentError: If there is no such column.
 
     Examples:
         >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)

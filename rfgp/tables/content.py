@@ -36,7 +36,7 @@ def check_file(file: Path) -> None:
         file: The file.
 
     Raises:
-        DataError: The file is missing, empty, a folder, or a device.
+        DataError: If the file is missing, empty, a folder, or a device.
 
     Examples:
         >>> check_file(Path("missing.csv"))
@@ -64,7 +64,8 @@ def read_utf8(file: Path, encoding: str) -> bytes:
         encoding: The encoding of the file.
 
     Raises:
-        DataError: There is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
+        DataError: If there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1
+            GiB.
 
     Examples:
         >>> import tempfile
@@ -96,7 +97,7 @@ def read_first(file: Path, count: int) -> bytes:
         count: The number of bytes to read. Only whole lines within them are returned.
 
     Raises:
-        DataError: There is no such file, it is not text, or cannot be unpacked.
+        DataError: If there is no such file, it is not text, or cannot be unpacked.
 
     Examples:
         >>> import tempfile

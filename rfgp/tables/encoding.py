@@ -42,8 +42,8 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
         request: The options of `read_table`.
 
     Raises:
-        DataError: A column has text, dates or gaps that the request does not allow.
-        InvalidArgumentError: There is no such target or dropped column.
+        DataError: If a column has text, dates or gaps that the request does not allow.
+        InvalidArgumentError: If there is no such target or dropped column.
 
     Examples:
         >>> import pandas as pd
@@ -82,7 +82,7 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     """Return the means (d,) of the encoded values of columns.
 
     Raises:
-        DataError: A column has no value.
+        DataError: If a column has no value.
     """
     empty = [column for column in inputs if column.missing.all()]
     if empty:
@@ -126,7 +126,7 @@ def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set
     """Return the positions of wanted inputs and the target, in order.
 
     Raises:
-        InvalidArgumentError: There is no such column, or it is the target or dropped.
+        InvalidArgumentError: If there is no such column, or it is the target or dropped.
     """
     indices = {frame.find(name) for name in wanted}
     for index in sorted(indices & {target, *dropped}):
@@ -162,7 +162,7 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
         steps: The steps, each a function without arguments.
 
     Raises:
-        DataError: A step fails. The message combines those of all steps.
+        DataError: If a step fails. The message combines those of all steps.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -204,7 +204,7 @@ def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -
     """Return a column as `_used` does, with all its problems in one error.
 
     Raises:
-        DataError: Its type, texts, dates or gaps are not allowed, or its texts are all different.
+        DataError: If its type, texts, dates or gaps are not allowed, or its texts are all different.
     """
     problems = []
     try:
@@ -267,7 +267,7 @@ def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) ->
         remedy: The end of the message.
 
     Raises:
-        DataError: All rows have missing cells.
+        DataError: If all rows have missing cells.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -301,7 +301,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
         columns: The columns.
 
     Raises:
-        DataError: The matrix would be larger than 1 GiB.
+        DataError: If the matrix would be larger than 1 GiB.
 
     Examples:
         >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))

@@ -31,7 +31,7 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
         form: The format of text cells.
 
     Raises:
-        DataError: The dataframe has no rows or columns.
+        DataError: If the dataframe has no rows or columns.
 
     Examples:
         >>> import pandas as pd

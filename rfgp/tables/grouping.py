@@ -31,8 +31,8 @@ def read_groups(
         Group numbers (n,), from 0.
 
     Raises:
-        DataError: The file cannot be read, or the column has missing cells.
-        InvalidArgumentError: There is no such column.
+        DataError: If the file cannot be read, or the column has missing cells.
+        InvalidArgumentError: If there is no such column.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

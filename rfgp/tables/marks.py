@@ -172,7 +172,7 @@ def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextForm
         form: The format of the texts.
 
     Raises:
-        DataError: A cell of these columns is not a number with these marks.
+        DataError: If a cell of these columns is not a number with these marks.
 
     Examples:
         >>> import pyarrow as pa

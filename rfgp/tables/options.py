@@ -39,7 +39,7 @@ class TextFormat:
         thousands: The separator of groups of three digits. If None, there is none.
 
     Raises:
-        InvalidArgumentError: A field has an invalid value.
+        InvalidArgumentError: If a field has an invalid value.
 
     Examples:
         >>> TextFormat(decimal=",", thousands=".").decimal
@@ -104,7 +104,7 @@ class ReadOptions:
     """The checked arguments of `read_table`, as fields.
 
     Raises:
-        InvalidArgumentError: An argument has an invalid value.
+        InvalidArgumentError: If an argument has an invalid value.
 
     Examples:
         >>> ReadOptions("price", drop="id").left_out

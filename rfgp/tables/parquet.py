@@ -28,7 +28,7 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
         The open `pyarrow.parquet.ParquetFile`.
 
     Raises:
-        DataError: The file is missing, not Parquet, damaged, or has two columns of the same name.
+        DataError: If the file is missing, not Parquet, damaged, or has two columns of the same name.
 
     Examples:
         >>> import tempfile
@@ -72,7 +72,7 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
         form: The format of text cells.
 
     Raises:
-        DataError: The file is missing, not Parquet, damaged, without rows or columns, or too large.
+        DataError: If the file is missing, not Parquet, damaged, without rows or columns, or too large.
 
     Examples:
         >>> import tempfile

@@ -80,12 +80,12 @@ def read_table(
         The encoded table.
 
     Raises:
-        DataError: The file cannot be read, or has cells that cannot become finite numbers. The message names their row
-            and column. Row 0 is the first after the header.
-        InvalidArgumentError: There is no such column, choice, encoding or ending of a name.
+        DataError: If the file cannot be read, or has cells that cannot become finite numbers. The message names their
+            row and column. Row 0 is the first after the header.
+        InvalidArgumentError: If there is no such column, choice, encoding or ending of a name.
 
     Warns:
-        IndexColumnWarning: An unnamed column counts the rows and is left out, or may be an index.
+        IndexColumnWarning: If an unnamed column counts the rows and is left out, or may be an index.
 
     Examples:
         >>> import pandas as pd, rfgp
@@ -130,8 +130,8 @@ def read_csv(path: str | Path, target: str | int | None = None, **options: Unpac
         The encoded table.
 
     Raises:
-        DataError: The file is missing, empty, not text or ragged, or has cells that cannot become finite numbers.
-        InvalidArgumentError: There is no such column, choice or encoding.
+        DataError: If the file is missing, empty, not text or ragged, or has cells that cannot become finite numbers.
+        InvalidArgumentError: If there is no such column, choice or encoding.
 
     Examples:
         >>> import tempfile
@@ -156,8 +156,8 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
         The encoded table.
 
     Raises:
-        DataError: The file is missing, damaged, too large, or has cells that cannot become finite numbers.
-        InvalidArgumentError: There is no such column or choice, or `names` is given.
+        DataError: If the file is missing, damaged, too large, or has cells that cannot become finite numbers.
+        InvalidArgumentError: If there is no such column or choice, or `names` is given.
 
     Examples:
         >>> import tempfile
@@ -185,8 +185,8 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
         The encoded inputs.
 
     Raises:
-        DataError: The file cannot be read, lacks columns, or has cells that the schema does not know.
-        InvalidArgumentError: The ending of the file's name is unknown, or there is no such column.
+        DataError: If the file cannot be read, lacks columns, or has cells that the schema does not know.
+        InvalidArgumentError: If the ending of the file's name is unknown, or there is no such column.
 
     Examples:
         >>> import pandas as pd
@@ -209,8 +209,8 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         **options: Options of `read_table`.
 
     Raises:
-        DataError: The file cannot be read.
-        InvalidArgumentError: There is no such choice, encoding or ending of a name.
+        DataError: If the file cannot be read.
+        InvalidArgumentError: If there is no such choice, encoding or ending of a name.
 
     Examples:
         >>> import tempfile
@@ -231,8 +231,8 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         **options: The options of `read_names`.
 
     Raises:
-        DataError: The file cannot be read.
-        InvalidArgumentError: There is no such choice, encoding or ending of a name.
+        DataError: If the file cannot be read.
+        InvalidArgumentError: If there is no such choice, encoding or ending of a name.
 
     Examples:
         >>> import tempfile

@@ -84,7 +84,7 @@ def check_identifier(column: Column, frame: Frame) -> None:
         frame: The file, for a remedy.
 
     Raises:
-        DataError: The texts are all different, or too many.
+        DataError: If the texts are all different, or too many.
 
     Examples:
         >>> import pandas as pd
@@ -109,10 +109,10 @@ def is_identifier(column: Column, frame: Frame) -> bool:
         frame: The file, for a remedy.
 
     Raises:
-        DataError: The texts may be numbers or dates in another spelling.
+        DataError: If the texts may be numbers or dates in another spelling.
 
     Warns:
-        IdentifierWarning: All texts of the column differ.
+        IdentifierWarning: If all texts of the column differ.
 
     Examples:
         >>> import pandas as pd
@@ -208,7 +208,7 @@ def check_cells(column: Column, policy: str) -> None:
         policy: The policy for missing cells: "error", "drop" or "mean".
 
     Raises:
-        DataError: All cells are missing, or a cell is missing against the policy or infinite.
+        DataError: If all cells are missing, or a cell is missing against the policy or infinite.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
@@ -227,7 +227,7 @@ def check_dates(column: Column) -> None:
         column: The column of dates.
 
     Raises:
-        DataError: A date does not exist, such as February 30.
+        DataError: If a date does not exist, such as February 30.
 
     Examples:
         >>> import pyarrow as pa
@@ -248,7 +248,7 @@ def check_gaps(column: Column, policy: str) -> None:
         policy: The policy for missing cells: "error", "drop" or "mean".
 
     Raises:
-        DataError: There are such cells.
+        DataError: If a cell is infinite, or missing against the policy.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))

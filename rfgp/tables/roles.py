@@ -67,7 +67,7 @@ class Roles:
             where: The file, for messages.
 
         Raises:
-            InvalidArgumentError: A column is missing, or there are no inputs.
+            InvalidArgumentError: If a column is missing, or there are no inputs.
         """
         for name in (*self.others, *(self.columns or ())):
             if name not in names:
@@ -179,7 +179,7 @@ def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
     """Return a column of numbers.
 
     Raises:
-        DataError: The column holds other values or missing cells. The message names the row.
+        DataError: If the column holds other values or missing cells. The message names the row.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

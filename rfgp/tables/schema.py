@@ -121,7 +121,7 @@ class Schema:
             missing: The policy: "error", "drop" or "mean".
 
         Raises:
-            InvalidArgumentError: The policy is unknown, or needs means that the fitted table does not have.
+            InvalidArgumentError: If the policy is unknown, or needs means that the fitted table does not have.
         """
         if missing not in CHOICES["missing"]:
             raise no_choice("missing", missing)
@@ -147,7 +147,7 @@ class Schema:
             content: The result of `to_dict`, perhaps from JSON.
 
         Raises:
-            DataError: A field is missing, unknown, of another type or size, or contradicts another.
+            DataError: If a field is missing, unknown, of another type or size, or contradicts another.
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")

@@ -40,8 +40,8 @@ class Parquet:
         sample_weight: The name of the column of weights. If None, there is none.
 
     Raises:
-        DataError: A file is missing or not Parquet. While it is read: cells that are not finite numbers.
-        InvalidArgumentError: There is no such column.
+        DataError: If a file is missing or not Parquet. While it is read, if cells are not finite numbers.
+        InvalidArgumentError: If there is no such column.
 
     Examples:
         >>> import tempfile
@@ -121,9 +121,10 @@ class CSV:
         thousands: The separator of groups of three digits, such as "," in 1,200. If None, numbers are not grouped.
 
     Raises:
-        DataError: The file is missing, empty, not text, separated by blanks, or has two columns of one name. While it
-            is read: the header changed, or a cell is not a finite number where one is required.
-        InvalidArgumentError: There is no such column, decimal mark or separator, or `names` has not one name a column.
+        DataError: If the file is missing, empty, not text, separated by blanks, or has two columns of one name. While
+            it is read, if the header has changed, or a required number is not finite.
+        InvalidArgumentError: If there is no such column, decimal mark or separator, or `names` does not have one name
+            for each column.
 
     Examples:
         >>> import tempfile
@@ -232,7 +233,8 @@ class Batches:
         sample_weight: The name of the column of weights. If None, there is none.
 
     Raises:
-        InvalidArgumentError: `read` is an iterator, which can be read only once. Later: there is no such column.
+        InvalidArgumentError: If `read` is an iterator, which can be read only once. While batches are read, if there is
+            no such column.
 
     Examples:
         >>> import numpy as np
@@ -286,7 +288,7 @@ class Batches:
         """Return the batches of all rows.
 
         Raises:
-            DataError: The caller's function returns something else.
+            DataError: If the caller's function returns something else.
         """
         batches = self._read() if callable(self._read) else self._read
         if not isinstance(batches, Iterable):
@@ -297,7 +299,7 @@ class Batches:
         """Return the rows of a batch.
 
         Raises:
-            DataError: It is not a batch.
+            DataError: If it is not a batch.
         """
         try:
             return read(block)
@@ -343,7 +345,7 @@ class Batches:
         """Return the names of the inputs among columns by name, in the order of the first batch.
 
         Raises:
-            DataError: A column is missing.
+            DataError: If a column is missing.
         """
         if self._position is not None:
             raise InvalidArgumentError("target must be a name, since the columns of the batches have names.")

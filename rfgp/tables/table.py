@@ -78,7 +78,7 @@ class Table:
             most_classes: The largest number of classes of the likelihood.
 
         Raises:
-            DataError: The target has more classes. The message names a model for them.
+            DataError: If the target has more classes. The message names a model for them.
         """
         if self.classes is None or len(self.classes) <= most_classes:
             return

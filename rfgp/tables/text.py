@@ -48,8 +48,8 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
         The columns of the file.
 
     Raises:
-        DataError: The file is missing, empty, not text, or ragged.
-        InvalidArgumentError: `names` has not one name for each column.
+        DataError: If the file is missing, empty, not text, or ragged.
+        InvalidArgumentError: If `names` does not have one name for each column.
 
     Examples:
         >>> import tempfile
@@ -82,8 +82,8 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
         names: The names of the columns. If None, they are in the header.
 
     Raises:
-        DataError: The file is missing, empty, not text, or separated by blanks.
-        InvalidArgumentError: `names` has not one name for each column.
+        DataError: If the file is missing, empty, not text, or separated by blanks.
+        InvalidArgumentError: If `names` does not have one name for each column.
 
     Examples:
         >>> import tempfile
@@ -114,7 +114,7 @@ def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
         form: The format of its cells.
 
     Raises:
-        DataError: The file is missing, empty or not text.
+        DataError: If the file is missing, empty or not text.
 
     Examples:
         >>> import tempfile
