@@ -1,4 +1,4 @@
-"""Plots in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
+"""Pictures in matplotlib. Each `plot_...` draws on the given axes, or on new ones, and returns them."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
