@@ -144,11 +144,11 @@ def claims(values: Iterable[Value]) -> tuple[int, int, int]:
 
 
 def everywhere(supports: Iterable[float]) -> float:
-    """Return the support of a claim on several cases, of each of which it must hold, as one normal variable.
+    """Return the support of a claim that must hold in all of several cases, as one normal variable.
 
-    The least support where none is negative: all hold only if the weakest does. Else it counts how many were tried: of
-    k cases in which nothing differs the worst is the least of k normal variables (independent ones, or positively
-    dependent and then less often).
+    If no support is negative, it is the least support, since the claim holds in all cases only if it holds in the
+    weakest. Otherwise it takes the number of cases into account. If nothing differs in k cases, the worst is the least
+    of k normal variables. They are independent, or positively dependent, and then errors are less frequent.
     """
     ahead = np.asarray(list(supports), dtype=np.float64)
     return float(ahead.min()) if ahead.min() >= 0 else 0.0 - worst(-ahead)

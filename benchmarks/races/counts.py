@@ -2,9 +2,9 @@
 
 Protocol. `bike-without-counts` of `rfgp.datasets` has the centered logarithm of a count, to four decimals: the count is
 exp(y - min y), within 0.06 of a whole number, and rounded. It has 13 inputs. Ten random splits: of numpy's permutation
-at seeds 0 to 9, 5,000 rows train and the next 2,000 test. made-poisson and made-negative: 5,000 rows of four uniform
-columns and a smooth log rate, drawn once; Poisson counts, and negative binomial ones of variance mean + mean^2 / 2; ten
-splits of 4,500 and 500 rows. Inputs are standardized on training rows.
+at seeds 0 to 9, 5,000 rows train and the next 2,000 test. The tables made-poisson and made-negative have 5,000 rows of
+four uniform columns and a smooth log rate, drawn once. The counts are Poisson, or negative binomial with variance mean
++ mean^2 / 2. There are ten splits of 4,500 and 500 rows. Inputs are standardized on training rows.
 
 Figures: mean log density of the test counts; RMSE of the mean; seconds of the fit and of all predictions, imports
 apart. The distribution of a count is Poisson or negative binomial given the log rate, a normal distribution of the log

@@ -2,10 +2,10 @@
 
 Protocol, fixed before the results were seen. A random tenth of the rows is held out (numpy's generator, the seed of the
 run); columns and target are standardized on the others, float64. Errors are of the standardized target: RMSE, NLPD and
-CRPS of the distribution of an observation, and how often the interval of 95 % holds it. Each racer runs in a process of
-its own, alone, with as many threads as it takes; seconds of the wall and of the processor are of the fit, from arrays
-in memory, GiB the most that the process had. Nothing is tuned. The made tables are terrains: heights over a plane, an
-isotropic field whose spectrum falls like a power, sampled at random places with noise.
+CRPS of the distribution of an observation, and how often the interval of 95 % holds it. Each racer runs alone in its
+own process, with as many threads as it uses. Wall and processor seconds are of the fit, from arrays in memory. GiB are
+the peak memory of the process. Nothing is tuned. The made tables are terrains: heights over a plane, an isotropic field
+whose spectrum falls like a power, sampled at random places with noise.
 
 - features, local, both: `rfgp.GP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbors alone; with
   both. both-fixed: the frequencies as they were drawn.

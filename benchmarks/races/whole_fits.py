@@ -1,10 +1,11 @@
 """All of a process on a large graph or mesh, exactly: analysis, fit of all hyperparameters, means and deviations.
 
-10,000 places at random, sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere of radius 100) with noise
-of deviation 0.1. The grid by the sparse precision of `RegularizedLaplacian` of order 1, from a start of its own; the
-sphere by linear finite elements with alpha = 2, three starts compared; and a million pieces of road, alpha = 1, the
-middle of each, three starts compared. Each is one process of its own: seconds, evaluations of the likelihood, seconds
-of a factor and of a likelihood with its gradient, the peak of the memory.
+There are 10,000 random positions. The values are sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere
+of radius 100), with noise of deviation 0.1. The grid uses the sparse precision of `RegularizedLaplacian` of order 1,
+from its own start. The sphere uses linear finite elements with alpha = 2, and three starts are compared. The last case
+is a million pieces of road, alpha = 1, at the middle of each, and three starts are compared. Each case is one process.
+Figures are seconds, evaluations of the likelihood, seconds of a factor and of a likelihood with its gradient, and the
+peak memory.
 
     python -m benchmarks.races.whole_fits [grid sphere roads]
 """

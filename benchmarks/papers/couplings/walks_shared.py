@@ -1,7 +1,7 @@
-"""What the figures on graphs have in common: graphs, walkers as the paper has them, and claims without numbers.
+"""Common parts of the figures on graphs: graphs, walkers as in the paper, and claims without numbers.
 
-The figures of the paper's half on graphs are plots. What its text claims of them, mostly that sigma is nowhere worse,
-is tested here: by the mean over cases, and by the worst of them, a normal variable of its own (`record.everywhere`).
+The figures of the paper's half on graphs are plots. The claims of its text, mostly that sigma is nowhere worse, are
+tested here. The tests use the mean over cases, and the worst case as a normal variable (`record.everywhere`).
 """
 
 import warnings

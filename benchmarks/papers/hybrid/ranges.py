@@ -48,16 +48,16 @@ def score_of_printed(found: Sequence[Array], least: float, greatest: float, unit
 
 
 class Joint:
-    """Columns of printed ranges against ours, with what they are where ours are the paper's: a null of draws.
+    """Columns of printed ranges against ours, with their null distribution by draws from ours.
 
-    A replicate takes one of our data sets for each of the paper's, the same in all of its columns, and draws every
-    range from its distribution: so the data sets' own differences are in the spread that is expected.
+    A replicate assigns one of our data sets to each data set of the paper, the same in all of its columns. It then
+    draws all ranges from their distributions. The expected spread therefore includes differences between data sets.
 
     Args:
         columns: Trials by (data, method).
         printed: Least and greatest (k, 2) by (data, method), in the order of the numbers of features.
-        trials: Of which each is the least or the greatest.
-        unit: To which they are rounded.
+    trials: The number of trials of each range.
+    unit: The unit to which ranges are rounded.
     """
 
     def __init__(

@@ -1,12 +1,12 @@
 """The classification of the simplex paper: kernel regression of the classes of eight tables by positive features.
 
-The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), whose files are
-the tables at hand: all text columns one-hot, the ranks of chess among them, after the numbers; the last line of a file
-left out; rows in the order of numpy's generator 42; columns standardized on the training rows. The first 90 % train,
-the next 5 % validate, the last 5 % test. That split was chosen by these tables: the code's last version trains on the
-first 95 % and validates on the test rows; with that the accuracies of three of six tables in Table 2 are 4.0 (abalone),
-4.3 (cmc) and 7.3 (wifi) standard errors off, with a share to validate, of which the paper speaks, they agree. What is
-tested is therefore everything but that one choice of two.
+The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), with the same
+files. All text columns are one-hot, after the numbers, and the ranks of chess are among them. The last line of a file
+is left out. Rows are in the order of numpy's generator 42, and columns are standardized on the training rows. The first
+90 % are for training, the next 5 % for validation, the last 5 % for tests. This split was chosen by these tables. The
+last version of the code trains on the first 95 % and validates on the test rows. With that, the accuracies of three of
+six tables in Table 2 differ by 4.0 (abalone), 4.3 (cmc) and 7.3 (wifi) standard errors. With a separate validation set,
+which the paper mentions, they agree. The test therefore covers everything except that choice of two.
 """
 
 import dataclasses

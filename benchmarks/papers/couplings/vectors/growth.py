@@ -23,7 +23,8 @@ _COUPLINGS = {"i.i.d.": "iid", "orthogonal": "orthogonal", "PNC": "pairwise"}
 def prior_divergences(gram: Tensor, phi: Tensor, noise: float) -> Tensor:  # (k, k), (draws, k, F) -> (draws,)
     """Return KL(exact || draw) of the priors of the observed targets, in nats a row; noise over the signal's variance.
 
-    With M = T'T + r I for the features T: det(T T' + r I) = r^(k - F) det M, and its inverse is (I - T M^-1 T') / r.
+    Let T be the features, and M = T'T + r I. The determinant of T T' + r I is r^(k - F) det M, and its inverse is (I -
+    T M^-1 T') / r.
     """
     k, size = phi.shape[1:]
     exact = gram + noise * torch.eye(k, dtype=torch.float64)

@@ -1,8 +1,8 @@
 """Splits of the six tables, with exact processes fitted to them (Reid et al., 2024, App. B.1).
 
-Columns and targets are standardized on the training rows. The exact process's likelihood is highest at a signal
-variance that is known in closed form for given lengthscale and noise, so the search is over these two alone: noises by
-the eigenvalues of one kernel matrix a lengthscale, lengthscales on a grid and from its best point on.
+Columns and targets are standardized on the training rows. For a given lengthscale and noise, the signal variance of
+highest likelihood has a closed form, so the search is over these two alone. Noises of one lengthscale use the
+eigenvalues of one kernel matrix. Lengthscales are searched on a grid, and then from its best point.
 """
 
 from dataclasses import dataclass

@@ -89,8 +89,8 @@ TABLE_1, TABLE_3, TABLE_4 = Table(0, KERNEL, True), Table(1, DIVERGENCE, False),
 def outcomes(name: str, kind: str, permutation: int | None, count: int, draws: int) -> dict[str, Array]:
     """Return the errors of each ensemble, (folds, 2, 3): means over draws of each fold, and variances of these means.
 
-    The three errors are the root mean square error of the kernel with its signal variance, KL(exact || approximate) in
-    nats a test row, and the root mean square error of predictions in the units of the data.
+    The first error is the root mean square error of the kernel with its signal variance. The second is KL(exact ||
+    approximate) in nats per test row. The third is the root mean square error of predictions in the units of the data.
 
     Args:
         name: The data.
