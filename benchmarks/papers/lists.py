@@ -12,7 +12,7 @@ WORDS = ("exists", "partly", "no")
 
 
 class Facts(NamedTuple):
-    """Each begins with one of `WORDS`; a word why follows."""
+    """The data, the protocol and the errors of a figure, each with one of `WORDS` and a reason."""
 
     data: str
     protocol: str

@@ -78,13 +78,13 @@ FitPredict = Callable[[Array, Codes, Array, int], Answer]
 
 @dataclass(frozen=True)
 class Racer:
-    """A way to probabilities.
+    """A method for probabilities of classes.
 
     Attributes:
-        package: The module that it needs; loaded before the clock starts.
+        package: The required module, which is loaded before the clock starts.
         fit_predict: The method.
-        most_rows: The most training rows that it gets, a random subset.
-        most_classes: The most classes that it knows how to tell.
+        most_rows: The largest number of training rows, a random subset.
+        most_classes: The largest number of classes.
     """
 
     package: str
@@ -124,7 +124,10 @@ def split(name: str, seed: int) -> Split:
 
 
 def measures(probabilities: Array, y: Codes) -> dict[str, float]:
-    """Accuracy, mean log density and expected calibration error of probabilities (n, c) at codes (n,), -1: unknown."""
+    """Return accuracy, mean log density and expected calibration error of probabilities (n, c).
+
+    The codes y (n,) are -1 for unknown classes.
+    """
     known = np.where(y >= 0, probabilities[np.arange(len(y)), y], 0.0)
     top, right = probabilities.max(1), probabilities.argmax(1) == y
     place = np.minimum((top * BINS).astype(int), BINS - 1)
@@ -297,7 +300,7 @@ def run(racer: str, seed: int, case: Split) -> dict[str, float | int]:
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:
-    """Yield what is to be run, all of one seed before the next."""
+    """Yield the runs, all of one seed before the next."""
     known = processes.present({name: RACERS[name].package for name in racers})
     classes = {name: len(np.unique(table(name)[1])) for name in tables}
     for seed in range(splits):

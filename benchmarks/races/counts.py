@@ -62,9 +62,9 @@ class Law(NamedTuple):
     """Counts given a normal distribution of their log rates.
 
     Attributes:
-        mean: (n,), of the log rates.
-        variance: (n,), of the log rates.
-        shape: r of the negative binomial distribution of variance m + m^2 / r; none: Poisson.
+        mean: The means (n,) of the log rates.
+        variance: The variances (n,) of the log rates.
+        shape: The r of the negative binomial distribution of variance m + m^2 / r. If None, Poisson.
     """
 
     mean: Array
@@ -85,7 +85,7 @@ FitPredict = Callable[[Array, Array, Array], Answer]
 
 @dataclass(frozen=True)
 class Racer:
-    """A way to distributions of counts, and the module that it needs, which is loaded before the clock starts."""
+    """A method for distributions of counts, and the required module, which is loaded before the clock starts."""
 
     package: str
     fit_predict: FitPredict
@@ -245,7 +245,7 @@ def run(racer: str, case: Split, negative: bool) -> dict[str, float | int]:
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:
-    """Yield what is to be run, all of one seed before the next."""
+    """Yield the runs, all of one seed before the next."""
     known = processes.present({name: RACERS[name].package if name in RACERS else "numpy" for name in racers})
     for seed in range(splits):
         for name in tables:

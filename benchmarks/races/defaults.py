@@ -247,7 +247,7 @@ def run(racer: str, file: Path, out: Path, seed: int, options: argparse.Namespac
 
 
 def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any] | None:
-    """Run one racer on one split in a process of its own; return what it came to."""
+    """Run one racer on one split in its own process, and return the result."""
     X, y, Z, w = split(name, seed, options.folder, options.rows)
     if (racer == "sklearn" or racer.startswith("exact")) and len(X) > options.exact:
         return None
@@ -283,7 +283,7 @@ def paired(
 
 
 def regret(rows: list[dict[str, Any]]) -> None:
-    """Print the default's regret on each table, and how it stands compared with others."""
+    """Print the regret of the default on each table, and its differences from other racers."""
     tables: dict[str, dict[tuple[int, str], dict[str, Any]]] = defaultdict(dict)
     for row in rows:
         if "failed" not in row:

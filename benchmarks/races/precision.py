@@ -81,7 +81,7 @@ KINDS: dict[str, tuple[Callable[[int], graphs.Graph], int]] = {
 
 
 def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Return the least seconds of some calls, and what the last one returned."""
+    """Return the least time of some calls in seconds, and the last result."""
     seconds, found = np.inf, None
     for _ in range(repeats):
         begin = time.perf_counter()

@@ -57,7 +57,7 @@ def drawn(graph: graphs.Graph, kernel: kernels.GraphKernel, K: np.ndarray, **opt
 
 
 def edges_looked_at(graph: graphs.Graph, most: int) -> np.ndarray:
-    """The mean steps of a row for 0, 1, ... hops, (most + 1,)."""
+    """Return the mean steps of a row for 0, 1, ... hops, (most + 1,)."""
     U = graph.shift_operator
     degrees = np.diff(U.indptr)
     steps = [0.0]

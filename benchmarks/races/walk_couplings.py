@@ -48,7 +48,7 @@ def shown(values: np.ndarray) -> str:
 
 @cache
 def learned(p_halt: float, walkers: int) -> dict[str, np.ndarray]:
-    """The permutation and the tuples, learned once on a small random graph."""
+    """Return the permutation and the tuples, learned once on a small random graph."""
     learned_on = graphs.Graph.from_networkx(nx.gnp_random_graph(100, 0.1, seed=0))
     kernel = kernels.RegularizedLaplacian(2, 1.0)
     return {

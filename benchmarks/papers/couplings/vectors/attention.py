@@ -42,7 +42,7 @@ RIGHT = (
 def two_frame(t: Array, determinant: Array, d: int, terms: int = 40) -> Array:
     """Return 0F1(d / 2; T) of 2 x 2 matrices by traces and determinants.
 
-    The functions of the series come of its last two by 0F1(b; t) = 0F1(b + 1; t) + t / (b (b + 1)) 0F1(b + 2; t).
+    The functions of the series follow from its last two by 0F1(b; t) = 0F1(b + 1; t) + t / (b (b + 1)) 0F1(b + 2; t).
     """
     factors = [np.ones_like(t)]
     for k in range(terms):

@@ -35,7 +35,7 @@ class Exact:
 
     @classmethod
     def of(cls, case: Case) -> "Exact":
-        """Return that of a split."""
+        """Return the exact posterior of a split."""
         gram, cross = kernel(case.test, case.test), kernel(case.train, case.test)
         noisy = kernel(case.train, case.train) + case.fit.noise * torch.eye(len(case.train), dtype=torch.float64)
         factor = torch.linalg.cholesky(noisy)

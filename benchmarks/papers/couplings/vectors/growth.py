@@ -51,14 +51,14 @@ def measured(coupling: str, blocks: int, draws: int, seed: int) -> Tensor:  # (d
 
 
 def compared(first: Tensor, second: Tensor, metric: int) -> tuple[float, float]:
-    """Return the ratio of two means over draws, of roots for the kernel error, and its standard error."""
+    """Return the ratio of two means over draws and its standard error; for the kernel error, of root means."""
     power = 0.5 if METRICS[metric] == "kernel error" else 1.0
     found, error = ratio_of_means(first[:, metric], second[:, metric])
     return found**power, power * found ** (power - 1) * error
 
 
 def apart_from_one(ratio: float, error: float) -> float:
-    """Return by how many standard errors a ratio is apart from one."""
+    """Return the distance of a ratio from one, in standard errors."""
     return (ratio - 1) / error
 
 
