@@ -117,8 +117,8 @@ def load_classes(
 def split(name: str, index: int = 0) -> Split:
     """Return one of the ten standard splits of a data set, without a download.
 
-    The test set has 10 % of the rows of a regression table, and 5 % of the rows of a classification table or of the
-    faces of a mesh. It has 75 of the 325 sensors of the road network. A split depends only on the kind of data, the
+    The test set has 10 % of the rows of a regression table, or 5 % of the rows of a classification table. For a mesh it
+    has 5 % of the faces, and for the road network 75 of the 325 sensors. A split depends only on the kind of data, the
     number of rows and `index`.
 
     Args:

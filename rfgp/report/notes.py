@@ -69,8 +69,8 @@ def of_selection(model: Process[Any]) -> tuple[str, ...]:
 def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
     """Return a note if the logarithm of targets (n,) may be fitted better.
 
-    This is the case if targets are positive, span a factor of 10, and have a skewness above 1, at least twice that of
-    their logarithms.
+    This is the case if targets are positive and span a factor of 10. Their skewness must also be above 1, and at least
+    twice that of their logarithms.
 
     Args:
         y: The targets (n,).

@@ -85,7 +85,7 @@ class Moments:
         """Return the map to mean 0 and standard deviation 1.
 
         Args:
-            like: A tensor with the dtype and device of the map.
+            like: A tensor (0,) with the dtype and device of the map.
         """
         largest = torch.maximum(self.low.abs(), self.high.abs())
         mean = torch.where(self.low == self.high, self.low, self.mean)

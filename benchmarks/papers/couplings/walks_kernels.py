@@ -205,7 +205,7 @@ def figure_10(scale: Scale) -> Result:
 def figure_8(scale: Scale) -> Result:
     """Return the errors of permutations (n,) of two objectives on eurosis, and their distances.
 
-    The paper's figure is a plot against n = 2 to 10; its text claims no significant difference of errors, and a Cayley
+    The paper's figure is a plot against n = 2 to 10. Its text claims no significant difference of errors, and a Cayley
     distance that grows.
     """
     graph = datasets.load("eurosis")

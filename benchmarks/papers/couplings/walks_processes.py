@@ -193,7 +193,7 @@ def mesh_task(name: str) -> Task:
 def figure_4(scale: Scale) -> Result:
     """Return scores of the interpolation of the normals of mesh faces by walks: kernel error, RMSE and KL.
 
-    The paper's figure is a plot of the three over numbers of walkers for six meshes; its caption claims that sigma is
+    The paper's figure is a plot of the three over numbers of walkers for six meshes. Its caption claims that sigma is
     better, at times by a factor above 2.
     """
     values, notes, gains = [], [], []
