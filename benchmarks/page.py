@@ -155,11 +155,11 @@ def texts() -> Iterator[Path]:
 
 
 def quoted(text: str, results: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return a text with every quoted figure taken from the results.
+    """Return a text with all quoted figures replaced by those of the results.
 
     Raises:
-        KeyError: there is no such result.
-        ValueError: a quote has an end, but no readable beginning.
+        KeyError: There is no such result.
+        ValueError: A quote has an end, but no readable beginning.
     """
     if text.count(_END) != len(_QUOTED.findall(text)):
         raise ValueError(f"{text.count(_END)} quotes end, and {len(_QUOTED.findall(text))} can be read.")

@@ -32,11 +32,11 @@ class Split:
     """Rows of one split in units of the lengthscale, and the exact posterior.
 
     Attributes:
-        x: (n, d), training rows first.
-        y: (n_train,), standardized targets.
+        x: The rows (n, d), training rows first.
+        y: The standardized targets (n_train,).
         noise: The noise variance divided by the outputscale.
-        outputscale: Of the standardized targets.
-        spectrum: Of the kernel.
+        outputscale: The outputscale of the standardized targets.
+        spectrum: The spectrum of the kernel.
     """
 
     x: torch.Tensor
@@ -48,7 +48,7 @@ class Split:
     def for_positive_features(self) -> "Split":
         """Return the split at the lengthscale of Eq. 36, the mean of 2 |x + y| over pairs of training rows.
 
-        Noise and outputscale stay those of the fit: the kernel's error has neither.
+        The noise and the outputscale are those of the fit, since they do not affect the error of the kernel.
         """
         return replace(self, x=self.x / positive_lengthscale(self.x[: len(self.y)].numpy()))
 
@@ -57,7 +57,7 @@ class Split:
         return self.spectrum.kernel_between(self.x, self.x)
 
     def posterior(self, kernel: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Mean and covariance of the observed targets at the test rows, for an (n, n) kernel at outputscale 1."""
+        """Return mean and covariance of observed targets at the test rows, for a kernel (n, n) at outputscale 1."""
         n = len(self.y)
         noisy = self.outputscale * (kernel + self.noise * torch.eye(len(kernel), dtype=kernel.dtype))
         factor = torch.linalg.cholesky(noisy[:n, :n])
@@ -72,7 +72,10 @@ def positive_lengthscale(x: Array) -> float:  # (n, d)
 
 
 def load(name: str, folder: Path | None = None) -> tuple[np.ndarray, np.ndarray]:
-    """Return columns and target; of a table that `rfgp.datasets` does not have, from NAME.csv.gz in a folder."""
+    """Return columns and target of a table.
+
+    Tables that are not in `rfgp.datasets` are read from NAME.csv.gz in a folder.
+    """
     if folder is not None and name not in datasets.names():
         numbers = np.loadtxt(folder / f"{name}.csv.gz", delimiter=",")
         return numbers[:, :-1], numbers[:, -1]
@@ -100,11 +103,11 @@ def split(name: str, index: int, spectrum: spectra.Spectrum | None = None, lengt
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """A normal distribution of observations, as `rfgp.metrics` takes one.
+    """A normal distribution of observations, for `rfgp.metrics`.
 
     Attributes:
-        mean: (n,).
-        covariance: (n, n), with noise.
+        mean: The mean (n,).
+        covariance: The covariance (n, n), with noise.
     """
 
     mean: torch.Tensor
@@ -131,7 +134,13 @@ def kl(first: tuple[Any, Any], second: tuple[Any, Any], *, per_point: bool = Tru
 
 @dataclass(frozen=True)
 class Figures:
-    """Of one coupling on one split: the root mean squared kernel error, the mean KL, and the largest |z|."""
+    """The scores of one coupling on one split.
+
+    Attributes:
+        error: The root mean squared kernel error.
+        kl: The mean KL.
+        z: The largest |z|.
+    """
 
     error: float
     kl: float
@@ -146,7 +155,7 @@ def judge(
     seed: int,
     with_kl: bool = True,
 ) -> Figures:
-    """Draw `repeats` times; z compares the mean of 40 kernel entries with their exact values."""
+    """Return the scores of `repeats` draws; z compares the mean of 40 kernel entries with their exact values."""
     exact, generator = case.kernel, random.generator(seed, random.Role.FREQUENCIES)
     best = case.posterior(exact)
     places = random.numpy_generator(seed).integers(0, len(exact), (2, 40))
@@ -181,9 +190,9 @@ def ratio_of_means(first: ArrayLike, second: ArrayLike, paired: bool = False) ->
     """Return the ratio of two means over draws or splits, and its standard error to first order.
 
     Args:
-        first: (r,).
-        second: (r,), or another number of them.
-        paired: Whether they are of the same r draws or splits, in order.
+        first: The first values (r,).
+        second: The second values (r,), or another number of them if not paired.
+        paired: Whether both are of the same r draws or splits, in order.
     """
     a, b = (np.asarray(values, dtype=np.float64) for values in (first, second))
     ratio = a.mean() / b.mean()

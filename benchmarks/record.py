@@ -31,12 +31,12 @@ AGREES, CLOSE = 2.0, 3.0
 
 @dataclass(frozen=True)
 class Scale:
-    """How much is computed: all of it, or about a tenth."""
+    """The amount of computation: full, or about a tenth."""
 
     quick: bool = False
 
     def __call__(self, count: int, least: int = 2) -> int:
-        """Return a number of repeats, a tenth of it where this is quick."""
+        """Return a number of repeats, or a tenth of it for quick runs."""
         return max(least, count // 10) if self.quick else count
 
 
@@ -45,17 +45,17 @@ class Value:
     """One figure of a paper, and ours.
 
     Attributes:
-        name: What it is of, as "concrete, orthogonal".
-        ours: What is found here.
-        error: Its standard error; 0 where it is computed exactly.
-        printed: The paper's, as it stands there: its digits say how it is rounded; "" where the paper gives none. Or
-            "< 1" and "> 0", what it claims where it gives no number.
-        printed_error: The standard error of the paper's, where it gives one.
-        why: What explains a difference, or that it is open.
-        z: Where the two are compared by another statistic: its value as that of a standard normal variable.
-        comparable: Whether data, protocol and errors suffice to compare the two.
-        together: Of a claim on several cases at once: the support of all of them (`everywhere`); ours and its error
-            are then those of the case that speaks most against it.
+        name: The name of the figure, such as "concrete, orthogonal".
+        ours: Our value.
+        error: The standard error of our value, or 0 if it is exact.
+        printed: The value as printed in the paper, with its digits, or "" without one. "< 1" or "> 0" is a claim
+            without a number.
+        printed_error: The standard error of the printed value, if the paper gives one.
+        why: The explanation of a difference, or that it is open.
+        z: If the two are compared by another statistic, its value as a standard normal variable.
+        comparable: Whether data, protocol and errors suffice for a comparison.
+        together: For a claim on several cases, the support of all of them (`everywhere`). Our value and its error are
+            then those of the case with the most evidence against the claim.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Value:
 
     @property
     def support(self) -> float | None:
-        """Standard errors by which a claim of the paper holds; negative if it fails, None without a claim."""
+        """The standard errors by which a claim of the paper holds; negative if it fails, None without a claim."""
         if self.printed[:1] not in ("<", ">") or not self.comparable:
             return None
         if self.together is not None:
@@ -80,7 +80,7 @@ class Value:
 
     @property
     def distance(self) -> float | None:
-        """Distance between ours and the printed value in standard errors; None if they cannot be compared."""
+        """The distance between our value and the printed one in standard errors; None if they cannot be compared."""
         if not self.printed or not self.comparable or self.support is not None:
             return None
         if self.z is not None:
@@ -105,12 +105,12 @@ class Result:
     """A table or figure of a paper.
 
     Attributes:
-        title: What it shows.
-        protocol: How ours are found, and what is a reading of ours.
-        values: Its figures.
-        notes: What else is to be said, a sentence each.
-        impossible: Why it cannot be run here, where that is so.
-        missing: What the paper does not state or we do not have: data, protocol, errors.
+        title: The content of the table or figure.
+        protocol: The computation of our values, and our interpretations of the paper.
+        values: The values.
+        notes: Further notes, a sentence each.
+        impossible: The reason why it cannot be run here, or "".
+        missing: The parts that the paper does not state or we do not have: data, protocol, errors.
     """
 
     title: str
@@ -125,44 +125,44 @@ Figure = Callable[[Scale], Result]
 
 
 def rounding(printed: str) -> float:
-    """Return the standard deviation of what rounding to the digits of a number took away."""
+    """Return the standard deviation of the rounding error of a number with these digits."""
     digits, _, exponent = printed.lower().partition("e")
     unit = 10.0 ** (int(exponent or 0) - len(digits.partition(".")[2]))
     return unit / math.sqrt(12)
 
 
 def counts(values: Iterable[Value]) -> tuple[int, int, int]:
-    """Return how many figures are compared, and how many of them lie within two and within three standard errors."""
+    """Return the number of compared figures, and the numbers within two and within three standard errors."""
     far = [value.distance for value in values if value.distance is not None]
     return len(far), sum(z <= AGREES for z in far), sum(z <= CLOSE for z in far)
 
 
 def claims(values: Iterable[Value]) -> tuple[int, int, int]:
-    """Return how many claims hold by two standard errors, are undecided, and fail by two."""
+    """Return the numbers of claims that hold by two standard errors, are undecided, and fail by two."""
     said = [value.verdict for value in values if value.support is not None]
     return said.count("holds"), said.count("undecided"), said.count("fails")
 
 
 def everywhere(supports: Iterable[float]) -> float:
-    """Return the support of a claim on several cases, of each of which it must hold, as one normal variable.
+    """Return the support of a claim that must hold in all of several cases, as one normal variable.
 
-    The least support where none is negative: all hold only if the weakest does. Else it counts how many were tried: of
-    k cases in which nothing differs the worst is the least of k normal variables (independent ones, or positively
-    dependent and then less often).
+    If no support is negative, it is the least support, since the claim holds in all cases only if it holds in the
+    weakest. Otherwise it takes the number of cases into account. If nothing differs in k cases, the worst is the least
+    of k normal variables. They are independent, or positively dependent, and then errors are less frequent.
     """
     ahead = np.asarray(list(supports), dtype=np.float64)
     return float(ahead.min()) if ahead.min() >= 0 else 0.0 - worst(-ahead)
 
 
 def worst(z: Iterable[float], two_sided: bool = False) -> float:
-    """Return the largest of some normal variables, or of their moduli, as one of them; not below 0."""
+    """Return the largest of some normal variables, or of their moduli, as a normal variable, at least 0."""
     given, law = np.asarray(list(z), dtype=np.float64), stats.halfnorm if two_sided else stats.norm
     tail = -np.expm1(len(given) * law.logcdf(given.max()))
     return max(0.0, float(law.isf(max(tail, 1e-300))))
 
 
 def write(paper: str, name: str, result: Result, seconds: float, scale: Scale, folder: Path = RESULTS) -> Path:
-    """Write a result; return its path."""
+    """Write a result, and return the path of its file."""
     content = {
         "paper": paper,
         "figure": name,
@@ -179,7 +179,7 @@ def write(paper: str, name: str, result: Result, seconds: float, scale: Scale, f
 
 
 def read(folder: Path = RESULTS) -> dict[str, dict[str, Any]]:
-    """Return what the files hold, by "paper/figure"."""
+    """Return the contents of the files of results, by "paper/figure"."""
     paths = sorted(folder.glob("*/*.json"))
     return {f"{path.parent.name}/{path.stem}": json.loads(path.read_text(encoding="utf-8")) for path in paths}
 
@@ -223,7 +223,7 @@ def _plain(value: Any) -> Any:
 
 
 def made_with() -> dict[str, Any]:
-    """Return versions, the commit, and the machine in words."""
+    """Return versions, the commit, and the machine as text."""
     root = Path(__file__).parents[1]
     git = ["git", "-C", str(root)]
     commit = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

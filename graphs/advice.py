@@ -38,7 +38,7 @@ _TOLERANCE, _MAX_TERMS, _MAX_EIGENVECTORS, _SPARSE = 1e-10, 2000, 2000, 0.1
 
 @dataclass(frozen=True)
 class Candidate:
-    """Features whose error was measured.
+    """Features of one kind with their measured error.
 
     Attributes:
         features: "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
@@ -70,8 +70,8 @@ class Advice:
 
     Attributes:
         best: The exact or rational precision if its factor is small, otherwise the candidate with the smallest error
-            within the budget.
-        candidates: All candidates, by error.
+            within the budget. If no candidate is within the budget, it is the one with the fewest non-zeros.
+        candidates: All candidates by error; a precision comes first.
         reason: The reason for the choice, as text.
 
     Examples:
@@ -114,9 +114,13 @@ def advise(
         p_halt: The halting probability of the walks. A smaller one is used if the second moment would be infinite.
         seed: The seed of the sample and of the walks.
 
+    Returns:
+        The recommended features, and all candidates with their errors.
+
     Raises:
         InvalidArgumentError: If an argument is out of range. Also if the graph has more than 2,000 nodes and no
             Chebyshev series of 2,000 terms resolves the kernel.
+        MemoryBudgetError: If the kernel on the sample does not fit into memory.
 
     Examples:
         >>> import graphs
@@ -151,6 +155,10 @@ def precision_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     The cost of a factor follows from the pattern. At most 2e11 operations, about 20 seconds, and half of the memory of
     this machine are allowed.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+
     Examples:
         >>> import graphs
         >>> from graphs.advice import precision_candidate
@@ -176,6 +184,10 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     m fields need m^3 times the operations and m^2 times the memory of one. Since the result is approximate, at most 4e6
     operations per node are allowed, about two seconds for 10,000 nodes.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+
     Examples:
         >>> import graphs
         >>> from graphs.advice import rational_candidate
@@ -200,6 +212,10 @@ def rational_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
 def sparse_factor_candidate(graph: Graph, kernel: GraphKernel) -> Candidate | None:
     """Return the candidate with a sparse Cholesky factor, exact or rational, or None.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+
     Examples:
         >>> import graphs
         >>> from graphs.advice import sparse_factor_candidate
@@ -215,6 +231,11 @@ def exact_block(graph: Graph, kernel: GraphKernel, positions: NDArray[np.int64])
     A Chebyshev series of k(1 - u) is applied to n vectors, which are sparse until a tenth of their entries is filled.
     Its terms decay geometrically for smooth kernels. If 2,000 terms are not enough, all eigenvectors are used, on up to
     2,000 nodes.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        positions: Positions (n,) of the nodes.
 
     Raises:
         InvalidArgumentError: If 2,000 terms are not enough on more nodes.

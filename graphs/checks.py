@@ -79,7 +79,12 @@ def is_number(value: Any) -> bool:
 def is_identifier(name: str, values: Any) -> bool:  # (n,)
     """Return whether a column identifies its rows.
 
-    It does if its name says so, or if it holds at least five consecutive integers, each once.
+    A column is an identifier if the last word of its name is "id", "index", "node", "vertex", "face", "cell" or "fid".
+    It is also one if it holds at least five consecutive integers, each once.
+
+    Args:
+        name: The name of the column.
+        values: The values (n,) of the column.
 
     Examples:
         >>> from graphs.checks import is_identifier
@@ -95,6 +100,11 @@ def is_identifier(name: str, values: Any) -> bool:  # (n,)
 
 def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
     """Check that the argument `name` has an allowed value.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: The value.
+        allowed: The allowed values.
 
     Raises:
         InvalidArgumentError: If it has another value. The message lists the allowed ones.

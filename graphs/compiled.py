@@ -9,6 +9,12 @@ import numba
 def jit(function: Callable[..., Any]) -> Callable[..., Any]:
     """Compile a function on first use, cached on disk if there is a writable folder.
 
+    Args:
+        function: The function.
+
+    Returns:
+        The compiled function.
+
     Examples:
         >>> from graphs.compiled import jit
         >>> jit(lambda x: x + 1).__name__

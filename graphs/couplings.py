@@ -58,7 +58,11 @@ class HaltingDistribution:
         return isinstance(self.p_halt, float)
 
     def survival(self, length: int) -> NDArray[np.float64]:
-        """Return P(length >= l) for l = 0..length, shape (length + 1,)."""
+        """Return P(length >= l) for l = 0..length, shape (length + 1,).
+
+        Args:
+            length: The largest number of steps l.
+        """
         if isinstance(self.p_halt, float):
             return np.asarray((1 - self.p_halt) ** np.arange(length + 1))
         out = np.zeros(length + 1)
@@ -70,7 +74,11 @@ class HaltingDistribution:
         return 1 / self.p_halt - 1 if isinstance(self.p_halt, float) else float(np.sum(self.p_halt[1:]))
 
     def quantile(self, u: NDArray[np.float64]) -> Lengths:
-        """Return the quantiles of the length at u in (0, 1), shape of u."""
+        """Return the quantiles of the length at u in (0, 1), shape of u.
+
+        Args:
+            u: Probabilities in (0, 1), of any shape.
+        """
         if isinstance(self.p_halt, float):
             return np.asarray(np.log(1 - u) * (1 / np.log1p(-self.p_halt)), dtype=np.int64)  # log is faster than log1p
         return np.asarray(np.searchsorted(self._halted, u, side="right"), dtype=np.int64)
@@ -82,6 +90,9 @@ class HaltingDistribution:
 
 def as_halting_distribution(p_halt: float | ArrayLike) -> HaltingDistribution:
     """Return the distribution of a halting probability or of survival (L + 1,).
+
+    Args:
+        p_halt: The probability in (0, 1) to halt before each step, or survival probabilities (L + 1,).
 
     Raises:
         InvalidArgumentError: If the value is neither.
@@ -113,7 +124,13 @@ class LengthCoupling(Protocol):
     """
 
     def draw(self, keys: Keys, num_walkers: int, halting: HaltingDistribution) -> Lengths:
-        """Return the lengths (n, m) for n node keys (n, 1)."""
+        """Return the lengths (n, m) for n node keys (n, 1).
+
+        Args:
+            keys: Random keys (n, 1), one per start node.
+            num_walkers: The number m of walkers per node.
+            halting: The distribution of each length.
+        """
 
 
 @dataclass(frozen=True)
@@ -170,6 +187,9 @@ class Sigma:
     The first uniform of a pair falls into one of n quantile bins. The second is independent within the image of that
     bin under `permutation`.
 
+    Attributes:
+        permutation: The permutation (n,) of the quantiles.
+
     Examples:
         >>> from graphs.couplings import Sigma
         >>> Sigma.from_array([2, 1, 0]).permutation.tolist()
@@ -181,6 +201,9 @@ class Sigma:
     @classmethod
     def from_array(cls, permutation: ArrayLike) -> "Sigma":
         """Return the coupling of a permutation (num_quantiles,).
+
+        Args:
+            permutation: The image of each quantile, integers 0..n-1.
 
         Raises:
             InvalidArgumentError: If it does not hold 0..n-1 once each, with n at least 2.
@@ -210,6 +233,9 @@ class Tuples:
 
     A tuple is drawn uniformly, then each length within its quantile, independently.
 
+    Attributes:
+        tuples: Quantiles (S, m), integers from 0.
+
     Examples:
         >>> from graphs.couplings import Tuples
         >>> Tuples.from_array([[0, 1], [1, 0]], num_walkers=2).tuples.shape
@@ -220,7 +246,11 @@ class Tuples:
 
     @classmethod
     def from_array(cls, tuples: ArrayLike, num_walkers: int) -> "Tuples":
-        """Return the coupling of a table (S, m).
+        """Return the coupling of a table (S, m) of quantiles.
+
+        Args:
+            tuples: Quantiles (S, m), integers from 0.
+            num_walkers: The number m of walkers.
 
         Raises:
             InvalidArgumentError: If the table has another number of walkers, or a column does not hold every quantile
@@ -285,7 +315,12 @@ def _half(num_walkers: int, name: str) -> int:
 
 
 def truncated_modulation(kernel: GraphKernel) -> NDArray[np.float64]:
-    """Return f_0, f_1, ... until they sum to sqrt(k(0)) up to 1e-9, at most 65,536.
+    """Return the terms f_0, f_1, ... of a modulation until they sum to sqrt(k(0)) up to 1e-9.
+
+    There are at most 65,536 terms.
+
+    Args:
+        kernel: The kernel.
 
     Examples:
         >>> from graphs import kernels
@@ -306,6 +341,11 @@ def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: 
 
     The uniform of quantile q is uniform on (q / n, (q + 1) / n), and the walk reaches l if it exceeds 1 - S_l. The mean
     of the ratio over q is 1 for every l that a walk can reach.
+
+    Args:
+        halting: The distribution of the length.
+        num_quantiles: The number n of quantiles.
+        length: The largest number of steps l.
 
     Examples:
         >>> from graphs.couplings import HaltingDistribution, quantile_survival

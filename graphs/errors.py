@@ -323,7 +323,11 @@ class InfiniteVarianceWarning(GraphWarning):
 
 
 def warn(warning: Warning) -> None:
-    """Issue a warning at the first line of the stack outside `graphs` and `rfgp`."""
+    """Issue a warning at the first line of the stack outside `graphs` and `rfgp`.
+
+    Args:
+        warning: The warning.
+    """
     level, frame = 1, inspect.currentframe()
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         level, frame = level + 1, frame.f_back

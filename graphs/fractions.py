@@ -10,9 +10,9 @@ logarithms are analytic in log R, and are interpolated in it. Replacing t by R /
 for 1 - f, with poles R / p, weights R^f w / p and the same errors. Therefore only f <= 1/2 is fitted. Fits of small f
 start from fits of larger f, since evenly spread poles may not converge.
 
-Source: Bolin and Kirchner (2020), "The rational SPDE approach for Gaussian random fields with general smoothness", and
+Sources: Bolin and Kirchner (2020), "The rational SPDE approach for Gaussian random fields with general smoothness".
 Bolin, Simas and Xiong (2024), "Covariance-based rational approximations of fractional SPDEs for computationally
-efficient Bayesian inference", which uses sums of fractions as here.
+efficient Bayesian inference", also use sums of fractions.
 """
 
 import math
@@ -93,7 +93,11 @@ class FractionalPower:
         self._slopes = [series.deriv() for series in self._logs]
 
     def at(self, width: float) -> PartialFractions:
-        """Return the fractions for [1, R], log R = width, with derivatives in the width."""
+        """Return the fractions for [1, R], log R = width, with derivatives in the width.
+
+        Args:
+            width: log R, at least 0.
+        """
         low, high = self._domain
         inside = min(max(width, low), high)
         logs = np.array([series(inside) for series in self._logs])
@@ -103,7 +107,11 @@ class FractionalPower:
         return PartialFractions(values[:m], values[m:], (values * slopes)[:m], (values * slopes)[m:])
 
     def error(self, width: float) -> float:
-        """Return the largest relative error over [1, R], log R = width."""
+        """Return the largest relative error over [1, R], log R = width.
+
+        Args:
+            width: log R, at least 0.
+        """
         t = np.exp(np.linspace(0.0, width, _GRID * self.terms))
         fraction = self.at(width)
         return float(np.abs(t**self.power * (fraction.weights / (t[:, None] + fraction.poles)).sum(axis=1) - 1).max())
@@ -112,6 +120,10 @@ class FractionalPower:
 @lru_cache(maxsize=64)
 def fractional_power(power: float, terms: int) -> FractionalPower:
     """Return the cached approximation of a power.
+
+    Args:
+        power: The power f, from 0.01 to 0.99.
+        terms: The number m of fractions, at most 8.
 
     Examples:
         >>> from graphs.fractions import fractional_power

@@ -94,9 +94,9 @@ class Graph(Sources):
             laplacian: "normalized" for L = I - D^(-1/2) W D^(-1/2), or "combinatorial" for L = (D - W) / max_a d_a.
 
         The combinatorial Laplacian D - W is divided by the largest degree, `laplacian_scale`. Its eigenvalues then lie
-        in [0, 2] as well, and power series in U = I - L converge for both Laplacians. With s the scale, exp(-t (D - W))
-        is Diffusion(lengthscale=sqrt(2 t s)), and (2 nu / kappa^2 + D - W)^-nu is Matern(nu, kappa sqrt(s)) divided by
-        s^nu.
+            in [0, 2] as well, and power series in U = I - L converge for both Laplacians. Let s be the scale. Then
+            exp(-t (D - W)) is Diffusion(lengthscale=sqrt(2 t s)). Likewise (2 nu / kappa^2 + D - W)^-nu is Matern(nu,
+            kappa sqrt(s)) divided by s^nu.
 
         Raises:
             InvalidArgumentError: If the name is unknown.
@@ -272,6 +272,9 @@ _WAYS_IN = {"is_directed": "from_networkx", "toarray": "from_scipy", "faces": "f
 def not_a_graph_message(value: Any) -> str | None:
     """Return an error message if a value is not a graph, otherwise None.
 
+    Args:
+        value: The value.
+
     Examples:
         >>> from graphs.graph import not_a_graph_message
         >>> not_a_graph_message([1, 2])
@@ -293,6 +296,9 @@ def not_a_graph_message(value: Any) -> str | None:
 
 def check_graph(value: Any) -> None:
     """Check that a value is a graph.
+
+    Args:
+        value: The value.
 
     Raises:
         InvalidArgumentError: If it is not. The message names the class method of `Graph` that converts it.

@@ -18,7 +18,11 @@ def normalized_shift(
 ) -> sp.csr_array:  # (N, N)
     """Return D^(-1/2) W D^(-1/2), with 1 on the diagonal of isolated nodes.
 
-    Powers of two are taken out of the degrees first, so that products of very small numbers keep their digits.
+    Powers of two are factored out of the degrees first, so that products of very small numbers keep their digits.
+
+    Args:
+        W: The weights (N, N), symmetric.
+        degrees: The row sums (N,) of W.
 
     Examples:
         >>> import scipy.sparse as sp
@@ -42,7 +46,13 @@ def combinatorial_shift(
     W: sp.csr_array,  # (N, N)
     degrees: Floats,  # (N,)
 ) -> sp.csr_array:  # (N, N)
-    """Return I - (D - W) / max D, whose rows sum to 1, or I without edges.
+    """Return I - (D - W) / max D.
+
+    Its rows sum to 1. It is I if there are no edges.
+
+    Args:
+        W: The weights (N, N), symmetric.
+        degrees: The row sums (N,) of W.
 
     Examples:
         >>> import scipy.sparse as sp

@@ -47,6 +47,9 @@ class Role(IntEnum):
 def mix(state: Any) -> Any:
     """Return well-mixed bits of a state, uint64, as a scalar or an array.
 
+    Args:
+        state: A uint64, or an array of them.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.random import mix
@@ -62,6 +65,9 @@ def mix(state: Any) -> Any:
 def to_unit(bits: Any) -> Any:
     """Map uint64 bits to the open interval (0, 1), using 52 bits plus one half.
 
+    Args:
+        bits: A uint64, or an array of them.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.random import to_unit
@@ -73,6 +79,10 @@ def to_unit(bits: Any) -> Any:
 
 def stream(seed: int, role: Role) -> NDArray[np.uint64]:
     """Return the key (1,) of one role of a seed.
+
+    Args:
+        seed: The seed, an integer from 0.
+        role: The role.
 
     Examples:
         >>> from graphs import random
@@ -88,6 +98,10 @@ def derive(
 ) -> NDArray[np.uint64]:  # (...)
     """Return the child keys of `key` at `index`.
 
+    Args:
+        key: Keys (...).
+        index: Integers (...) from 0, broadcast against the keys.
+
     Examples:
         >>> import numpy as np
         >>> from graphs import random
@@ -100,6 +114,10 @@ def derive(
 
 def uniforms(key: NDArray[np.uint64], index: NDArray[Any]) -> NDArray[np.float64]:
     """Return a uniform in (0, 1) for each child of `key` at `index`, broadcast.
+
+    Args:
+        key: Keys (...).
+        index: Integers (...) from 0, broadcast against the keys.
 
     Examples:
         >>> import numpy as np
@@ -114,6 +132,9 @@ def uniforms(key: NDArray[np.uint64], index: NDArray[Any]) -> NDArray[np.float64
 
 def resolve_seed(seed: int | None) -> int:
     """Return a seed as an int in [0, 2^63), drawn from the system if it is None.
+
+    Args:
+        seed: An integer, or None.
 
     Raises:
         InvalidArgumentError: If the seed is not an integer in this range.

@@ -44,7 +44,7 @@ def pagerank(
     permutation: ArrayLike | None = None,  # (num_quantiles,)
     num_threads: int | None = None,
 ) -> Floats:  # (N,)
-    """Estimate the PageRank (N,) of every node by walkers that start on each.
+    """Estimate the PageRank (N,) of all nodes by walkers that start on each node.
 
     The estimates sum to 1. A walk from a uniformly random node that halts with probability p before each step ends on
     node j with probability PageRank_j. `networkx.pagerank` calls 1 - p alpha. As there, moves are in proportion to
@@ -105,12 +105,12 @@ def pagerank(
 def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: int = 50) -> NDArray[np.int64]:
     """Return the permutation (num_quantiles,) of length quantiles for PageRank.
 
-    It has the smallest variance of the estimates.
+    Among all permutations it minimizes the variance of the estimates.
 
     A pair of walkers from node i adds to sum_j Var the probability that both end on one node. Averaged over i this is
-    cost(q, q') = tr(A_q A_q'^T) with A_q = sum_l P(length = l | quantile q) P^l and P the transition matrix (Reid et
-    al. 2024, App. E, Eq. 82, summed over end nodes). The trace is exact for up to 1500 nodes. For larger graphs it is
-    estimated by 16 random sign vectors of a fixed internal seed.
+    cost(q, q') = tr(A_q A_q'^T). Here A_q = sum_l P(length = l | quantile q) P^l, and P is the transition matrix (Reid
+    et al. 2024, App. E, Eq. 82, summed over end nodes). The trace is exact for up to 1500 nodes. For larger graphs it
+    is estimated by 16 random sign vectors of a fixed internal seed.
 
     Args:
         graph: The graph, or a smaller one like it.
@@ -119,6 +119,7 @@ def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: i
 
     Raises:
         InvalidArgumentError: If an argument is out of range.
+        MemoryBudgetError: If the walks of all quantiles do not fit into memory.
 
     Examples:
         >>> import graphs
@@ -157,6 +158,9 @@ def match_pagerank_quantiles(graph: Graph, p_halt: float = 0.2, num_quantiles: i
 
 def transposed_moves(graph: Graph) -> sp.csr_array:
     """Return P^T (N, N), the transposed transition matrix of PageRank.
+
+    Args:
+        graph: The graph.
 
     Examples:
         >>> import graphs

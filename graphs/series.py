@@ -78,6 +78,9 @@ def analytic_radius(
 
     It is infinite if it exceeds 64.
 
+    Args:
+        log_function: A function (n,) -> (n,) of complex points, on any branch.
+
     Raises:
         InvalidArgumentError: If there is none, so the series may diverge on the spectrum of U.
 
@@ -99,6 +102,9 @@ def analytic_radius(
 
 def check_analytic(log_function: Function) -> None:
     """Check that a function has an analytic root in the unit disk.
+
+    Args:
+        log_function: A function (n,) -> (n,) of complex points, on any branch.
 
     Raises:
         InvalidArgumentError: If it has none. The message names features that do not need a series.

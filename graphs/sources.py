@@ -20,6 +20,12 @@ from graphs.errors import SelfLoopsDroppedWarning
 class Sources:
     """The data of a graph, with one class method for each source; use `graphs.Graph`.
 
+    Attributes:
+        adjacency: The weights, `csr_array` (N, N).
+        labels: N labels, or None.
+        coordinates: Coordinates (N, 2) or (N, 3), or None.
+        num_self_loops_dropped: The number of dropped self-loops.
+
     Examples:
         >>> import graphs
         >>> graphs.Graph.from_grid((2, 3)).coordinates.tolist()[:2]
@@ -40,7 +46,7 @@ class Sources:
         self_loops: SelfLoops = "error",
         duplicates: Duplicates = "error",
     ) -> Self:
-        """Build a graph from an undirected networkx graph, whose nodes become the labels.
+        """Build a graph from an undirected networkx graph; its nodes become the labels.
 
         Args:
             graph: A `networkx.Graph` or `MultiGraph`.
@@ -282,7 +288,7 @@ class Sources:
 
     @classmethod
     def from_gml(cls, path: str | Path, weight: str | None = "weight", *, self_loops: SelfLoops = "drop") -> Self:
-        """Read a GML file, whose labels become the nodes.
+        """Build a graph from a GML file; its labels become the nodes.
 
         Args:
             path: The file.
@@ -320,6 +326,9 @@ def freeze(
     matrix: sp.csr_array,  # (N, N)
 ) -> sp.csr_array:
     """Make the arrays of a matrix (N, N) read-only and return it.
+
+    Args:
+        matrix: The matrix.
 
     Examples:
         >>> import scipy.sparse as sp

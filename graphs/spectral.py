@@ -20,8 +20,12 @@ _MAX_MOMENTS = 100_000
 def spectral_measure(graph: Graph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return points u and weights (k,) with sum_k w_k h(u_k) = tr h(U) / N.
 
-    The measure is exact up to 1500 nodes. Above, it is stochastic Lanczos quadrature (Ubaru, Chen and Saad 2017) with 8
-    Rademacher probes of a fixed internal seed and 40 steps, so that a graph always gets the same answer.
+    The measure is exact up to 1500 nodes. On larger graphs it is estimated by stochastic Lanczos quadrature (Ubaru,
+    Chen and Saad 2017) with 8 Rademacher probes and 40 steps. The internal seed is fixed, so the result of a graph is
+    reproducible.
+
+    Args:
+        graph: The graph.
 
     Examples:
         >>> import graphs
@@ -53,6 +57,10 @@ def lanczos(
 
     It has the diagonal (steps,) and the off-diagonal (steps - 1,).
 
+    Args:
+        matrix: A symmetric matrix (N, N).
+        start: The first vector (N,).
+
     Examples:
         >>> import numpy as np
         >>> import graphs
@@ -80,9 +88,13 @@ def lanczos(
 def squared_growth(graph: Graph, transitions: str) -> float:
     """Return the growth of squared loads per step, a spectral radius.
 
-    For moves in proportion to weight V_ab = W_ab / d_b, whose columns sum to 1, so it is 1. For uniform moves V_ab =
-    k_a U_ab^2 with k_a neighbors. This is similar to the symmetric sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is
-    found by Lanczos' method.
+    It is the spectral radius of a matrix V. For moves in proportion to weight V_ab = W_ab / d_b. Its columns sum to 1,
+    so its radius is 1. For uniform moves V_ab = k_a U_ab^2, and node a has k_a neighbors. This matrix is similar to the
+    symmetric sqrt(k_a k_b) U_ab^2, whose largest eigenvalue is found by Lanczos' method.
+
+    Args:
+        graph: The graph.
+        transitions: "weights" or "uniform".
 
     Examples:
         >>> import graphs

@@ -42,12 +42,12 @@ def plot_prediction_band(
     data: tuple[ArrayLike, ArrayLike] | None = None,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the mean along one input, with 95 % bands: latent dark, observed light.
+    """Plot the mean along one input, with 95 % bands of the function (dark) and of observations (light).
 
     Args:
-        x: The input at the prediction's points (n,), in any order.
+        x: The input (n,) at the points of the prediction, in any order.
         prediction: The prediction at these inputs.
-        data: Inputs and targets (k,), (k,) to draw as points. If None, none are drawn.
+        data: Inputs (k,) and targets (k,) to draw as points. If None, there are no points.
         axes: The axes to draw on. If None, new ones.
 
     Raises:
@@ -83,7 +83,7 @@ def plot_calibration(
     *,
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw the share of observations inside central intervals against their level.
+    """Plot the fraction of observations (n,) inside central intervals against their level.
 
     The gray band contains the curve of a calibrated prediction with probability 0.95 at each level, if the n
     observations are independent given the prediction.
@@ -110,7 +110,7 @@ def plot_calibration(
 
 
 def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw the relative error of each method's kernel matrix against m.
+    """Plot the relative error of the kernel matrix of each method against m.
 
     Scales are logarithmic, and bars are 2 standard errors.
 
@@ -125,7 +125,7 @@ def plot_kernel_error(comparison: Comparison, *, axes: Axes | None = None) -> Ax
 
 
 def plot_kl(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw the KL of each method from the exact posterior against m.
+    """Plot KL(exact || approximate) of the posterior of each method against m.
 
     Scales are logarithmic, and bars are 2 standard errors.
 
@@ -171,7 +171,7 @@ def _plot_by_size(comparison: Comparison, figure: str, label: str, axes: Axes | 
 
 
 def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
-    """Make the vertical axis logarithmic, with ticks that are written out around these heights."""
+    """Make the vertical axis logarithmic, with written-out ticks around these heights."""
     if len(heights):  # none are positive where all errors are 0
         axes.set_yscale("log")
         ticks, ends = log_ticks(heights)
@@ -181,9 +181,9 @@ def _log_heights(axes: Axes, heights: Sequence[float]) -> None:
 
 
 def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> Axes:
-    """Draw approximate against exact posterior means at the first split's test points.
+    """Plot approximate against exact posterior means at the test points of the first split.
 
-    The bars are the two posteriors' standard deviations.
+    The bars are the standard deviations of the two posteriors.
 
     Examples:
         >>> from rfgp import compare, datasets, plotting
@@ -215,7 +215,7 @@ def plot_against_exact(comparison: Comparison, *, axes: Axes | None = None) -> A
 
 
 def plot_spectrum(gp: GraphGP, *, axes: Axes | None = None) -> Axes:
-    """Draw the fitted kernel over the density of the Laplacian's eigenvalues.
+    """Plot the fitted kernel over the density of the eigenvalues of the Laplacian.
 
     For a free modulation the parametric family without its learned factors is drawn as well.
 
@@ -265,7 +265,7 @@ def plot_mesh_field(
     colors: str = "viridis",
     axes: Axes3D | None = None,
 ) -> Axes3D:
-    """Draw values of a field's faces or vertices on its mesh, in 3-D axes.
+    """Plot values (N,) of the faces or vertices of a field on its mesh, in 3-D axes.
 
     Raises:
         InvalidArgumentError: If the field is not on a mesh, or has another number of nodes.
@@ -299,9 +299,10 @@ def plot_road_field(
     colors: str = "viridis",
     axes: Axes | None = None,
 ) -> Axes:
-    """Draw values of crossings and sensors along their roads.
+    """Plot values (N,) of crossings and sensors along their roads.
 
-    A piece of road has the average of its ends. Axes are longitude and latitude in degrees, or the units of the plane.
+    A piece of road has the average value of its ends. The axes are longitude and latitude in degrees, or the units of
+    the plane.
 
     Raises:
         InvalidArgumentError: If the field is not on roads, or has another number of nodes.
@@ -352,7 +353,7 @@ def _finish_field(axes: AnyAxes, scale: ScalarMappable, title: str) -> AnyAxes:
 
 
 def draw_comparison(comparison: Comparison, fields: tuple[Field, NodePosterior] | None = None) -> Figure:
-    """Draw kernel errors, KL and means, and the posterior at the nodes if fields are given.
+    """Plot kernel errors, KL and means, and the posterior at the nodes if fields are given.
 
     Examples:
         >>> from rfgp import compare, datasets, plotting

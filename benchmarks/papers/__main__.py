@@ -19,10 +19,13 @@ PAPERS = ("couplings", "simplex", "hybrid", "orthogonal", "article", "own")
 
 
 def figures(only: str = "") -> Iterator[tuple[str, str, Figure]]:
-    """Yield paper, name and function of the figures that are wanted, as "couplings" or "couplings/table-1".
+    """Yield paper, name and function of the selected figures.
+
+    Args:
+        only: The selection, such as "couplings" or "couplings/table-1". If "", all figures.
 
     Raises:
-        ValueError: there is no such paper or figure.
+        ValueError: There is no such paper or figure.
     """
     wanted = [entry for entry in only.split(",") if entry]
     found = set()

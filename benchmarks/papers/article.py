@@ -33,7 +33,7 @@ def evaluated(x: Tensor, count: int, seed: int, *, phases: bool) -> Tensor:
 
 
 def variances(gram: Tensor, *, phases: bool) -> Tensor:
-    """Return the variance of one frequency's estimate: (1 - k^2)^2 / 2, and 1/2 more where there are phases."""
+    """Return the variance of the estimate of one frequency: (1 - k^2)^2 / 2, and 1/2 more with phases."""
     return (1 - gram.square()).square() / 2 + (0.5 if phases else 0.0)
 
 
@@ -90,7 +90,7 @@ def feature_ridge(phi: Tensor, y: Tensor, at: Tensor) -> Tensor:
 
 
 def figure_3(scale: Scale) -> Result:
-    """Return how far ridge regression on features is from that on the kernel."""
+    """Return the distances of ridge regression on features from ridge regression on the kernel."""
     sets, values = scale(200, 20), []
     gaps: dict[int, Array] = {}
     duality = 0.0
@@ -138,7 +138,7 @@ def _lines() -> tuple[float, float]:
 
 
 def regression(scale: Scale) -> Result:
-    """Return times of kernel regression in units of those of ridge regression on features."""
+    """Return times of kernel regression relative to ridge regression on features."""
     x, y, grid = a_set(0)
     repeats, values = scale(200, 20), []
 

@@ -1,9 +1,9 @@
 """For each table and figure of the papers: whether its data, its protocol and its errors exist.
 
-Known before a figure is run, from the paper and from what is at hand, whatever a run finds. "partly" is filled by a
-reading of ours or by data of the same kind, which the figure's protocol states; where one is "no", nothing is compared
-and rates count nothing. Errors are the paper's where it prints numbers, and ours where it has a plot or a formula, of
-which a claim is tested.
+The entries follow from the paper and from the available data before a figure is run. They do not depend on results.
+"partly" means an interpretation of ours or data of the same kind, as the protocol of the figure states. If an entry is
+"no", nothing is compared and the figure is not part of rates. Errors are those of the paper if it prints numbers. If it
+has a plot or a formula, a claim is tested with our errors.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ WORDS = ("exists", "partly", "no")
 
 
 class Facts(NamedTuple):
-    """Each begins with one of `WORDS`; a word why follows."""
+    """The data, the protocol and the errors of a figure, each with one of `WORDS` and a reason."""
 
     data: str
     protocol: str

@@ -8,11 +8,11 @@ it, from arrays in memory; that of predicting is left out.
 - rfgp: `SparseSpectrumGP(learn_frequencies=True)` with nothing tuned but size and steps, five fits each: (m, steps) =
   (128, 60), (128, 150), (256, 60), (256, 300), (512, 200). F = 2 m. Rate, prior, batches and the beginning were
   tuned on airfoil, concrete, power-plant and drawn tables.
-- svgp: GPyTorch's SVGP, 512 inducing points from a random subset, Cholesky variational distribution, one lengthscale a
-  column, batches of 1024, Adam with rate 0.01 as in its examples, read after 5, 10, 30 and 60 s of training, with the
-  time of reading left out.
+- svgp: GPyTorch's SVGP, 512 inducing points from a random subset, Cholesky variational distribution, one lengthscale
+  per column, batches of 1024, Adam with rate 0.01 as in its examples. It is evaluated after 5, 10, 30 and 60 s of
+  training, without the time of the evaluation.
 - xgpr (if its interpreter is given): xGPR 0.4.8, RBF kernel with one lengthscale, its crude tuning with 1024 features
-  (with 4096 it had not ended after six minutes) and its fit with 4096, in a process of its own. F = 4096.
+  and its fit with 4096, in its own process. With 4096 features the tuning had not ended after six minutes. F = 4096.
 
     python -m benchmarks.races.accuracy [--seeds N] [--tables kin40k,...] [--xgpr PYTHON] [--out FILE]
 """

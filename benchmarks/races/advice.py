@@ -1,11 +1,12 @@
 """What `features="auto"` chooses on twenty graphs, against every kind of features run in full.
 
 Protocol, fixed before the results were seen. Twenty graphs of 2,048 to 2,744 nodes, normalized Laplacian; diffusion of
-lengthscale 3, `RegularizedLaplacian(2, 3.0)` and `Matern(1.5, 5.0)`. A draw of the kernel's own process with noise of a
-tenth of its variance at a random fifth of the nodes, hyperparameters those of the draw; the reference is the process by
-all eigenvectors. Each kind at its defaults conditions and predicts 400 hidden nodes: KL(exact || it) of their joint
-observed distribution in nats a node, and the seconds of both. Regret: the KL of what "auto" chose less the least of all
-kinds; and its seconds over those of the fastest kind that is within 0.001 nats of it.
+lengthscale 3, `RegularizedLaplacian(2, 3.0)` and `Matern(1.5, 5.0)`. The data are a draw of the process of the kernel
+at a random fifth of the nodes, with noise of a tenth of its variance. Hyperparameters are those of the draw. The
+reference is the process by all eigenvectors. Each kind at its defaults conditions and predicts 400 hidden nodes:
+KL(exact || it) of their joint observed distribution in nats a node, and the seconds of both. Regret: the KL of what
+"auto" chose less the least of all kinds; and its seconds over those of the fastest kind that is within 0.001 nats of
+it.
 
     python -m benchmarks.races.advice
 """

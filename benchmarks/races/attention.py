@@ -1,14 +1,14 @@
 """Attention with random features against exact attention and performer-pytorch: time, memory and their growth.
 
-Protocol, fixed before the results were seen. One sequence of 1,024 to 65,536 positions, 8 heads of 64, standard normal
-queries, keys and values in float32, 256 positive features from the same number of orthogonal frequencies; both ways and
-causal; outputs without gradients, and outputs with the gradients of their sum in queries, keys and values. Exact:
-`torch.nn.functional.scaled_dot_product_attention`. performer-pytorch: `FastAttention` as it comes, which without its
-compiled extension takes its own loop in causal mode. One process for each case: a first call, then the best of three,
-or the first call alone if it took over 20 s; the peak is how far the first call raised the process's resident memory.
-A method leaves the race at the first size that takes over 60 s or does not finish. The slopes are those of log time and
-log peak over the last three sizes, 1 for linear. performer-pytorch is not a dependency: name the interpreter of an
-environment that has it and torch.
+Protocol, fixed before the results were seen. One sequence has 1,024 to 65,536 positions, 8 heads of 64, and standard
+normal queries, keys and values in float32. There are 256 positive features from as many orthogonal frequencies.
+Attention is bidirectional or causal. Outputs are computed without gradients, and with the gradients of their sum in
+queries, keys and values. Exact: `torch.nn.functional.scaled_dot_product_attention`. performer-pytorch: `FastAttention`
+as it comes, which without its compiled extension takes its own loop in causal mode. Each case runs in its own process:
+a first call, then the best of three, or the first call alone if it took over 20 s. The peak is the increase of the
+resident memory of the process by the first call. A method leaves the race at the first size that takes over 60 s or
+does not finish. The slopes are those of log time and log peak over the last three sizes, 1 for linear. The package
+performer-pytorch is not a dependency. Name the interpreter of an environment that has it and torch.
 
     OMP_NUM_THREADS=1 python -m benchmarks.races.attention --rival INTERPRETER --largest 65536
 """

@@ -1,28 +1,29 @@
 """Classes of table rows: probabilities by Gaussian processes of other packages, boosted trees, logistic regression.
 
-Protocol. Tables of `rfgp.datasets`: abalone-3 (rings up to 8, 9 and 10, more), abalone-28 (rings as they are),
-banknote, car, chess, cmc, nursery, wifi, yeast; text columns are one-hot, yeast's names are dropped. Ten random splits:
-the first tenth of numpy's permutation at seeds 0 to 9 is the test part, the rest training. Columns are standardized on
-training rows, constant ones dropped. Labels are codes of the classes that training rows have. A test row of another
-class is kept: it counts as an error, at a probability of 1e-12, for every racer. Probabilities are floored there,
-without being made to sum to one again.
+Protocol. Tables of `rfgp.datasets`: abalone-3 (rings up to 8, 9 and 10, more), abalone-28 (all numbers of rings),
+banknote, car, chess, cmc, nursery, wifi, yeast. Text columns are one-hot, and the names of yeast are dropped. Ten
+random splits: the first tenth of numpy's permutation at seeds 0 to 9 is the test part, the rest training. Columns are
+standardized on training rows, constant ones dropped. Labels are codes of the classes that training rows have. A test
+row of another class is kept: it counts as an error, at a probability of 1e-12, for every racer. Probabilities are
+floored there, without being made to sum to one again.
 
 Figures: accuracy; mean log density of the true class; expected calibration error (15 bins of equal width of the top
-probability); seconds of the fit and of all predictions, imports apart. Each run is alone, on as many threads as the
-environment says, in a process of its own that is ended after `--limit` seconds. Nothing is tuned on test rows. `FEWER`
-has the racers that are too slow for ten splits: they get the first ones.
+probability). Also the seconds of the fit and of all predictions, without imports. Each run is alone, on as many threads
+as the environment says, in a process of its own that is ended after `--limit` seconds. Nothing is tuned on test rows.
+`FEWER` has the racers that are too slow for ten splits: they get the first ones.
 
 - rfgp: `rfgp.sklearn.GPClassifier` of a Gaussian kernel with 512 random frequencies, at seed 0.
 - gpc: scikit-learn's GaussianProcessClassifier (Laplace), RBF with one lengthscale and an amplitude, one-vs-rest, on a
-  random subset of 1,000 training rows, whose classes alone it knows: the others have probability 1e-12 for it.
-- svgp: GPyTorch's SVGP, 512 inducing points (256 for ten classes and more) from random rows, which it learns; Matern
-  5/2 with one lengthscale a column, one kernel for the latent processes of all classes; softmax, for two, probit;
-  Adam at 0.03, batches of 256 rows, 1,024 above 10,000 rows; 100 epochs, or until the ELBO's mean over ten epochs is
-  less than 0.002 nats a row better than over the ten before, or SECONDS. 256 draws for probabilities of softmax.
+  random subset of 1,000 training rows. Classes that are not in the subset have probability 1e-12.
+- svgp: GPyTorch's SVGP, 512 learned inducing points from random rows (256 for ten or more classes). The kernel is
+  Matern 5/2 with one lengthscale per column, the same for the latent processes of all classes. The likelihood is
+  softmax, or probit for two classes. Adam at 0.03, batches of 256 rows, 1,024 above 10,000 rows, for 100 epochs or
+  SECONDS. It stops earlier if the mean ELBO over ten epochs improves by less than 0.002 nats per row over the ten
+  before. 256 draws for probabilities of softmax.
 - gpboost: for two classes, bernoulli_logit with GPBoost's Vecchia approximation, 30 neighbors, Matern 3/2, ARD.
-- boosting: HistGradientBoostingClassifier as it comes, with early stopping on a random tenth of the training rows (but
-  for rows whose class would have no other left). boosting-slow: the same at a learning rate of 0.03 and with at most
-  1,000 rounds; added when the first split had shown how boosting fares with rare classes.
+- boosting: HistGradientBoostingClassifier with its defaults, and early stopping on a random tenth of the training rows
+  (without rows that are the only ones of their class). The racer boosting-slow is the same at a learning rate of 0.03
+  and with at most 1,000 rounds. It was added after the first split had shown the results of boosting for rare classes.
 - logistic: multinomial logistic regression, scikit-learn's penalty (C = 1).
 
 A racer of a package that is not installed is left out, with a word. Results are lines of JSON that are added to
@@ -77,13 +78,13 @@ FitPredict = Callable[[Array, Codes, Array, int], Answer]
 
 @dataclass(frozen=True)
 class Racer:
-    """A way to probabilities.
+    """A method for probabilities of classes.
 
     Attributes:
-        package: The module that it needs; loaded before the clock starts.
+        package: The required module, which is loaded before the clock starts.
         fit_predict: The method.
-        most_rows: The most training rows that it gets, a random subset.
-        most_classes: The most classes that it knows how to tell.
+        most_rows: The largest number of training rows, a random subset.
+        most_classes: The largest number of classes.
     """
 
     package: str
@@ -123,7 +124,10 @@ def split(name: str, seed: int) -> Split:
 
 
 def measures(probabilities: Array, y: Codes) -> dict[str, float]:
-    """Accuracy, mean log density and expected calibration error of probabilities (n, c) at codes (n,), -1: unknown."""
+    """Return accuracy, mean log density and expected calibration error of probabilities (n, c).
+
+    The codes y (n,) are -1 for unknown classes.
+    """
     known = np.where(y >= 0, probabilities[np.arange(len(y)), y], 0.0)
     top, right = probabilities.max(1), probabilities.argmax(1) == y
     place = np.minimum((top * BINS).astype(int), BINS - 1)
@@ -296,7 +300,7 @@ def run(racer: str, seed: int, case: Split) -> dict[str, float | int]:
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:
-    """Yield what is to be run, all of one seed before the next."""
+    """Yield the runs, all of one seed before the next."""
     known = processes.present({name: RACERS[name].package for name in racers})
     classes = {name: len(np.unique(table(name)[1])) for name in tables}
     for seed in range(splits):

@@ -2,9 +2,9 @@
 
 Protocol. `bike-without-counts` of `rfgp.datasets` has the centered logarithm of a count, to four decimals: the count is
 exp(y - min y), within 0.06 of a whole number, and rounded. It has 13 inputs. Ten random splits: of numpy's permutation
-at seeds 0 to 9, 5,000 rows train and the next 2,000 test. made-poisson and made-negative: 5,000 rows of four uniform
-columns and a smooth log rate, drawn once; Poisson counts, and negative binomial ones of variance mean + mean^2 / 2; ten
-splits of 4,500 and 500 rows. Inputs are standardized on training rows.
+at seeds 0 to 9, 5,000 rows train and the next 2,000 test. The tables made-poisson and made-negative have 5,000 rows of
+four uniform columns and a smooth log rate, drawn once. The counts are Poisson, or negative binomial with variance mean
++ mean^2 / 2. There are ten splits of 4,500 and 500 rows. Inputs are standardized on training rows.
 
 Figures: mean log density of the test counts; RMSE of the mean; seconds of the fit and of all predictions, imports
 apart. The distribution of a count is Poisson or negative binomial given the log rate, a normal distribution of the log
@@ -62,9 +62,9 @@ class Law(NamedTuple):
     """Counts given a normal distribution of their log rates.
 
     Attributes:
-        mean: (n,), of the log rates.
-        variance: (n,), of the log rates.
-        shape: r of the negative binomial distribution of variance m + m^2 / r; none: Poisson.
+        mean: The means (n,) of the log rates.
+        variance: The variances (n,) of the log rates.
+        shape: The r of the negative binomial distribution of variance m + m^2 / r. If None, Poisson.
     """
 
     mean: Array
@@ -85,7 +85,7 @@ FitPredict = Callable[[Array, Array, Array], Answer]
 
 @dataclass(frozen=True)
 class Racer:
-    """A way to distributions of counts, and the module that it needs, which is loaded before the clock starts."""
+    """A method for distributions of counts, and the required module, which is loaded before the clock starts."""
 
     package: str
     fit_predict: FitPredict
@@ -245,7 +245,7 @@ def run(racer: str, case: Split, negative: bool) -> dict[str, float | int]:
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:
-    """Yield what is to be run, all of one seed before the next."""
+    """Yield the runs, all of one seed before the next."""
     known = processes.present({name: RACERS[name].package if name in RACERS else "numpy" for name in racers})
     for seed in range(splits):
         for name in tables:

@@ -2,9 +2,9 @@
 
 Protocol: 100 Parquet files of 10^5 rows, ten columns and a target in float32, drawn from waves with noise of deviation
 0.5; m = 256 (F = 512), fixed frequencies. Workers are processes of one thread each on this machine; with more of them
-than cores they share those. The time is that of `rfgp.dask.fit` from the files on, survey, search on the sample (on the
-client) and both passes; the three parts are told apart by the fit's own progress. Predictions at all rows, means and
-variances, reduced to their averages on the workers. Each number of workers in turn, `--repeats` times.
+than cores they share those. The time is that of `rfgp.dask.fit`, including the reading of files: survey, search on the
+sample (on the client) and both passes. The progress of the fit gives the three parts. Predictions at all rows, means
+and variances, reduced to their averages on the workers. Each number of workers in turn, `--repeats` times.
 
     python -m benchmarks.races.dask_rows [--rows N] [--repeats K] [--workers 1,2,4] [--fit-only]
 """

@@ -1,4 +1,4 @@
-"""The default against what a knowing user would have taken, and against others' defaults.
+"""The default against the best choice of an expert, and against the defaults of other packages.
 
 Protocol, fixed before the results were seen. A random tenth of the rows is held out, at most 2,000 (numpy's generator,
 the seed of the run); columns and target are standardized on the others, float64. Errors are of the standardized
@@ -23,13 +23,14 @@ most.
 - xgpr: xGPR's random features of an RBF kernel with one lengthscale, as its guide says: hyperparameters tuned crudely
   with 1,024 features, and a fit with 4,096; 512 for variances.
 - gpboost: GPBoost's Gaussian process with an intercept, Matern 3/2, ARD, and its own optimizer; exact up to `--exact`
-  rows, then its Vecchia approximation with its default of 20 neighbors. It selects the neighbors by correlation, in the
-  columns over their lengthscales, and selects them again during the fit (its default for ARD). gpboost-vif: its full
-  scale Vecchia approximation, with its defaults.
+  rows, then its Vecchia approximation with its default of 20 neighbors. It selects the neighbors by correlation, in
+  columns divided by lengthscales, and selects them again during the fit (its default for ARD). The racer gpboost-vif is
+  its full scale Vecchia approximation, with its defaults.
 
-`--regret` reads results and prints, for each table, the default's NLPD less that of the candidate that is best on
-average over the splits, paired by split, with its standard error; the seconds of both; and less that of each other
-racer. Results are lines of JSON that are added to `--out`; what stands there already is not run again.
+`--regret` reads results and prints, for each table, the NLPD of the default minus that of the candidate that is best on
+average over the splits. Differences are paired by split, with standard errors. It also prints the seconds of both, and
+the difference from each other racer. Results are lines of JSON that are added to `--out`; what stands there already is
+not run again.
 
     python -m benchmarks.races.defaults --folder UCI --out FILE [--tables T,...] [--racers R,...] [--seeds N]
     python -m benchmarks.races.defaults --out FILE --regret
@@ -246,7 +247,7 @@ def run(racer: str, file: Path, out: Path, seed: int, options: argparse.Namespac
 
 
 def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any] | None:
-    """Run one racer on one split in a process of its own; return what it came to."""
+    """Run one racer on one split in its own process, and return the result."""
     X, y, Z, w = split(name, seed, options.folder, options.rows)
     if (racer == "sklearn" or racer.startswith("exact")) and len(X) > options.exact:
         return None
@@ -282,7 +283,7 @@ def paired(
 
 
 def regret(rows: list[dict[str, Any]]) -> None:
-    """Print the default's regret on each table, and how it stands compared with others."""
+    """Print the regret of the default on each table, and its differences from other racers."""
     tables: dict[str, dict[tuple[int, str], dict[str, Any]]] = defaultdict(dict)
     for row in rows:
         if "failed" not in row:

@@ -36,7 +36,7 @@ ITERATIONS = 40
 
 
 class Scale:
-    """The sizes of a case: all of each, or a share of it."""
+    """The sizes of a case: full, or a fraction."""
 
     def __init__(self, share: float, folder: Path | None) -> None:
         self._share, self.folder = share, folder
@@ -72,7 +72,7 @@ def with_gradient(gp: Any) -> float:
 
 
 def likelihood(scale: Scale) -> Run:
-    """A likelihood with its gradient: 36,000 rows, 1,024 frequencies, float32."""
+    """Return the case of a likelihood with its gradient: 36,000 rows, 1,024 frequencies, float32."""
     import rfgp
 
     X, y = table(scale(36_000), dtype=np.float32)
@@ -85,7 +85,7 @@ def likelihood(scale: Scale) -> Run:
 
 
 def learned(scale: Scale) -> Run:
-    """Some steps of a search for 128 frequencies: kin40k, or rows like it."""
+    """Return the case of some steps of a search for 128 frequencies: kin40k, or similar rows."""
     import rfgp
 
     X, y = table(scale(36_000))
@@ -102,7 +102,7 @@ def learned(scale: Scale) -> Run:
 
 
 def streamed(scale: Scale) -> Run:
-    """The posterior of a million rows in blocks: 10 columns, 128 frequencies, float32."""
+    """Return the case of the posterior of a million rows in blocks: 10 columns, 128 frequencies, float32."""
     import rfgp
 
     X, y = table(scale(1_000_000), 10, np.float32)
@@ -118,7 +118,10 @@ def streamed(scale: Scale) -> Run:
 
 
 def grid(scale: Scale) -> Run:
-    """A grid of a million nodes by a sparse precision: 10,000 observations, means and deviations everywhere."""
+    """Return the case of a grid of a million nodes by a sparse precision, with 10,000 observations.
+
+    It computes all means and deviations.
+    """
     import graphs
     import rfgp
 
@@ -135,7 +138,7 @@ def grid(scale: Scale) -> Run:
 
 
 def wave(a: Array, b: Array, count: int) -> tuple[Array, Array]:
-    """Return the numbers (count,) of some places, whose coordinates are a and b (N,), and targets there."""
+    """Return the indices (count,) of random positions with coordinates a and b (N,), and targets there."""
     rng = np.random.default_rng(0)
     seen = rng.permutation(len(a))[:count]
     return seen, np.sin(a[seen] / 30) + np.cos(b[seen] / 47) + 0.1 * rng.standard_normal(len(seen))
@@ -164,7 +167,7 @@ def on_roads(network: Any) -> Any:
 
 
 def roads(scale: Scale) -> Run:
-    """A million pieces of road: 10,000 observations, means and deviations in the middle of each."""
+    """Return the case of a million pieces of road: 10,000 observations, means and deviations at all middles."""
     network, middles, seen, y = streets(scale(1_000_000))
     return lambda: total(on_roads(network).condition(middles[seen], y).predict(middles))
 
@@ -178,7 +181,7 @@ def local_model() -> Any:
 
 
 def local(scale: Scale) -> Run:
-    """A local process of 40,000 rows and 30 neighbors: a likelihood with its gradient, and 2,000 predictions."""
+    """Return the case of a local process of 40,000 rows: a likelihood with its gradient, and 2,000 predictions."""
     X, y = table(scale(40_000))
 
     def run() -> float:
@@ -189,7 +192,7 @@ def local(scale: Scale) -> Run:
 
 
 def fit(scale: Scale) -> Run:
-    """Ten fits of 100 rows each by an exact process, and ten by 128 frequencies."""
+    """Return the case of ten fits of 100 rows each by an exact process, and ten by 128 frequencies."""
     import rfgp
 
     X, y = table(1000)
@@ -204,7 +207,7 @@ def fit(scale: Scale) -> Run:
 
 
 def laplace(scale: Scale) -> Run:
-    """Laplace's approximation for 100,000 rows of two classes, 256 frequencies: a likelihood with its gradient."""
+    """Return the case of Laplace's approximation with its gradient: 100,000 rows of two classes, 256 frequencies."""
     import rfgp
 
     X, y = table(scale(100_000), dtype=np.float32)
@@ -214,7 +217,7 @@ def laplace(scale: Scale) -> Run:
 
 
 def often(gp: Any, points: Array, count: int) -> float:
-    """Return the sum over so many predictions of ten points each."""
+    """Return the sum over `count` predictions of ten points each."""
     return sum(total(gp.predict(points[i % 50 : i % 50 + 10])) for i in range(count))
 
 
@@ -269,13 +272,13 @@ CASES: dict[str, Callable[[Scale], Run]] = {
 
 
 def status(name: str) -> int:
-    """Return bytes of this process alone: `VmRSS` is what it holds, `VmHWM` the most that it held."""
+    """Return bytes of this process: `VmRSS` is its memory, `VmHWM` its peak."""
     text = Path("/proc/self/status").read_text()
     return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
 
 
 def forget_peak() -> None:
-    """Let the peak of the memory start anew, where the system can."""
+    """Reset the peak of the memory, if the system allows it."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 
@@ -302,14 +305,14 @@ def measure(name: str, scale: Scale, repeats: int) -> dict[str, Any]:
 
 @cache
 def version(folder: Path) -> str:
-    """Return the commit of a folder, marked if files differ from it; else the folder."""
+    """Return the commit of a folder, marked if files differ from it, or the folder without a commit."""
     command = ["git", "-C", str(folder), "describe", "--always", "--dirty"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return done.stdout.strip() or str(folder)
 
 
 def apart(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return what a case measures in a process of its own."""
+    """Return the result of a case in its own process."""
     command = [sys.executable, __file__, "--here", "--case", name, "--repeats", str(options.repeats)]
     command += ["--quick"] * options.quick + (["--folder", str(options.folder)] if options.folder else [])
     threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
@@ -319,7 +322,7 @@ def apart(name: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def line(name: str, found: dict[str, Any]) -> str:
-    """Return what was measured of a case in words."""
+    """Return the result of a case as text."""
     seconds = found["seconds"]
     spread = f"{min(seconds):.2f} to {max(seconds):.2f}"
     return f"{name:17s} {statistics.median(seconds):8.2f} s ({spread}) {found['memory'] / 2**20:8.0f} MiB"

@@ -1,13 +1,13 @@
 """Side by side with `fast-graph-gp` on rings and grids: time and error of each, with its own settings.
 
-Protocol, fixed before the results were seen. Rings and square grids of 1,024, 4,096 and 16,384 nodes; a field smoothed
-by exp(-t L / 2), t = 8, of variance 1, with noise of deviation 0.2 at a random tenth of the nodes. fast-graph-gp: its
-default sampler (10 walks a node, halt 0.5, 10 steps) on the normalized Laplacian, its diffusion kernel, GPyTorch's
-Gaussian likelihood, 100 steps of Adam with rate 0.05 on the exact marginal log likelihood, and its prediction from 64
-samples at all nodes. Ours: `GraphGP(features="walks", num_walkers=10, p_halt=0.5)`, and the defaults. Seconds for walks
-and fit, and for mean and variance at all nodes; RMSE of the field; mean negative log density of the field under the
-predicted marginal distributions. One run each; compiled before the clock starts. fast-graph-gp is not a dependency:
-name the interpreter of an environment that has it.
+Protocol, fixed before the results were seen. Rings and square grids of 1,024, 4,096 and 16,384 nodes. The field is
+smoothed by exp(-t L / 2), t = 8, with variance 1, and observed with noise of deviation 0.2 at a random tenth of the
+nodes. The rival has its default sampler (10 walks per node, halt 0.5, 10 steps) on the normalized Laplacian, its
+diffusion kernel and GPyTorch's Gaussian likelihood. It has 100 steps of Adam with rate 0.05 on the exact marginal log
+likelihood, and predicts from 64 samples at all nodes. Ours: `GraphGP(features="walks", num_walkers=10, p_halt=0.5)`,
+and the defaults. Seconds for walks and fit, and for mean and variance at all nodes; RMSE of the field; mean negative
+log density of the field under the predicted marginal distributions. One run each; compiled before the clock starts.
+fast-graph-gp is not a dependency: name the interpreter of an environment that has it.
 
     python -m benchmarks.races.fast_graph_gp INTERPRETER
 """

@@ -1,8 +1,9 @@
 """A kernel of fractional order through sums of fields, polynomials and walks, against a sum of six fields.
 
-A grid of 316 by 316 nodes, 10,000 of them observed, Matern of nu = 1.5 and kappa = 10, prior variance about that of the
-waves that are observed, noise 0.1. KL(six fields || others) of the joint observed distribution of all nodes, nats a
-node, by four probes; seconds of conditioning with means at all nodes, and of deviations there after that.
+A grid has 316 by 316 nodes, 10,000 of them observed. The kernel is Matern with nu = 1.5 and kappa = 10, the prior
+variance is about that of the observed waves, and the noise is 0.1. Figures: KL(six fields || others) of the joint
+observed distribution of all nodes, in nats per node, by four probes. Also the seconds of conditioning with means at all
+nodes, and of the deviations there after that.
 
     python -m benchmarks.races.fractional
 """

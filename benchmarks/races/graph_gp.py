@@ -1,12 +1,12 @@
 """A Gaussian process on graphs of up to a million nodes: time, memory, and errors of the standard deviations.
 
-Protocol, fixed before the results were seen. Random graphs of mean degree 10 and square grids; the field is white noise
-smoothed by exp(-t L / 2), t = 4.5 and 12 (lengthscales 3 and 4.9), of variance 1, seen with noise of deviation 0.3 at
-random nodes. `GraphGP(features="walks", num_walkers=16)` fits all hyperparameters and predicts mean and standard
-deviation at every node. Each case runs in a process of its own, for its peak memory, and compiles before its clock
-starts.
-- The goal: 10^6 nodes, 10^4 observed: ten minutes and 8 GB on two cores, standard deviations at 1,000 random nodes
-  within 5 % (median) of those by factorizing the matrix of all observations over the same features.
+Protocol, fixed before the results were seen. Random graphs of mean degree 10 and square grids. The field is white noise
+smoothed by exp(-t L / 2), t = 4.5 and 12 (lengthscales 3 and 4.9), with variance 1. It is observed with noise of
+deviation 0.3 at random nodes. `GraphGP(features="walks", num_walkers=16)` fits all hyperparameters and predicts mean
+and standard deviation at every node. Each case runs in a process of its own, for its peak memory, and compiles before
+its clock starts.
+- The goal for 10^6 nodes, 10^4 observed, is ten minutes and 8 GB on two cores. Standard deviations at 1,000 random
+  nodes should be within 5 % (median) of those by a factor of the matrix of all observations over the same features.
 - Time against nodes (10^4 to 10^6, 5,000 observed) and against observations (10^3 to 10^5 of 10^6 nodes), with slopes
   of log time by least squares. Up to 4,000 observations matrices are factorized.
 

@@ -2,34 +2,34 @@
 
 Protocol, fixed before the results were seen. A table is drawn from numpy's generator at the seed of the run; `TABLES`
 has the sizes of both sets. Those of `development` may be tuned on, those of `evidence` never; their sizes differ, and
-their seeds begin at 1000. All columns are uniform on the unit cube, but for those of the simulators, which have their
-usual ranges, and the time. Each run is alone in a process of its own, on one thread, and ended after `--limit` seconds.
+their seeds begin at 1000. Columns are uniform on the unit cube, except time and those of the simulators, which have
+their usual ranges. Each run is alone in a process of its own, on one thread, and ended after `--limit` seconds.
 
 - replicates: distinct rows, each repeated; f = sin(6 a) + cos(4 b), `short` sin(6 a) + a; noise of deviation 0.1.
 - simulators: Branin, Ishigami, Friedman and borehole functions without noise.
-- wide: `linear` f = 3 a - 2 b (and smaller ones if more columns matter), `curved` f = sin(6 a) + 4 (b - 1/2)^2; the
-  other columns do not matter; noise of a tenth of the variance of f.
+- wide: `linear` f = 3 a - 2 b (and smaller coefficients if more columns matter), `curved` f = sin(6 a) + 4 (b - 1/2)^2.
+  The other columns have no effect. The noise has a tenth of the variance of f.
 - line: y = -50,000 a, without noise.
 - counts: `rare` zeros and one 10,000, whose column is noise; `smooth` Poisson counts of log rate 1 + 2 sin(6 a).
 - time: months; f has a trend with curvature and a season; new rows are the years after the last one.
 - sharp: f = exp(9 a) (1 + b / 2) + c of six columns, noise of 1e-6 of its variance.
 
-There are 1,000 new rows (of the time those that follow). Figures: RMSE of the mean to the noiseless f and R^2, both in
-deviations of f at the new rows; mean log density of new observations, less is worse, with its standard error; coverage
-of 95 % intervals; the printed score of the selection with its standard error, where there is one; the largest mean
-at the rows over the largest observation; processor seconds of the fit and the predictions, imports apart.
+There are 1,000 new rows (for time, those that follow). Figures: RMSE of the mean to the noiseless f and R^2, both in
+deviations of f at the new rows. Mean log density of new observations (higher is better) and printed score of the
+selection, if any, with standard errors. Coverage of 95 % intervals. The largest mean at the rows over the largest
+observation. Processor seconds without imports.
 
 - default: `rfgp.GP()`. exact: `rfgp.ExactGP()`. Both with the Poisson likelihood for counts.
 - fixed, learned: 256 fixed and 128 learned random frequencies of an RBF kernel, for sharp tables.
 - sklearn: GaussianProcessRegressor, constant times ARD RBF plus white noise of at least 1e-10, normalized targets.
-- lasso: LassoCV on standardized columns. boosting: HistGradientBoostingRegressor. Both with the deviation of errors of
-  predictions from five folds.
+- lasso: LassoCV on standardized columns. boosting: HistGradientBoostingRegressor. Both with the deviation of errors
+  from five folds.
 
-`--summary` prints medians, and for each goal the number of runs that meet it. replicates: an RMSE within 10 % of exact;
-simulators: an RMSE within twice that of sklearn, or below 1e-5; wide: R^2 within 0.03 of that of the lasso, and
-a mean coverage from 0.90 to 0.98; the printed score within two standard errors of that of new rows (not for time and
-rare counts, whose new rows follow another distribution), in 19 of 20 runs; line: an RMSE below 1e-3; rare counts: means
-at the rows at most twice the largest; time: an RMSE below that of the last year repeated.
+`--summary` prints medians, and for each goal the number of runs that meet it. Replicates: an RMSE within 10 % of exact.
+Simulators: an RMSE within twice that of sklearn, or below 1e-5. Wide: R^2 within 0.03 of that of the lasso, and a mean
+coverage from 0.90 to 0.98. All except time and rare counts, whose new rows differ: the printed score within two
+standard errors of that of new rows, in 19 of 20 runs. Line: an RMSE below 1e-3. Rare counts: means at the rows at most
+twice the largest. Time: an RMSE below that of the last year repeated.
 
 Results are lines of JSON that are added to `--out`; runs that stand there are not run again.
 
@@ -170,7 +170,7 @@ def table(which: str, kind: str, name: str, seed: int) -> Made:
 
 
 class Answer(NamedTuple):
-    """Predictions at the new rows, (n,) each, those of the mean at the rows, and the printed score with its error."""
+    """Predictions at the new rows (n,), means at the rows, and the printed score with its error."""
 
     mean: Array
     log_prob: Array
@@ -183,7 +183,7 @@ def ours(make: Callable[[Any, dict[str, Any]], Any]) -> Callable[[Made, str], An
     """Return a racer of this package.
 
     Args:
-        make: Returns the model, from the package and the likelihood of the table.
+        make: A function of the package and the likelihood of the table that returns the model.
     """
 
     def run(made: Made, kind: str) -> Answer:
@@ -221,7 +221,7 @@ def sklearn(made: Made, kind: str) -> Answer:
 
 
 def by_folds(make: Callable[[], Any]) -> Callable[[Made, str], Answer]:
-    """Return a racer of scikit-learn whose deviation is that of errors of predictions from five folds."""
+    """Return a racer of scikit-learn with the deviation of errors of predictions from five folds."""
 
     def run(made: Made, kind: str) -> Answer:
         from sklearn.model_selection import KFold, cross_val_predict
@@ -312,7 +312,7 @@ Runs = Mapping[tuple[str, str, str, int], dict[str, Any]]
 
 
 def within(runs: Runs, kind: str, racer: str, is_met: Callable[[dict[str, Any], dict[str, Any]], bool]) -> list[bool]:
-    """Return whether the default met a goal that compares it with another racer, for each run that both finished."""
+    """Return whether the default met a goal relative to another racer, for each run that both finished."""
     return [
         is_met(run, runs[kind, name, racer, seed])
         for (one, name, own, seed), run in runs.items()
@@ -321,7 +321,7 @@ def within(runs: Runs, kind: str, racer: str, is_met: Callable[[dict[str, Any], 
 
 
 def agrees(run: dict[str, Any]) -> bool:
-    """Return whether the printed score is within two standard errors of that of new rows."""
+    """Return whether the printed score is within two standard errors of the score of new rows."""
     gap = abs(run["printed"] - run["log_density"])
     return bool(gap <= 2 * math.hypot(run["printed_se"], run["log_density_se"]))
 

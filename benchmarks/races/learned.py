@@ -1,12 +1,12 @@
-"""Whether fits with learned frequencies end well: against the fixed ones that they begin with, and a straight line.
+"""Fits with learned frequencies against the fixed frequencies that they start from, and a straight line.
 
-Protocol, fixed before the results were seen. Six tables that nothing in `rfgp.fitting` was tuned on, and the function
-of the README's example ("readme", 10,000 rows): of each at most 8,000 rows in the order of the seed, a fifth held out.
-For each of 20 seeds, which draw rows and frequencies: 64 fixed frequencies, 64 learned ones with 100 steps, the same
-read in blocks of 1,000 rows, and a straight line by least squares. What is compared is the log density of a held-out
-row, standardized: a fit is behind where the mean of the paired differences is below 0 by more than four of its
-standard errors and by more than 0.02 nats. Tables that `rfgp.datasets` does not have are NAME.csv.gz, as in
-github.com/treforevans/uci_datasets, in a folder of one's own.
+Protocol, fixed before the results were seen. The data are six tables that were not used to tune `rfgp.fitting`, and the
+function of the example in the README ("readme", 10,000 rows). Of each there are at most 8,000 rows in the order of the
+seed, a fifth held out. For each of 20 seeds, which draw rows and frequencies: 64 fixed frequencies, 64 learned ones
+with 100 steps, the same read in blocks of 1,000 rows, and a straight line by least squares. The comparison is of the
+log density of a held-out row, standardized. A fit is worse if the mean of the paired differences is below 0 by more
+than four of its standard errors and by more than 0.02 nats. Tables that `rfgp.datasets` does not have are NAME.csv.gz,
+as in github.com/treforevans/uci_datasets, in a folder of one's own.
 
     python -m benchmarks.races.learned [--tables concrete,...] [--folder UCI] [--seeds N] [--out FILE]
 """
@@ -55,7 +55,7 @@ def line(X: Array, y: Array, Z: Array, w: Array) -> Array:
 
 
 def densities(name: str, seed: int, folder: Path) -> dict[str, Any]:
-    """Return the densities of the held-out rows by method, and what the fits said and took."""
+    """Return the densities of the held-out rows by method, and the status and time of the fits."""
     X, y, Z, w = split(name, seed, folder)
     blocks = rfgp.tables.Batches(lambda: ((X[i : i + BLOCK], y[i : i + BLOCK]) for i in range(0, len(y), BLOCK)))
     fits: dict[str, tuple[bool, tuple[Any, ...], int | None]] = {

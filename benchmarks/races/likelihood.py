@@ -1,10 +1,11 @@
 """One evaluation of a marginal likelihood with its gradient, against `gpytorch.kernels.RFFKernel` in an ExactGP.
 
-Protocol, fixed before the results were seen. 36,000 rows of 8 columns (kin40k's training size; the values, which do not
-matter for the time, are drawn), 1024 frequencies, so 2048 features, float32, Gaussian spectrum, one lengthscale per
-column, equal hyperparameters. Each evaluation runs in a process of its own, the packages in turn; in it the second of
-two evaluations is timed, and the memory is the peak of the process minus what stood before the first. GPyTorch as its
-documentation has it, with Cholesky factorizations (max_cholesky_size beyond n); its low-rank root needs no others.
+Protocol, fixed before the results were seen. There are 36,000 rows of 8 columns, the training size of kin40k. The
+values are drawn, since they do not affect the time. Models have 1024 frequencies, so 2048 features, float32, a Gaussian
+spectrum, one lengthscale per column and equal hyperparameters. Each evaluation runs in its own process, the packages in
+turn. The second of two evaluations is timed. The memory is the peak of the process minus the memory before the first
+evaluation. GPyTorch as its documentation has it, with Cholesky factorizations (max_cholesky_size beyond n); its
+low-rank root needs no others.
 
     python -m benchmarks.races.likelihood [--rows N] [--frequencies M] [--repeats R]
 """

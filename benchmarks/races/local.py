@@ -2,10 +2,10 @@
 
 Protocol, fixed before the results were seen. A random tenth of the rows is held out (numpy's generator, the seed of the
 run); columns and target are standardized on the others, float64. Errors are of the standardized target: RMSE, NLPD and
-CRPS of the distribution of an observation, and how often the interval of 95 % holds it. Each racer runs in a process of
-its own, alone, with as many threads as it takes; seconds of the wall and of the processor are of the fit, from arrays
-in memory, GiB the most that the process had. Nothing is tuned. The made tables are terrains: heights over a plane, an
-isotropic field whose spectrum falls like a power, sampled at random places with noise.
+CRPS of the distribution of an observation, and how often the interval of 95 % holds it. Each racer runs alone in its
+own process, with as many threads as it uses. Wall and processor seconds are of the fit, from arrays in memory. GiB are
+the peak memory of the process. Nothing is tuned. The made tables are terrains: heights over a plane, an isotropic field
+whose spectrum falls like a power, sampled at random places with noise.
 
 - features, local, both: `rfgp.GP` with 128 learned frequencies; with a Matern 3/2 process of 30 neighbors alone; with
   both. both-fixed: the frequencies as they were drawn.
@@ -71,7 +71,10 @@ np.savez(sys.argv[2], mean=p["mu"], variance=p["var"], spent=[seconds, busy, mem
 
 
 def terrain(rows: int) -> tuple[Array, Array]:
-    """Heights at random places of a square: 2,000 waves whose power falls like the fourth power of their number."""
+    """Return heights at random positions of a square, a sum of 2,000 waves.
+
+    The power of the waves falls like the fourth power of their number.
+    """
     rng = np.random.default_rng(0)
     X = rng.uniform(0, 1, (rows, 2))
     length = 2 * np.pi * np.exp(rng.uniform(0, np.log(300), 2000))
@@ -240,10 +243,10 @@ def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
 
 
 def errors(y: Array, law: Law, shares: Sequence[float] = (1.0,)) -> dict[str, float]:
-    """RMSE, NLPD and CRPS of normal distributions (n,) at targets (n,), and the coverage of 95 % intervals.
+    """Return RMSE, NLPD and CRPS of normal distributions (n,) at targets (n,), and the coverage of 95 % intervals.
 
-    Or of mixtures with shares (k,) of normal distributions (k, n). CRPS = E|x - y| - E|x - x'| / 2, and the mean of
-    |N(m, v)| is in closed form (Grimit et al. 2006, Eq. 5).
+    The distributions may also be mixtures with shares (k,) of normal distributions (k, n). CRPS = E|x - y| - E|x - x'|
+    / 2, and the mean of |N(m, v)| is in closed form (Grimit et al. 2006, Eq. 5).
     """
 
     def far(m: Array, v: Array) -> Array:
@@ -295,7 +298,7 @@ def main() -> None:
 
 
 def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Run one racer on one split in a process of its own; print and return what it came to."""
+    """Run one racer on one split in its own process, print the result and return it."""
     X, y, Z, w = split(name, seed, options.folder)
     with tempfile.TemporaryDirectory() as folder:
         file, out = Path(folder) / "rows.npz", Path(folder) / "law.npz"

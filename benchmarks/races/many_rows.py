@@ -1,4 +1,4 @@
-"""What the default chooses for a million and for ten million rows, how long it takes, and how good it is.
+"""The choice of the default for one and for ten million rows, with its time and its scores.
 
 Protocol, fixed before the results were seen. Rows as in `benchmarks.races.rows`: ten standard normal columns, three
 waves and a product with noise of variance 0.25, float32. `GP()` with its default limits, from arrays, or with

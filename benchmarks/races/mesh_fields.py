@@ -1,11 +1,12 @@
 """Values on meshes: fields on the surface compared with kernels on the graph of faces, each with its own likelihood.
 
-Protocol, fixed before the results were seen. The meshes of Reid et al. (2024) and data/mesh.ply; two quantities at
-every face: the z component of its normal (the paper's), and cos(6 x) + sin(6 y + 3 z) at its centroid, coordinates in
-units of the longest side of the mesh's box, with noise of deviation 0.1. A random tenth of the faces is known, three
-seeds; each model fits all its hyperparameters by its own marginal likelihood, and predicts the other faces. Fields of
-alpha 1, 2 and 3, at the centroids; the diffusion kernel on the graph of faces as `rfgp.GraphGP` chooses by itself,
-with unit weights and with those of lengths. RMSE and negative log density, means and standard errors over seeds.
+Protocol, fixed before the results were seen. The meshes are those of Reid et al. (2024) and data/mesh.ply. There are
+two quantities at every face. One is the z component of its normal, as in the paper. The other is cos(6 x) + sin(6 y + 3
+z) at its centroid with noise of deviation 0.1. Coordinates are in units of the longest side of the bounding box. A
+random tenth of the faces is known, three seeds; each model fits all its hyperparameters by its own marginal likelihood,
+and predicts the other faces. Models are fields of alpha 1, 2 and 3, at the centroids, and the diffusion kernel on the
+graph of faces with the default features of `rfgp.GraphGP`. The graph has unit weights, or weights from lengths. RMSE
+and negative log density, means and standard errors over seeds.
 
     python -m benchmarks.races.mesh_fields
 """

@@ -1,9 +1,10 @@
 """Fields on pems compared with MetricGraph's own figures, which its vignette "Comparison of different models" prints.
 
-The log likelihood at the hyperparameters that the vignette prints (kappa in 1 / km, standard deviations of the field
-on a long road and of the noise, mean), and ours at them; then our own fit, and its leave-one-out scores, whose protocol
-is the vignette's: the hyperparameters are fitted to all observations. Our lengthscale is 1 / kappa for alpha = 1, and
-sqrt(3) / kappa for alpha = 2; without its correction of the boundary MetricGraph has what is "open" here.
+First, the log likelihood at the hyperparameters that the vignette prints, and our log likelihood there. These are kappa
+in 1 / km, the standard deviations of the field on a long road and of the noise, and the mean. Then our own fit and its
+leave-one-out scores. As in the vignette, the hyperparameters are fitted to all observations. Our lengthscale is 1 /
+kappa for alpha = 1, and sqrt(3) / kappa for alpha = 2; without its correction of the boundary MetricGraph has what is
+"open" here.
 
     python -m benchmarks.races.metric_graph [--out FILE]
 """

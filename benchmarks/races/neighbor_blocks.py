@@ -1,9 +1,9 @@
 """Neighbors of each row, or shared by blocks of rows: accuracy and processor seconds of fits on made tables.
 
-The tables are sums of 400 waves with frequencies of a Matern or Gaussian kernel, which has a lengthscale for each
-column, and noise: rough, smooth, quiet and noisy ones, and rows in clusters. 2,000 rows are held out. Each fit is that
-of `rfgp.GP(k.Matern(nu=1.5))` with `rfgp.Vecchia(block_size=...)`, in one thread. NLPD and RMSE are of the standardized
-target.
+The tables are sums of 400 waves with noise. The frequencies are those of a Matern or Gaussian kernel with one
+lengthscale per column. There are rough, smooth, quiet and noisy tables, and rows in clusters. 2,000 rows are held out.
+Each fit is that of `rfgp.GP(k.Matern(nu=1.5))` with `rfgp.Vecchia(block_size=...)`, in one thread. NLPD and RMSE are of
+the standardized target.
 
     OMP_NUM_THREADS=1 python -m benchmarks.races.neighbor_blocks [--tables T,...] [--rows N] [--seeds S] [--sizes B,...]
 """

@@ -1,10 +1,11 @@
 """Outliers among training targets, and noise that varies: likelihoods that are not normal.
 
-Protocol. airfoil, concrete and power-plant of `rfgp.datasets` (of the last 2,000 rows at random), a tenth held out
-(numpy's permutation at seeds 0 to 9), columns and target standardized on the training rows; a tenth of the training
-targets gets an error of a uniform size of 3 to 10 deviations and a random sign, test targets none. made-noise: 1,500
-rows of three uniform columns on [-2, 2], y = sin(2 a) + b c / 2 + e, the noise's log variance 1.5 c - 2; ten splits of
-1,000 and 500 rows, drawn once. Inputs are standardized on training rows.
+Protocol. Tables are airfoil, concrete and power-plant of `rfgp.datasets` (of the last 2,000 rows at random), with a
+tenth held out (numpy's permutation at seeds 0 to 9). Columns and target are standardized on the training rows. A tenth
+of the training targets get an error of a uniform size of 3 to 10 deviations and a random sign, test targets none. The
+table made-noise has 1,500 rows of three uniform columns on [-2, 2]. Its target is y = sin(2 a) + b c / 2 + e, and e has
+the log variance 1.5 c - 2. It has ten splits of 1,000 and 500 rows, drawn once. Inputs are standardized on training
+rows.
 
 Figures: mean log density of the test targets, and their RMSE; seconds of the fit and of all predictions, imports apart.
 Each run is alone, on as many threads as the environment says, in a process of its own that is ended after `--limit`
@@ -182,7 +183,7 @@ def run(racer: str, case: Split) -> dict[str, float]:
 
 
 def cases(tables: list[str], racers: list[str], splits: int) -> Iterator[tuple[str, int, str]]:
-    """Yield what is to be run, all of one seed before the next."""
+    """Yield the runs, all of one seed before the next."""
     known = processes.present({name: RACERS[name][0] for name in racers})
     yield from ((name, seed, racer) for seed in range(splits) for name in tables for racer in known)
 

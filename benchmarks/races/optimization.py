@@ -1,12 +1,13 @@
 """Bayesian optimization of Branin and Hartmann-6: simple regret with random features and with BoTorch's SingleTaskGP.
 
-Protocol, fixed before the results were seen. Ten seeds; 2 d + 2 first points from a scrambled Sobol sequence of the
-seed, the same for all; then 30 evaluations (Branin) or 50 (Hartmann-6), one at a time, of the noise-free function. At
-each, the model is fitted anew by `fit_gpytorch_mll`. Models: `rfgp.botorch.RandomFeatureGP` with m = 256 (F = 512)
-and BoTorch's `SingleTaskGP` with its defaults (the exact process, the same priors). Acquisitions: qLogEI by
-`optimize_acqf` (4 restarts, 128 raw samples), and Thompson sampling: one path of `draw_matheron_paths`, maximized by
-`optimize_posterior_samples` (4 restarts, 1024 raw samples). Regret: the optimum less the best value so far. Asked for:
-with random features and either acquisition, a median regret of at most 0.01 on Branin and 0.1 on Hartmann-6 in the end.
+Protocol, fixed before the results were seen. There are ten seeds. The 2 d + 2 first points are from a scrambled Sobol
+sequence of the seed, the same for all models. Then there are 30 evaluations (Branin) or 50 (Hartmann-6) of the
+noise-free function, one at a time. At each, the model is fitted anew by `fit_gpytorch_mll`. Models:
+`rfgp.botorch.RandomFeatureGP` with m = 256 (F = 512) and BoTorch's `SingleTaskGP` with its defaults (the exact process,
+the same priors). Acquisitions: qLogEI by `optimize_acqf` (4 restarts, 128 raw samples), and Thompson sampling: one path
+of `draw_matheron_paths`, maximized by `optimize_posterior_samples` (4 restarts, 1024 raw samples). Regret: the optimum
+less the best value so far. Asked for: with random features and either acquisition, a median regret of at most 0.01 on
+Branin and 0.1 on Hartmann-6 in the end.
 
     python -m benchmarks.races.optimization [--seeds N] [--out FILE.json] [--plot FILE.png]
 """

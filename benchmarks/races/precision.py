@@ -1,11 +1,11 @@
 """Sparse precisions: time and memory against nodes, and against other factorizations of the same matrix.
 
-Matrices are (L + 0.04)^p of five kinds of graphs. Each row is one process of its own: seconds for the order of
-elimination (ours, by planes where the nodes have places), the rest of the analysis, the factor, the inverse on the
-pattern (all variances) and 16 solves, the least of some runs, for the first pays for fresh memory; the non-zeros of the
-factor and the peak memory of the process. With `--rivals`: factors of CHOLMOD in cvxopt, in our order, and up to
-200,000 nodes of SciPy's SuperLU in our order, and of cholespy and gstlearn (order and analysis included), which have
-their own, where these are installed.
+Matrices are (L + 0.04)^p of five kinds of graphs. Each row is from its own process. Seconds are for the elimination
+order, the rest of the analysis, the factor, the inverse on the pattern (all variances) and 16 solves. The order is
+ours, by planes if the nodes have coordinates. They are the least of several runs, since the first allocates memory.
+Also printed are the non-zeros of the factor and the peak memory of the process. With `--rivals` there are factors of
+CHOLMOD in cvxopt, in our order. Up to 200,000 nodes there are also SciPy's SuperLU in our order, and cholespy and
+gstlearn with their own order (order and analysis included), if they are installed.
 
     python -m benchmarks.races.precision [--most 1000000] [--rivals]
 """
@@ -81,7 +81,7 @@ KINDS: dict[str, tuple[Callable[[int], graphs.Graph], int]] = {
 
 
 def timed(call: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
-    """Return the least seconds of some calls, and what the last one returned."""
+    """Return the least time of some calls in seconds, and the last result."""
     seconds, found = np.inf, None
     for _ in range(repeats):
         begin = time.perf_counter()

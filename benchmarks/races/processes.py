@@ -1,4 +1,4 @@
-"""What the races share: a case measured in a process of its own, what that process holds, and lines of results."""
+"""Common parts of the races: cases in their own processes, memory of processes, and lines of results."""
 
 import argparse
 import json
@@ -14,13 +14,20 @@ import numpy as np
 
 
 def measured(module: str, *arguments: Any, limit: float | None = None) -> subprocess.CompletedProcess[str]:
-    """Run a benchmark again in a new process, with other arguments; its output is text, a failure is left to see."""
+    """Run a benchmark again in a new process, with other arguments.
+
+    The output is text. A failure is returned, not raised.
+    """
     command = [sys.executable, "-m", module, *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=limit)
 
 
 def last_line(module: str, *arguments: Any) -> str:
-    """Return what a case printed last; a case that fails shows its own error."""
+    """Return the last line that a case printed; a failing case shows its own error.
+
+    Raises:
+        SystemExit: The case has failed.
+    """
     done = measured(module, *arguments)
     if done.returncode:
         print(done.stderr, file=sys.stderr)
@@ -29,13 +36,13 @@ def last_line(module: str, *arguments: Any) -> str:
 
 
 def status(name: str) -> int:
-    """Return bytes of this process alone: `VmRSS` is what it holds, `VmHWM` the most that it held."""
+    """Return bytes of this process: `VmRSS` is its memory, `VmHWM` its peak."""
     text = Path("/proc/self/status").read_text()
     return 1024 * int(next(line.split()[1] for line in text.splitlines() if line.startswith(name)))
 
 
 def figures(module: str, limit: float, *arguments: Any) -> dict[str, Any]:
-    """Return the figures that a case printed last, as JSON; or why there are none, under "failed"."""
+    """Return the last figures that a case printed as JSON, or the reason for missing ones under "failed"."""
     try:
         done = measured(module, *arguments, limit=limit)
     except subprocess.TimeoutExpired:
@@ -47,7 +54,7 @@ def figures(module: str, limit: float, *arguments: Any) -> dict[str, Any]:
 
 
 def lines(out: Path | None) -> list[dict[str, Any]]:
-    """Return the results that stand in a file of JSON lines."""
+    """Return the results in a file of JSON lines."""
     return [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
 
 
@@ -68,10 +75,11 @@ def run_all(
     """Run cases (table, seed, racer), each alone in a process; print and return results, and add them to a file.
 
     Args:
-        module: It takes `--run RACER SEED FILE`, with the case's arrays in a file of numpy's, and prints JSON last.
-        cases: What stands in the file of results already is not run again.
-        arrays: Of a table and a seed.
-        limit: Seconds after which a process is ended.
+        module: The module of the race. It accepts `--run RACER SEED FILE`, with the arrays of the case in a numpy file,
+            and prints JSON last.
+        cases: The cases. Cases with a result in the file are not run again.
+        arrays: A function of a table and a seed that returns arrays.
+        limit: The seconds after which a process is ended.
         out: The file of results, lines of JSON.
     """
     found = lines(out)
@@ -91,7 +99,7 @@ def run_all(
 
 
 def options(tables: Sequence[str], racers: Sequence[str]) -> argparse.Namespace:
-    """Return the command line of a race whose racers need packages of their own; `tables` and `racers` are lists."""
+    """Return the command line of a race with racers of other packages; `tables` and `racers` are lists."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--tables", type=lambda text: text.split(","), default=list(tables))
     parser.add_argument("--racers", type=lambda text: text.split(","), default=list(racers))
@@ -104,7 +112,7 @@ def options(tables: Sequence[str], racers: Sequence[str]) -> argparse.Namespace:
 
 
 def present(packages: dict[str, str]) -> list[str]:
-    """Return the racers whose module is installed; say which are left out."""
+    """Return the racers whose module is installed, and print the omitted ones."""
     absent = [name for name, package in packages.items() if find_spec(package.partition(".")[0]) is None]
     for name in absent:
         print(f"{name} is left out: {packages[name]} is not installed")
@@ -134,7 +142,7 @@ def show(text: str, file: Path | None) -> None:
 
 
 def summary(values: Sequence[float]) -> str:
-    """Return "mean ± standard error", or the one value alone."""
+    """Return "mean ± standard error", or a single value alone."""
     if len(values) == 1:
         return f"{values[0]:.4g}"
     return f"{np.mean(values):.4g} ± {np.std(values, ddof=1) / np.sqrt(len(values)):.2g}"

@@ -1,14 +1,15 @@
-"""Where the seconds of `rfgp.GP()` go: selection and last fit, kinds of work, and what a busy neighbor costs.
+"""The time of `rfgp.GP()` by selection and last fit, by kinds of work, and with a busy process on the same cores.
 
 Protocol. Splits, standardization and tables are those of `benchmarks.races.defaults`. Each run is a process of its own
 with `--threads` threads, after two fits of 60 other rows that load what is compiled. Up to three runs a split:
 
 - alone: wall and processor seconds, and the wall seconds of the selection and of the last fit (`gp.selection`).
 - busy (with `--busy`): the same next to one process that spins on the same cores.
-- profiled: seconds by kind of work, under cProfile. With `--clock processor`, the default, they are of the processor,
-  which other processes disturb little, at 1 us for each call of a function; with `--clock wall` they are of the wall,
-  at a fifth of that. What the profile adds to the processor seconds of the run alone is printed as its overhead. It
-  is in the kinds with many short calls, "other" first, so that these look larger than they are.
+- profiled: seconds by kind of work, under cProfile. With `--clock processor`, the default, they are processor seconds,
+  which other processes disturb little. The profile then costs 1 us for each call of a function. With `--clock wall`
+  they are wall seconds, at a fifth of that cost. What the profile adds to the processor seconds of the run alone is
+  printed as its overhead. It is in the kinds with many short calls, "other" first, so that these look larger than they
+  are.
 
 `--cores 0` pins every run, and the spinning process, to these cores. Without it they may run on any.
 
@@ -17,9 +18,9 @@ Therefore the operators of `torch.Tensor` are replaced by functions of the same 
 entry of the profile has one kind, so that the kinds add up to the total:
 
 1. By its name: factorizations and triangular solves, sines and cosines, sparse products, wherever they are called.
-2. Else by its file, or by that of the function that calls it (C functions, operators, other libraries): features
-   (with the products that project rows on frequencies), neighbors, sparse algebra, lattices, kernel matrices,
-   compilation. Python statements of these files are in these kinds, too.
+2. Otherwise by its file, or by that of the function that calls it (C functions, operators, other libraries). These
+   kinds are features (with the products that project rows on frequencies), neighbors, sparse algebra, lattices, kernel
+   matrices and compilation. Python statements of these files are in these kinds, too.
 3. Else by its name: dense products, other work on tensors and arrays, the engine of torch's derivatives. The last one
    holds products and elementwise work of the backward pass that torch does in C++.
 4. Else "other": Python.

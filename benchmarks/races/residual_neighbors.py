@@ -8,9 +8,10 @@ hyperparameters and inducing points, rows and held-out rows get k neighbors (poi
 either rule. The table shows the NLPD of held-out rows, and the log density of a training row given its predecessors,
 in nats, of standardized targets. Residual correlations are dense (n, n), so seconds would say nothing of a search tree.
 
-For 3,000 rows and 512 points on six made tables, the correlation of the residual had an NLPD higher by 0.005 with 10
-neighbors and by 0.010 with 30 on average. On two-scales it was lower by 0.013 and 0.017, on bumps higher by 0.014 and
-0.031, on weather by 0.034 and 0.038. So the neighbors of a residual are those near in scaled inputs.
+The data were 3,000 rows and 512 points on six made tables. The correlation of the residual had an NLPD that was higher
+by 0.005 with 10 neighbors and by 0.010 with 30 on average. On two-scales it was lower by 0.013 and 0.017, on bumps
+higher by 0.014 and 0.031, on weather by 0.034 and 0.038. So the neighbors of a residual are those near in scaled
+inputs.
 
     OMP_NUM_THREADS=1 python -m benchmarks.races.residual_neighbors FOLDER [--tables T,...] [--rows N] [--splits S]
 """

@@ -1,12 +1,13 @@
 """Speeds on roads: fields on the metric graph and kernels on the graph of pieces, each by its own likelihood.
 
-Protocol, fixed before the results were seen. pems (San Jose highways) and data/roads.geojson (drawn by this project);
-five folds, fold f the rows f, f + 5, ... of one permutation (seed 0). Each model fits all its hyperparameters on four
-folds by its own marginal likelihood, the first with several starts, and predicts the observations of the fifth: fields
-of alpha 1 and 2 with Neumann's and with the stationary condition at free ends, positions as they are; and exact
-processes on the graph whose edges weigh (mean length) / (length): diffusion, and Matern of nu = 1 and 2 by sparse
-precisions; and 64 walkers for the diffusion kernel. RMSE, MAE, CRPS, negative log density, pooled over the folds, with
-standard errors over rows; and the same of leave-one-out predictions at hyperparameters fitted to all rows.
+Protocol, fixed before the results were seen. The data are pems (San Jose highways) and data/roads.geojson (drawn by
+this project). There are five folds; fold f has the rows f, f + 5, ... of one permutation (seed 0). Each model fits all
+its hyperparameters on four folds by its own marginal likelihood, the first with several starts, and predicts the
+observations of the fifth. Models are fields of alpha 1 and 2 at exact positions, with Neumann's and with the stationary
+condition at free ends. Others are exact processes on the graph whose edges weigh (mean length) / (length): diffusion,
+and Matern of nu = 1 and 2 by sparse precisions. The last is the diffusion kernel by 64 walkers. RMSE, MAE, CRPS,
+negative log density, pooled over the folds, with standard errors over rows; and the same of leave-one-out predictions
+at hyperparameters fitted to all rows.
 
     python -m benchmarks.races.road_fields
 """

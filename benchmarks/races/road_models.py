@@ -4,13 +4,14 @@ Fig. 11 of Reid et al. (2024), which freezes them, is in `benchmarks.papers.coup
 
 Protocol, fixed before the results were seen. 1,016 nodes, edges weigh (mean length) / (length); 250 random sensors to
 train, 75 to test, ten splits (seeds 0 to 9). Each model fits all its hyperparameters by its own marginal likelihood and
-predicts through its own features: 4, 8 and 16 walkers, halt 0.1 (i.i.d., antithetic, sigma with the permutation matched
-on the graph to the starting kernel, stratified, the same after exact hops within four non-zeros a row for each walker,
-and the Chebyshev series within as many), all with the diffusion kernel; compared with them the exact diffusion process,
-the exact graph Matern process, its nu of 0.5, 1.5, 2.5, 3.5 by the marginal likelihood, and an exact process with a
-free modulation (eight factors on the diffusion kernel). RMSE in mph and mean negative log predictive density of the
-observations at the test sensors; means and standard errors over splits, and of the difference from the exact diffusion
-process on the same split.
+predicts through its own features. There are 4, 8 and 16 walkers, halt 0.1: i.i.d., antithetic, sigma with the
+permutation matched on the graph to the starting kernel, and stratified. Stratified walkers also follow exact hops
+within four non-zeros per row for each walker, and the Chebyshev series has as many non-zeros. All of these have the
+diffusion kernel. They are compared with the exact diffusion process, and with the exact graph Matern process, its nu of
+0.5, 1.5, 2.5, 3.5 by the marginal likelihood. The last is an exact process with a free modulation (eight factors on the
+diffusion kernel). Figures: RMSE in mph and mean negative log predictive density of the observations at the test
+sensors. They are means and standard errors over splits, also of the difference from the exact diffusion process on the
+same split.
 
     python -m benchmarks.races.road_models
 """

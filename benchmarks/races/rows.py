@@ -1,10 +1,10 @@
 """Ten million rows from a Parquet file: time and memory of a fit, and the time of a row in one pass.
 
-Protocol, fixed before the results were seen. d = 10 standard normal columns, a target of three waves and a product with
-noise of half its deviation, float32, written in row groups of 2^17; 512 frequencies, so 1024 features. `fit` with its
-defaults at the largest size, in a process of its own; its memory is the peak of the process minus what the interpreter
-holds with rfgp, pyarrow and torch loaded and a small fit done. One pass (`update` of a model with a known posterior,
-which reads each row once) at 10^5, 10^6 and 10^7 rows.
+Protocol, fixed before the results were seen. There are d = 10 standard normal columns. The target has three waves and a
+product, with noise of half its deviation. Data are float32, in row groups of 2^17. Models have 512 frequencies, so 1024
+features. At the largest size, `fit` runs with its defaults in its own process. Its memory is the peak of the process
+minus that of the interpreter with rfgp, pyarrow and torch after a small fit. One pass (`update` of a model with a known
+posterior, which reads each row once) at 10^5, 10^6 and 10^7 rows.
 
     python -m benchmarks.races.rows [--rows N] [--folder FOLDER]
 """

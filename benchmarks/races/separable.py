@@ -1,8 +1,8 @@
 """Products of a field on roads and a Matern kernel of one column, by a separable precision.
 
 Sensors on a random road network are read at equally spaced times, and a share of the cells is missing. Printed are the
-number of latent values, the seconds of the first value (with the analysis of the pattern), of a later value with its
-gradient and of predictions at new positions and times, and the peak of the memory for a latent value.
+number of latent values, and the peak memory per latent value. Seconds are of the first value (with the analysis of the
+pattern), of a later value with its gradient, and of predictions at new positions and times.
 
     OMP_NUM_THREADS=1 python -m benchmarks.races.separable --nu 0.5 1.5
 """

@@ -1,10 +1,10 @@
 """Fits of few rows against scikit-learn's exact process: processor seconds, wall seconds, and errors on other rows.
 
-Protocol. Rows are a random sample of a table (numpy's generator, the seed of the run), columns and target standardized
-on it; errors are over up to 1,000 further rows, NLPD with the noise. scikit-learn's process has what its users write
-first: a constant times an RBF kernel with one lengthscale a column, plus white noise, one start. Ours are the defaults:
-`ExactGP()`, `SparseSpectrumGP()` and the latter with 128 frequencies. All run in one process, in turn, with as many
-threads as they take, after one fit each that is not counted; medians of the repeats.
+Protocol. Rows are a random sample of a table (numpy's generator, the seed of the run), with columns and target
+standardized on it. Errors are over up to 1,000 further rows, NLPD with the noise. The process of scikit-learn has a
+common kernel: a constant times an RBF kernel with one lengthscale per column, plus white noise, and one start. Ours are
+the defaults: `ExactGP()`, `SparseSpectrumGP()` and the latter with 128 frequencies. All run in one process, in turn,
+with as many threads as they take, after one fit each that is not counted; medians of the repeats.
 
     python -m benchmarks.races.small [--tables drawn,kin40k,...] [--rows 50,100,...] [--repeats N] [--out FILE]
 """

@@ -1,11 +1,13 @@
 """Walks and deterministic features at the same cost, on every graph and mesh at hand: non-zeros, then steps.
 
-Protocol, fixed before the results were seen. Largest connected parts of all 6 meshes (faces) and 10 graphs, and the
-roads of pems; diffusion kernels exp(-gamma L), gamma = 1 and 20; error: relative Frobenius norm of Phi Phi^T against
-the exact kernel, 10 draws where there are any (mean, standard error in the last digits shown).
-- Equal non-zeros: at most B = min(64, N / 2) a row on average. The largest degrees of the cut power series and the
-  Chebyshev series, B eigenvectors, independent and stratified walkers without exact hops (halt 0.1, the most of 2, 4,
-  8, ..., 64 that fit), and the package's choice of hops for 16 and 4 walkers, with its error even where they exceed B.
+Protocol, fixed before the results were seen. The graphs are the largest connected parts of all 6 meshes (faces) and 10
+graphs, and the roads of pems. The diffusion kernels are exp(-gamma L), gamma = 1 and 20. The error is the relative
+Frobenius norm of Phi Phi^T minus the exact kernel. Random methods have 10 draws (mean, standard error in the last
+digits shown).
+- Equal non-zeros: at most B = min(64, N / 2) a row on average. Methods are the largest degrees of the cut power series
+  and the Chebyshev series, and B eigenvectors. There are independent and stratified walkers without exact hops (halt
+  0.1, the most of 2, 4, 8, ..., 64 that fit). The last method is the package's choice of hops for 16 and 4 walkers,
+  with its error even if they exceed B.
 - Equal steps: 144 a row, those of 16 walkers with halt 0.1. A step is one edge looked at: by a walker, or by the sparse
   products of a series or of exact hops (every edge of every node reached so far). Eigenvectors: 2 products of a vector
   for each, at least. Exact hops: the most for which at least 4 walkers can be paid, with as many as can be paid.
@@ -55,7 +57,7 @@ def drawn(graph: graphs.Graph, kernel: kernels.GraphKernel, K: np.ndarray, **opt
 
 
 def edges_looked_at(graph: graphs.Graph, most: int) -> np.ndarray:
-    """The mean steps of a row for 0, 1, ... hops, (most + 1,)."""
+    """Return the mean steps of a row for 0, 1, ... hops, (most + 1,)."""
     U = graph.shift_operator
     degrees = np.diff(U.indptr)
     steps = [0.0]

@@ -1,9 +1,9 @@
 """Couplings of many walkers, ours and learned ones, on graphs: m = 16, where the papers have 2.
 
-Protocol, fixed before the results were seen. Largest connected parts; kernel (I + L)^-2, halt 0.1, 16 walkers, 20 draws
-of K_hat = Phi Phi^T; error: relative Frobenius norm against the exact kernel, means, standard errors, and ratios to
-"sigma". "sigma" has the permutation, "learned" the tuples for all walkers, learned on an Erdos-Renyi graph (100, 0.1)
-with 30 quantiles.
+Protocol, fixed before the results were seen. Graphs are largest connected parts. The kernel is (I + L)^-2, with halt
+0.1, 16 walkers and 20 draws of K_hat = Phi Phi^T. The error is the relative Frobenius norm of the difference from the
+exact kernel: means, standard errors, and ratios to "sigma". "sigma" has the permutation, "learned" the tuples for all
+walkers, learned on an Erdos-Renyi graph (100, 0.1) with 30 quantiles.
 
     python -m benchmarks.races.walk_couplings
 """
@@ -48,7 +48,7 @@ def shown(values: np.ndarray) -> str:
 
 @cache
 def learned(p_halt: float, walkers: int) -> dict[str, np.ndarray]:
-    """The permutation and the tuples, learned once on a small random graph."""
+    """Return the permutation and the tuples, learned once on a small random graph."""
     learned_on = graphs.Graph.from_networkx(nx.gnp_random_graph(100, 0.1, seed=0))
     kernel = kernels.RegularizedLaplacian(2, 1.0)
     return {

@@ -2,10 +2,10 @@
 
 Protocol: 16 walkers a node, halt 0.1. (1) A random graph of a million nodes with mean degree 10, all nodes, medians of
 five runs after one that compiles, independent and stratified walkers interleaved. (2) Square grids of 10^4 to 10^6
-nodes, features of the diffusion kernel for all nodes, without exact hops and with those that are chosen for 64
-non-zeros: seconds and peak resident memory beyond the graph's, each in a process of its own.
-(3) `fast-graph-gp`, in an environment of its own, on a random graph of 20,000 nodes (its
-dictionaries of a million would not fit into 24 GB): walks of at most 63 steps for both, all cores, medians.
+nodes, features of the diffusion kernel for all nodes, without exact hops and with those chosen for 64 non-zeros.
+Figures are seconds and peak resident memory beyond that of the graph, each in its own process. (3) `fast-graph-gp`, in
+its own environment, on a random graph of 20,000 nodes, since its dictionaries of a million nodes would not fit into 24
+GB. Walks have at most 63 steps for both, with all cores, medians.
 
     python -m benchmarks.races.walk_engine [--rival PYTHON] [--out FOLDER]
 """

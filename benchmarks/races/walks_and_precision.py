@@ -1,10 +1,10 @@
 """How far walks and polynomials are from the exact process on 10^5 nodes, at equal hyperparameters.
 
 A grid of 316 by 316 nodes, 10,000 of them observed at random: a draw of the kernel's own process, noise a tenth of its
-variance. The hyperparameters are those of the draw. The exact process goes through the sparse precision; KL(exact ||
-features) of the joint observed distributions, in nats a node: at 500 hidden nodes, neighborhoods of ten, and at all
-nodes, an estimate with eight probes (`rfgp.metrics.estimate_kl`). Seconds of conditioning, of means and deviations at
-all nodes, and of that estimate. Three seeds of walks; the errors are over these, and of one estimate.
+variance. The hyperparameters are those of the draw. The exact process uses the sparse precision. KL(exact || features)
+is that of the joint observed distributions, in nats per node. It is computed at 500 hidden nodes in neighborhoods of
+ten, and estimated at all nodes with eight probes (`rfgp.metrics.estimate_kl`). Seconds of conditioning, of means and
+deviations at all nodes, and of that estimate. Three seeds of walks; the errors are over these, and of one estimate.
 
     python -m benchmarks.races.walks_and_precision
 """

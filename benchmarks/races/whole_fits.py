@@ -1,10 +1,11 @@
-"""All of a process on a large graph or mesh, exactly: analysis, fit of all hyperparameters, means and deviations.
+"""Exact processes on large graphs or meshes: analysis, fit of all hyperparameters, means and deviations.
 
-10,000 places at random, sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere of radius 100) with noise
-of deviation 0.1. The grid by the sparse precision of `RegularizedLaplacian` of order 1, from a start of its own; the
-sphere by linear finite elements with alpha = 2, three starts compared; and a million pieces of road, alpha = 1, the
-middle of each, three starts compared. Each is one process of its own: seconds, evaluations of the likelihood, seconds
-of a factor and of a likelihood with its gradient, the peak of the memory.
+There are 10,000 random positions. The values are sin(x / 30) + cos(y / 47) of the coordinates in steps (of the sphere
+of radius 100), with noise of deviation 0.1. The grid uses the sparse precision of `RegularizedLaplacian` of order 1,
+from its own start. The sphere uses linear finite elements with alpha = 2, and three starts are compared. The last case
+is a million pieces of road, alpha = 1, at the middle of each, and three starts are compared. Each case is one process.
+Figures are seconds, evaluations of the likelihood, seconds of a factor and of a likelihood with its gradient, and the
+peak memory.
 
     python -m benchmarks.races.whole_fits [grid sphere roads]
 """
@@ -27,7 +28,7 @@ SEEN = 10_000
 
 
 def grid() -> tuple[Any, Any, Any]:
-    """Return a process on a grid of 10^6 nodes, its nodes, and their places (N, 2)."""
+    """Return a process on a grid of 10^6 nodes, its nodes, and their coordinates (N, 2)."""
     side = 1000
     graph = graphs.Graph.from_grid((side, side))
     nodes = np.arange(side * side)
@@ -36,7 +37,7 @@ def grid() -> tuple[Any, Any, Any]:
 
 
 def sphere() -> tuple[Any, Any, Any]:
-    """Return a process on a sphere of 163,842 vertices, these, and their places (N, 3)."""
+    """Return a process on a sphere of 163,842 vertices, the vertices, and their coordinates (N, 3)."""
     import trimesh
 
     mesh = trimesh.creation.icosphere(7, radius=100.0)
@@ -44,7 +45,7 @@ def sphere() -> tuple[Any, Any, Any]:
 
 
 def roads() -> tuple[Any, Any, Any]:
-    """Return a process on a million pieces of road, their middles, and the places of these (N, 2) in hundreds."""
+    """Return a process on a million pieces of road, their middles, and coordinates (N, 2) of these in hundreds."""
     side, rng = 710, np.random.default_rng(0)
     grid = np.stack(np.meshgrid(np.arange(side), np.arange(side), indexing="ij"), axis=-1)
     points = 100.0 * grid + rng.uniform(-30, 30, grid.shape)
@@ -62,7 +63,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(name: str) -> None:
-    """Print what the process of a name takes."""
+    """Print the time and memory of the process of a name."""
     warnings.simplefilter("ignore")
     gp, inputs, places = {"grid": grid, "sphere": sphere, "roads": roads}[name]()
     rng = np.random.default_rng(0)

@@ -125,12 +125,12 @@ _OWN = (
 
 
 def is_ours(racer: str) -> bool:
-    """Return whether a racer is of this package, or the truth of made tables."""
+    """Return whether a racer is of this package, or the true distribution of made tables."""
     return racer.split("-")[0] in _OWN
 
 
 def name_of(racer: str) -> str:
-    """Return the name of a racer as readers know it."""
+    """Return the name of a racer for readers."""
     kind, _, size = racer.partition("-")
     if size.isdigit():
         return f"rfgp, {int(size):,} {'frequencies' if kind == 'features' else kind}"

@@ -33,13 +33,13 @@ class Score(NamedTuple):
 
     Attributes:
         dataset: The name of the table.
-        rows: Training rows.
+        rows: The number of training rows.
         repeat: The seed of the split.
         racer: The method.
-        nlpd: Mean negative log density of held-out rows, in nats; nan if the fit failed.
-        error: RMSE or error rate of held-out rows.
-        seconds: Processor seconds of the fit.
-        failed: Why there are no figures; "" if there are.
+        nlpd: The mean negative log density of held-out rows, in nats; nan if the fit failed.
+        error: The RMSE or error rate of held-out rows.
+        seconds: The processor seconds of the fit.
+        failed: The reason for missing figures, or "".
     """
 
     dataset: str
@@ -123,7 +123,7 @@ class Comparison(NamedTuple):
 
     @property
     def verdict(self) -> str:
-        """A win or a loss if all repeats differ by more than the margin in one direction, else a tie."""
+        """A win or a loss if all repeats differ by more than the margin in one direction, otherwise a tie."""
         low, high = min(self.differences), max(self.differences)
         return "win" if low > MARGIN else "loss" if high < -MARGIN else "tie"
 

@@ -41,7 +41,14 @@ def from_pairs(
     weights: ArrayLike | None,  # (E,)
     nodes: Iterable[Hashable] | None,
 ) -> EdgeArrays:
-    """Read pairs of labels; nodes are `nodes`, then others in order of appearance.
+    """Return the edges of pairs of labels.
+
+    The nodes are `nodes`, then other labels in order of appearance.
+
+    Args:
+        pairs: Pairs (E, 2) of labels.
+        weights: Weights (E,). If None, all are 1.
+        nodes: The labels that come first. If None, there are none.
 
     Raises:
         InvalidGraphError: If an edge is not a pair, a label is not hashable, or weights are invalid.
@@ -73,7 +80,11 @@ def from_scipy(
     matrix: Any,  # (N, N) scipy sparse or dense
     labels: Sequence[Hashable] | None,
 ) -> EdgeArrays:
-    """Read a symmetric adjacency matrix.
+    """Return the edges of a symmetric adjacency matrix.
+
+    Args:
+        matrix: The matrix (N, N), sparse or dense.
+        labels: N labels. If None, positions are the labels.
 
     Raises:
         InvalidGraphError: If it is not a symmetric numeric matrix.

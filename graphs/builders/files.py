@@ -38,7 +38,12 @@ _CHUNK = 1 << 20
 
 
 def recognize(head: bytes) -> str | None:
-    """Return the kind of file that begins with these bytes, if often confused.
+    """Return the kind of a file from its first bytes, or None.
+
+    Only kinds that are often confused with graphs and meshes are recognized.
+
+    Args:
+        head: The first bytes.
 
     Examples:
         >>> from graphs.builders.files import recognize

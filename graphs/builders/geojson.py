@@ -65,7 +65,7 @@ def read_geojson(
     within: float | None,
     skip: bool,
 ) -> Roads:
-    """Read roads and sensors from a FeatureCollection; arguments and errors as for `read_roads`.
+    """Return the roads and sensors of a FeatureCollection, with arguments and errors of `read_roads`.
 
     Examples:
         >>> import tempfile

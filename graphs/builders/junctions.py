@@ -1,9 +1,9 @@
 """Junctions of lines: shared points are vertices, which divide lines into stretches.
 
-A point of a line is a vertex if it is an end of a line, if the line turns back there, or if it lies between different
-pairs of points. Lines therefore meet at interior points that they share, as OpenStreetMap's ways do. A street that is
-drawn twice has no vertices inside, and its copies are stretches with the same points. Lines that cross between their
-points do not meet.
+A point of a line is a vertex if it is an end of a line or if the line turns back there. It is also a vertex if it lies
+between different pairs of points. Lines therefore meet at interior points that they share, as ways do in OpenStreetMap.
+A street that is drawn twice has no vertices inside, and its copies are stretches with the same points. Lines that cross
+between their points do not meet.
 """
 
 from typing import Any, NamedTuple, Self
@@ -69,7 +69,12 @@ class Stretches(NamedTuple):
         starts: Integers,  # (R,)
         ends: Integers,  # (R,)
     ) -> Self:
-        """Return one stretch for each of R roads that have no vertex between their ends."""
+        """Return one stretch for each of R roads that have no vertex between their ends.
+
+        Args:
+            starts: The first vertex (R,) of each road.
+            ends: The last vertex (R,) of each road.
+        """
         roads = np.arange(len(starts))
         zeros = np.zeros(len(starts))
         return cls(roads, zeros, zeros + 1, starts, ends, roads.copy(), np.zeros(len(starts), dtype=bool))
@@ -77,8 +82,13 @@ class Stretches(NamedTuple):
     def check(self, num_roads: int, num_vertices: int) -> None:
         """Check that the arrays describe stretches of R roads between V vertices.
 
+        Args:
+            num_roads: The number R of roads.
+            num_vertices: The number V of vertices.
+
         Raises:
-            InvalidGraphError: If they do not.
+            InvalidGraphError: If stretches are not ordered along roads, do not divide each road, or do not match the
+                vertices or their representatives.
         """
         count, opens = len(self.road), np.diff(self.road, prepend=-1)
         closes = np.append(opens[1:], 1)
@@ -165,8 +175,12 @@ def join_lines(
 
     Args:
         lines: The lines.
-        snap: The tolerance.
-        duplicates: "parallel" or "merge".
+        snap: The largest distance of points that are joined, in meters or the units of the plane. 0 joins equal points
+            only.
+        duplicates: "parallel" keeps stretches with the same points as separate roads, "merge" makes them one.
+
+    Returns:
+        The vertices, and the stretches between them.
 
     Raises:
         InvalidArgumentError: If the tolerance is not a number of at least 0, or `duplicates` is unknown.

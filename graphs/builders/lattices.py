@@ -61,7 +61,11 @@ class GridLabels(Sequence[tuple[int, ...]]):
         self,
         positions: NDArray[np.int64],  # (n,)
     ) -> list[tuple[int, ...]]:
-        """Return the labels of n positions (n,)."""
+        """Return the labels of n positions (n,).
+
+        Args:
+            positions: Positions (n,) in C order.
+        """
         columns = (column.tolist() for column in np.unravel_index(positions, self.shape))
         return list(zip(*columns, strict=True))
 
@@ -70,6 +74,9 @@ class GridLabels(Sequence[tuple[int, ...]]):
         labels: NDArray[np.int64],  # (n, d)
     ) -> NDArray[np.int64]:  # (n,)
         """Return the positions (n,) of labels, the rows of (n, d).
+
+        Args:
+            labels: Indices (n, d) of nodes along the axes.
 
         Raises:
             UnknownNodeError: If a label is not in the grid.
@@ -93,7 +100,7 @@ def from_grid(
     diagonals: bool,
     spacing: ArrayLike | None,  # (d,)
 ) -> EdgeArrays:
-    """Join neighbors in a d-dimensional array; see `graphs.Graph.from_grid`.
+    """Return the edges of the grid graph of a d-dimensional array; see `graphs.Graph.from_grid`.
 
     An axis of length 1 has no neighbors. An axis of length 2 is never periodic, since the step around it is the step
     within it. From length 3 on, every unordered pair of neighbors differs by exactly one offset out of each pair

@@ -53,6 +53,10 @@ class Lines(NamedTuple):
 
         A segment is straight in the coordinates. A segment across the 180th meridian goes the short way, with
         longitudes on the side of the nearer end.
+
+        Args:
+            line: The numbers (n,) of the lines.
+            fraction: Fractions (n,) of their lengths.
         """
         target = fraction * self.lengths[line]
         before = self._points_before(line, target)
@@ -76,6 +80,12 @@ def interpolated(
     metric: str,
 ) -> Floats:  # (n, 2)
     """Return points at shares of segments that are straight in the coordinates.
+
+    Args:
+        starts: The first points (n, 2) of the segments.
+        ends: The last points (n, 2) of the segments.
+        share: Shares (n,) of the segments, from 0 to 1.
+        metric: "haversine" or "euclidean".
 
     Examples:
         >>> import numpy as np
@@ -105,6 +115,12 @@ def last_before(
 ) -> Integers:  # (n,)
     """Return the last index in each range with a value of at most a target.
 
+    Args:
+        values: Numbers (M,), ascending within each range.
+        low: The first index (n,) of each range.
+        high: The last index (n,) of each range.
+        target: The target (n,) of each range.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.builders.lines import last_before
@@ -123,6 +139,10 @@ def as_lines(
     metric: str,
 ) -> Lines:
     """Return R lines, each (points, 2), as flat arrays.
+
+    Args:
+        shapes: The points of each line, (points, 2).
+        metric: "haversine" for degrees, or "euclidean".
 
     Raises:
         InvalidArgumentError: If the metric is unknown.
@@ -194,7 +214,12 @@ def _canonical(lines: Lines) -> Floats:  # (M, 2)
 def check_lines(
     lines: Sequence[ArrayLike],  # each (points, 2)
 ) -> list[Floats]:
-    """Return lines as arrays, each (points, 2). All points of a line may be equal.
+    """Return lines as arrays, each (points, 2).
+
+    All points of a line may be equal.
+
+    Args:
+        lines: Line strings, each (points, 2).
 
     Raises:
         InvalidGraphError: If there are no lines, or a line has fewer than two points or a coordinate that is not
@@ -229,6 +254,10 @@ def segment_lengths(
 ) -> Floats:  # (points - 1,)
     """Return the lengths of a line's segments, in meters or the plane's units.
 
+    Args:
+        shape: The points (points, 2) of the line.
+        metric: "haversine" for degrees, or "euclidean".
+
     Raises:
         InvalidArgumentError: If the metric is unknown.
         InvalidGraphError: If coordinates are not degrees, for "haversine".
@@ -255,6 +284,14 @@ def distances(
 ) -> Floats:  # (n,)
     """Return the distances (n,) between points, in meters or the plane's units.
 
+    Args:
+        starts: The first points (n, 2).
+        ends: The second points (n, 2).
+        metric: "haversine" for degrees, or "euclidean".
+
+    Raises:
+        InvalidArgumentError: If the metric is unknown.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.builders.lines import distances
@@ -278,6 +315,10 @@ def in_space(
 ) -> Floats:  # (n, 2) or (n, 3)
     """Return Cartesian coordinates: (n, 2) in the plane, (n, 3) meters on the globe.
 
+    Args:
+        points: Points (n, 2): x and y, or longitude and latitude in degrees.
+        metric: "haversine" or "euclidean".
+
     Examples:
         >>> import numpy as np
         >>> from graphs.builders.lines import EARTH_RADIUS, in_space
@@ -296,6 +337,10 @@ def chord(
     metric: str,
 ) -> float:
     """Return the straight distance at a distance along the globe, or in the plane.
+
+    Args:
+        distance: The distance, in meters or the units of the plane.
+        metric: "haversine" or "euclidean".
 
     Examples:
         >>> from graphs.builders.lines import chord

@@ -28,9 +28,10 @@ _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="u
 
 
 def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:
-    """Join adjacent faces, or vertices with an edge; see `graphs.Graph.from_mesh`.
+    """Return the edges between the faces or vertices of a mesh; see `graphs.Graph.from_mesh`.
 
-    The coordinates are face centroids (F, 3) or vertices (V, 3).
+    Faces are joined if they are adjacent, and vertices if they share an edge. The coordinates are face centroids (F, 3)
+    or vertices (V, 3).
 
     Examples:
         >>> from graphs.builders import from_mesh

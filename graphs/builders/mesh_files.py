@@ -104,6 +104,21 @@ def load_mesh(path: str | Path) -> Any:
 def read_mesh_file(path: str | Path) -> MeshFile:
     r"""Read a mesh like `load_mesh`, with the numbering and the properties of the file.
 
+    Args:
+        path: The file, as for `load_mesh`.
+
+    Returns:
+        The mesh, with the vertices, faces and properties of the file.
+
+    Raises:
+        FileFormatError: If the file is missing, empty, truncated or not a mesh of a known format, or coordinates are
+            not finite.
+        InvalidGraphError: If the file holds no faces.
+        MissingDependencyError: If a .vtk or .msh file needs meshio: pip install 'rfgp[mesh]'.
+
+    Warns:
+        DegenerateFacesWarning: If faces were dropped.
+
     Examples:
         >>> import tempfile
         >>> from pathlib import Path
@@ -204,6 +219,9 @@ def _file_vertices(file: Path, mesh: Any) -> Floats:
 
 def declared_faces(path: str | Path) -> int | None:
     r"""Return the number of faces that a PLY, OFF or OBJ file declares, or None.
+
+    Args:
+        path: The file.
 
     Examples:
         >>> import tempfile

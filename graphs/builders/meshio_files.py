@@ -20,6 +20,9 @@ def read_meshio(file: Path) -> tuple[Any, dict[str, Floats], dict[str, Floats]]:
     The mesh is a `trimesh.Trimesh`. Quadrilaterals are split in two, and the metadata of the mesh then has "polygons".
     Other cells, such as tetrahedra, and vector properties are ignored.
 
+    Args:
+        file: A .vtk or .msh file.
+
     Raises:
         MissingDependencyError: If meshio is not installed.
         FileFormatError: If meshio cannot read the file.

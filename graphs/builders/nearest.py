@@ -65,6 +65,9 @@ def distance_limit(
 def check_limit(within: Any) -> None:
     """Check that a limit of distances is a positive number, possibly infinite.
 
+    Args:
+        within: The limit.
+
     Raises:
         InvalidArgumentError: If it is not.
 
@@ -111,6 +114,10 @@ def project_on_lines(
     points: Floats,  # (n, 2)
 ) -> LineProjections:
     """Return the nearest point on any line for n points; ties go to the first line.
+
+    Args:
+        lines: The lines.
+        points: Points (n, 2), in the coordinates of the lines.
 
     Examples:
         >>> import numpy as np

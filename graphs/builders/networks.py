@@ -12,7 +12,15 @@ from graphs.errors import FileFormatError, InvalidArgumentError, InvalidGraphErr
 
 
 def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
-    """Read a networkx graph; edges without the attribute `weight` have weight 1.
+    """Return the edges of a networkx graph.
+
+    Args:
+        graph: An undirected `networkx.Graph` or `MultiGraph`.
+        weight: The edge attribute with the weights. Edges without it have weight 1. If None, all weights are 1.
+
+    Raises:
+        InvalidGraphError: If the argument is not a networkx graph, it is directed, or a weight is not a number.
+        InvalidArgumentError: If `weight` is not hashable.
 
     Examples:
         >>> import networkx as nx
@@ -50,7 +58,13 @@ def from_networkx(graph: Any, weight: str | None) -> EdgeArrays:
 
 
 def read_gml(path: str | Path) -> Any:
-    """Read a GML file into a networkx graph whose nodes are the labels of the file.
+    """Return the graph of a GML file; its nodes are the labels of the file.
+
+    Args:
+        path: The file.
+
+    Returns:
+        A networkx graph.
 
     Raises:
         FileFormatError: If the file is missing, empty or not GML.

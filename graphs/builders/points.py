@@ -19,7 +19,7 @@ def from_points(
     weights: str,
     bandwidth: float | None,
 ) -> EdgeArrays:
-    """Join n points with their k nearest neighbors; see `graphs.Graph.from_points`.
+    """Return the edges of the nearest-neighbor graph of n points; see `graphs.Graph.from_points`.
 
     Examples:
         >>> from graphs.builders import from_points

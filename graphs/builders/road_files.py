@@ -21,12 +21,12 @@ def read_roads(
     within: float | None = None,
     skip: bool = False,
 ) -> Roads:
-    """Read roads and sensors from an R data file (.rda) or GeoJSON (.geojson, .json).
+    """Return the roads and sensors of an R data file (.rda) or GeoJSON (.geojson, .json).
 
-    The R file holds one list with `edges` (line strings) and `data` (columns `y`, `.edge_number` from 1 and
-    `.distance_on_edge` as a fraction), as MetricGraph stores it. The GeoJSON file is a FeatureCollection of LineStrings
-    and MultiLineStrings, whose parts are separate roads, and of Points, the sensors. Coordinates are longitude and
-    latitude in degrees, unless the `crs` of the file says otherwise.
+    The R file holds one list with `edges` (line strings) and `data`, as MetricGraph stores it. The columns of `data`
+    are `y`, `.edge_number` from 1 and `.distance_on_edge` as a fraction. The GeoJSON file is a FeatureCollection of
+    LineStrings and MultiLineStrings, whose parts are separate roads, and of Points, the sensors. Coordinates are
+    longitude and latitude in degrees, unless the `crs` of the file says otherwise.
 
     The properties of a sensor are the target (null if nothing was measured) and optionally the number `edge` of its
     LineString (from 0) and the `fraction` of its length. A sensor without them is moved to the nearest road. Features

@@ -110,11 +110,11 @@ def from_roads(
     snap: float = 0.0,
     duplicates: str = "parallel",
 ) -> EdgeArrays:
-    """Join lines at shared points or within `snap`, and cut them at their sensors.
+    """Return the edges of roads that are cut at their sensors.
 
-    The weight of an edge is (mean edge length) / (its length), after Borovitskiy et al. (2021). Lengths below
-    `min_length` times the mean count as that. The weights of parallel roads are added. A line that returns to its own
-    start without a sensor in between joins nothing and is dropped.
+    Lines are joined at shared points or within `snap`. The weight of an edge is (mean edge length) / (its length),
+    after Borovitskiy et al. (2021). Lengths below `min_length` times the mean are raised to this bound. The weights of
+    parallel roads are added. A line that returns to its start without a sensor in between is dropped.
 
     Examples:
         >>> from graphs.builders import from_roads

@@ -2,15 +2,17 @@
 
 Three rules apply to the distinct coordinates ("sites") of all points:
 
-1. Vertices within the tolerance of each other are one crossing, and so are chains of them, if they stay within three
+1. Vertices within the tolerance of each other are one crossing. So are chains of such vertices that stay within three
    tolerances.
-2. Another point of a line belongs to the crossing of the nearest vertex within the tolerance. 3. The remaining points
-are joined in chains as well, but only through pairs on different lines or far apart along one. A
-   chain that is wider than three tolerances, as for two parallel lines, is split into pairs of mutually nearest points.
+2. Another point of a line belongs to the crossing of the nearest vertex within the tolerance.
+3. The remaining points are joined in chains as well, but only through pairs on different lines or far apart along one.
+   A chain that is wider than three tolerances, as for two parallel lines, is split into pairs of mutually nearest
+   points.
 
-A line with several points at one crossing, each within three tolerances of the next along the line, meets it once: at
-its end if it ends there, otherwise at a vertex rather than another point, and of these at the one nearest to the center
-of the crossing. The result depends on neither the order nor the direction of the lines.
+A line may have several points at one crossing, each within three tolerances of the next along the line. It then meets
+the crossing once: at its end if it ends there, otherwise at the vertex nearest to the center of the crossing. If there
+is no vertex, it meets the crossing at its point nearest to the center. The result depends on neither the order nor the
+direction of the lines.
 """
 
 from typing import Any, NamedTuple
@@ -36,6 +38,9 @@ _FIRST_NEIGHBORS = 8
 
 def check_snap(snap: Any) -> None:
     """Check that a tolerance is a number of at least 0.
+
+    Args:
+        snap: The tolerance.
 
     Raises:
         InvalidArgumentError: If it is not.

@@ -81,9 +81,13 @@ def angles(
 ) -> Angles:
     """Return the cotangents and areas of faces.
 
-    cot = (a . b) / |a x b| with a and b the two sides at the corner; |a x b| is twice the area at every corner. It
-    loses digits for very thin triangles. Those with a height below 1e-10 of the longest side therefore have no area.
-    The other cotangents are below 1e10.
+    With a and b the two sides at a corner, cot = (a . b) / |a x b|. At every corner |a x b| is twice the area. The
+    cotangent loses digits for very thin triangles. Those with a height below 1e-10 of the longest side therefore have
+    no area. The other cotangents are below 1e10.
+
+    Args:
+        vertices: Coordinates (V, 3).
+        faces: Corners (F, 3), numbers of vertices.
 
     Raises:
         InvalidGraphError: If a coordinate is not a finite number.

@@ -26,7 +26,7 @@ class Supernodes:
         starts: The first column of each supernode, (s + 1,).
         tops: The index of the first row of each panel, (s + 1,).
         rows: The rows of all panels, one after another.
-        there: Relative indices: the place of each row below the columns of a supernode in the panel of its parent.
+        there: Relative indices: the index of each row below the columns of a supernode in the panel of its parent.
         above: The parents (s,), -1 for roots.
         children: The numbers of children, (s,).
         panels: The index of the first entry of each panel, (s + 1,).
@@ -98,6 +98,14 @@ class Analysis:
         """Analyze a pattern for an elimination order.
 
         The order becomes an equivalent one in postorder, with as many non-zeros.
+
+        Args:
+            indptr: Pointers (N + 1,) of CSR, with both triangles and the whole diagonal.
+            indices: Indices (nnz,), ascending in each row.
+            order: An elimination order (N,).
+
+        Returns:
+            The analysis, with an equivalent order in postorder.
 
         Raises:
             MemoryBudgetError: If the factor does not fit into the memory of this machine.
@@ -178,7 +186,11 @@ class Analysis:
         return rank[self.indices[source]], np.repeat(rank, np.diff(self.indptr))[source]
 
     def mirrored(self, triangle: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return the entries (nnz,) of a symmetric matrix from factored ones (e,)."""
+        """Return the entries (nnz,) of a symmetric matrix from factored ones (e,).
+
+        Args:
+            triangle: Values (e,) of the factored entries.
+        """
         source, _, _ = self.placement
         out = np.empty(len(self.indices))
         out[source] = triangle
@@ -201,9 +213,9 @@ def analyze(
     """Analyze a pattern with a fill-reducing order.
 
     Args:
-        indptr: Pointers of CSR with both triangles and the whole diagonal.
-        indices: Indices, ascending in each row.
-        coordinates: Coordinates of the rows. If None, they are unknown.
+        indptr: Pointers (N + 1,) of CSR with both triangles and the whole diagonal.
+        indices: Indices (nnz,), ascending in each row.
+        coordinates: Coordinates (N, 2) or (N, 3) of the rows. If None, they are unknown.
         method: The ordering, as for `graphs.cholesky.orders.order`.
 
     Examples:

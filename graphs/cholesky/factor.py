@@ -44,12 +44,16 @@ class Factor:
         analysis: Analysis,
         data: Floats,  # (nnz,)
     ) -> "Factor":
-        """Factorize the matrix with these entries on the pattern; one triangle is read.
+        """Factorize a matrix on the pattern.
+
+        Args:
+            analysis: The analysis of the pattern.
+            data: The entries (nnz,) of the matrix on the pattern; only one triangle is used.
 
         Raises:
             NotPositiveDefiniteError: If the matrix is not positive definite. `node` is the row of the failing pivot.
             MemoryBudgetError: If the factor does not fit into the memory of this machine.
-            InvalidArgumentError: If an entry is not finite.
+            InvalidArgumentError: If data have another shape, or an entry is not finite.
         """
         from graphs.cholesky import compiled
 
@@ -86,7 +90,11 @@ class Factor:
         self,
         b: Floats,  # (N,) or (N, k)
     ) -> Floats:
-        """Return A^-1 b, of the shape of b."""
+        """Return A^-1 b, of the shape of b.
+
+        Args:
+            b: Right-hand sides (N,) or (N, k).
+        """
         x = np.ascontiguousarray(b.reshape(self.analysis.size, -1)[self.analysis.order])
         self.solve_in_place(x)
         return self._unordered(x).reshape(b.shape)
@@ -95,14 +103,24 @@ class Factor:
         self,
         x: Floats,  # (N, k)
     ) -> None:
-        """Overwrite x with A^-1 x; its rows must be contiguous and in the order `analysis.order`."""
+        """Overwrite x with A^-1 x.
+
+        Args:
+            x: Right-hand sides (N, k) with contiguous rows, in the order `analysis.order`.
+        """
         self._run(x, "forward", "backward")
 
     def half_solve(
         self,
         b: Floats,  # (N, k)
     ) -> Floats:  # (N, k)
-        """Return L^-1 P b, whose inner products are those of b in A^-1."""
+        """Return L^-1 P b.
+
+        The inner products of its columns are b^T A^-1 b.
+
+        Args:
+            b: Vectors (N, k).
+        """
         x = np.ascontiguousarray(b[self.analysis.order])
         self._run(x, "forward")
         return x
@@ -111,7 +129,11 @@ class Factor:
         self,
         standard: Floats,  # (N, k)
     ) -> Floats:  # (N, k)
-        """Return P^T L^-T z, draws of N(0, A^-1) if z is standard normal."""
+        """Return P^T L^-T z, which are draws of N(0, A^-1) if z is standard normal.
+
+        Args:
+            standard: The vectors z, (N, k).
+        """
         x = np.array(standard, order="C")
         self._run(x, "backward")
         return self._unordered(x)

@@ -125,6 +125,10 @@ class NodeFeatures(ABC):
 def feature_matrix(draw: NodeFeatures, kernel: GraphKernel) -> sp.csr_array:
     """Return Phi (n, N) for a kernel, without the warnings of walks.
 
+    Args:
+        draw: The features.
+        kernel: The kernel.
+
     Examples:
         >>> import graphs
         >>> from graphs.features import feature_matrix
@@ -141,6 +145,10 @@ def resolve_nodes(
     nodes: Iterable[Hashable] | None,  # (n,) labels
 ) -> NDArray[np.int64]:  # (n,)
     """Return the positions (n,) of n labels, or of every node if labels are None.
+
+    Args:
+        graph: The graph.
+        nodes: Labels (n,). If None, every node.
 
     Raises:
         InvalidArgumentError: If the first argument is not a graph.

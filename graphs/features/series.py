@@ -65,6 +65,9 @@ class SeriesFeatures(NodeFeatures):
         """Return the coefficients (h + 1,) of a kernel in the basis.
 
         They are the modulation, or the coefficients of the Chebyshev interpolant.
+
+        Args:
+            kernel: The kernel.
         """
         if self.basis == "taylor":
             return kernel.modulation(self.max_length)
@@ -73,7 +76,11 @@ class SeriesFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return the derivatives (h + 1, p) of the coefficients in the parameters."""
+        """Return the derivatives (h + 1, p) of the coefficients in the parameters.
+
+        Args:
+            kernel: The kernel, with p parameters.
+        """
         if self.basis == "taylor":
             return kernel.modulation_jacobian(self.max_length)
         points, transform = chebyshev_interpolation(self.max_length)
@@ -84,7 +91,11 @@ class SeriesFeatures(NodeFeatures):
         self,
         weights: ArrayLike,  # (h + 1,)
     ) -> Floats:  # (nnz,)
-        """Return the values (nnz,) of Phi on `pattern` for coefficients (h + 1,)."""
+        """Return the values (nnz,) of Phi on `pattern` for coefficients (h + 1,).
+
+        Args:
+            weights: Coefficients (h + 1,), for example of `weights`.
+        """
         return np.asarray(self.table @ as_vector("weights", weights, self.table.shape[1]))
 
     @np.errstate(under="ignore")
@@ -92,12 +103,16 @@ class SeriesFeatures(NodeFeatures):
         self,
         v: ArrayLike,  # (nnz,)
     ) -> Floats:  # (h + 1,)
-        """Return the adjoint of `values` at v (nnz,), (h + 1,)."""
+        """Return the adjoint of `values`: the gradient (h + 1,) in the coefficients.
+
+        Args:
+            v: The gradient (nnz,) in the values.
+        """
         return np.asarray(self.table.T @ as_vector("v", v, self.table.shape[0]))
 
     @np.errstate(under="ignore")
     def matmul(self, kernel: GraphKernel, right: ArrayLike) -> Floats:
-        """Return the product of Phi of all N nodes with a matrix (N, p).
+        """Return the product of Phi of all N nodes with a vector (N,) or matrix (N, k).
 
         It takes h sparse products and forms no row of Phi.
 
@@ -116,12 +131,20 @@ class SeriesFeatures(NodeFeatures):
         return np.asarray(total)
 
     def at(self, nodes: Iterable[Hashable]) -> "SeriesFeatures":
-        """Return the features of other nodes (labels)."""
+        """Return the features of other nodes (labels).
+
+        Args:
+            nodes: The labels of the nodes.
+        """
         return _series(self.graph, self.graph.index(nodes), self.basis, self.max_length, None)
 
     @np.errstate(under="ignore")
     def error_bound(self, kernel: GraphKernel) -> float:
-        """Return max |f - c_h| on a fine grid of [-1, 1], which contains every spectrum."""
+        """Return max |f - c_h| on a fine grid of [-1, 1], which contains every spectrum.
+
+        Args:
+            kernel: The kernel.
+        """
         u = np.cos(np.linspace(0, np.pi, _GRID))
         basis = np.polynomial.polynomial if self.basis == "taylor" else np.polynomial.chebyshev
         series = basis.polyval if self.basis == "taylor" else basis.chebval
@@ -202,7 +225,10 @@ def _make(
 
 
 def chebyshev_interpolation(degree: int) -> tuple[Floats, Floats]:
-    """Return Chebyshev points (h + 1,), and the matrix to coefficients.
+    """Return h + 1 Chebyshev points, and the matrix that maps values there to coefficients.
+
+    Args:
+        degree: The degree h.
 
     Examples:
         >>> from graphs.features import chebyshev_interpolation

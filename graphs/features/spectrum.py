@@ -56,12 +56,20 @@ class SpectralFeatures(NodeFeatures):
 
     @np.errstate(under="ignore")
     def weights(self, kernel: GraphKernel) -> Floats:
-        """Return sqrt(k) at the eigenvalues, (r,)."""
+        """Return sqrt(k) at the eigenvalues, (r,).
+
+        Args:
+            kernel: The kernel.
+        """
         return kernel.root(1 - self.eigenvalues)
 
     @np.errstate(under="ignore")
     def weights_jacobian(self, kernel: GraphKernel) -> Floats:
-        """Return the derivatives of the weights in the parameters of the kernel, (r, p)."""
+        """Return the derivatives of the weights in the parameters of the kernel, (r, p).
+
+        Args:
+            kernel: The kernel, with p parameters.
+        """
         return kernel.root_jacobian(1 - self.eigenvalues)
 
     @np.errstate(under="ignore")
@@ -69,7 +77,11 @@ class SpectralFeatures(NodeFeatures):
         self,
         weights: ArrayLike,  # (r,)
     ) -> Floats:  # (n r,)
-        """Return the values (n r,) of Phi, row by row."""
+        """Return the values (n r,) of Phi, row by row.
+
+        Args:
+            weights: Weights (r,), for example of `weights`.
+        """
         return np.asarray(self.eigenvectors[self.nodes] * as_vector("weights", weights, len(self.eigenvalues))).ravel()
 
     @np.errstate(under="ignore")
@@ -77,18 +89,30 @@ class SpectralFeatures(NodeFeatures):
         self,
         v: ArrayLike,  # (n r,)
     ) -> Floats:  # (r,)
-        """Return the adjoint of `values` at v (n r,), (r,)."""
+        """Return the adjoint of `values`: the gradient (r,) in the weights.
+
+        Args:
+            v: The gradient (n r,) in the values.
+        """
         shape = (len(self.nodes), len(self.eigenvalues))
         rows = as_vector("v", v, shape[0] * shape[1]).reshape(shape)
         return np.asarray((rows * self.eigenvectors[self.nodes]).sum(0))
 
     def at(self, nodes: Iterable[Hashable]) -> "SpectralFeatures":
-        """Return the features of other nodes (labels)."""
+        """Return the features of other nodes (labels).
+
+        Args:
+            nodes: The labels of the nodes.
+        """
         return SpectralFeatures(self.graph, self.graph.index(nodes), self.eigenvalues, self.eigenvectors)
 
     @np.errstate(under="ignore")
     def error_bound(self, kernel: GraphKernel) -> float:
-        """Return max f between -1 and the last eigenvalue, which bounds the omitted part."""
+        """Return max f between -1 and the last eigenvalue, which bounds the omitted part.
+
+        Args:
+            kernel: The kernel.
+        """
         u = np.linspace(-1, self.eigenvalues[-1], _GRID)
         left = self.graph.num_nodes - len(self.eigenvalues)
         return float(np.abs(kernel.root(1 - u)).max()) if left else 0.0
@@ -102,9 +126,7 @@ def spectral_features(
 ) -> SpectralFeatures:
     """Return features on the eigenvectors of the r largest eigenvalues of U.
 
-    They are computed by Lanczos' method.
-
-    They suit long lengthscales, for which few eigenvectors carry the kernel.
+    They are computed by Lanczos' method. They suit long lengthscales, for which few eigenvectors carry the kernel.
 
     Args:
         graph: The graph.

@@ -254,6 +254,9 @@ def sample_walks(
     et al. (2024, "Variance-reducing couplings for random features", Definition 4.2); repelling walks, Reid et al.
     (2024, "Repelling random walks").
 
+    Returns:
+        The walks of the start nodes. Their features have one row per start node.
+
     Raises:
         InvalidArgumentError: If an argument is out of range.
         MemoryBudgetError: If the result would need more than `max_memory`.

@@ -5,11 +5,11 @@ f(U) f(U)^T = k(L), so f is the power series of sqrt(k) in u = 1 - lambda.
 
 - Diffusion, t = lengthscale^2 / 2: sqrt(k) = exp(-(t/2) (1 - u)) is the generating function of the Poisson
   distribution with mean t/2, f_l = exp(-t/2) (t/2)^l / l!.
-- Regularized Laplacian, s = sigma, p = order: k = (1 + s^2 (1 - u))^-p. With c = s^2 / (1 + s^2),
-  sqrt(k) = ((1 - c) / (1 - c u))^(p/2) is the generating function of a negative binomial distribution,
+- Regularized Laplacian, s = sigma, p = order: k = (1 + s^2 (1 - u))^-p. Let c = s^2 / (1 + s^2). Then
+  sqrt(k) = ((1 - c) / (1 - c u))^(p/2) is the generating function of a negative binomial distribution. Its terms are
   f_l = Gamma(l + p/2) / (Gamma(p/2) l!) (1 - c)^(p/2) c^l.
-- Matern, a = 2 nu / kappa^2: k = (a + 1 - u)^-nu, the same distribution with p = nu and c = 1 / (1 + a), times
-  a^(-nu/2).
+- Matern, a = 2 nu / kappa^2: k = (a + 1 - u)^-nu. The modulation is the same distribution with p = nu and
+  c = 1 / (1 + a), times a^(-nu/2).
 - p-step random walk: k = (alpha - 1 + u)^p, f_l = binom(p/2, l) (alpha - 1)^(p/2 - l).
 - Free modulation of a base kernel, factors c_0..c_{m-1} > 0: f_l = c_l f_l^base for l < m and f_l^base for l >= m.
   Hence f(U) = f^base(U) + sum_{l<m} (c_l - 1) f_l^base U^l, and k = f^2 in closed form. f may change its sign at

@@ -60,6 +60,9 @@ class FreeModulation(GraphKernel):
     def with_values(self, values: ArrayLike) -> Self:
         """Return the kernel with other learnable parameters (p + m,).
 
+        Args:
+            values: The values (p + m,), in the order of `parameters`.
+
         Raises:
             InvalidArgumentError: If their number is wrong, or one is not positive.
         """

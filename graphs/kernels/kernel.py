@@ -49,6 +49,9 @@ class GraphKernel(ABC):
     For every kernel `exact(g)` is V k(eigenvalues) V^T, `modulation` is the power series of sqrt(k) in U, and Jacobians
     are derivatives with respect to `parameters`.
 
+    Attributes:
+        fixed_fields: The names of the fields that are not learned.
+
     Examples:
         >>> from dataclasses import dataclass
         >>> import numpy as np
@@ -122,7 +125,7 @@ class GraphKernel(ABC):
 
     @np.errstate(under="ignore")
     def exact(self, graph: Graph) -> NDArray[np.float64]:
-        """Return the dense, unnormalised kernel matrix (N, N); O(N^3) once per graph.
+        """Return the dense kernel matrix (N, N), which is not normalized; O(N^3) once per graph.
 
         Args:
             graph: The graph, with N nodes.
@@ -232,6 +235,9 @@ class GraphKernel(ABC):
     def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return log k(1 - u) at complex points: (n,) -> (n,).
 
+        Args:
+            u: Complex points (n,).
+
         Raises:
             InvalidArgumentError: If `spectral` does not accept complex numbers.
         """
@@ -259,6 +265,9 @@ class GraphKernel(ABC):
 def powers(length: int) -> Vector:  # (length + 1,)
     """Return 0, 1, ..., length, the powers of U of a modulation.
 
+    Args:
+        length: The largest power.
+
     Raises:
         InvalidArgumentError: If `length` is not an integer from 0 to 10^7.
 
@@ -272,6 +281,9 @@ def powers(length: int) -> Vector:  # (length + 1,)
 
 def precision_order(kernel: GraphKernel) -> int:
     """Return the order of the sparse precision of a kernel.
+
+    Args:
+        kernel: The kernel.
 
     Raises:
         InvalidArgumentError: If the kernel has no sparse precision, or a fractional order.
@@ -294,6 +306,10 @@ def precision_order(kernel: GraphKernel) -> int:
 
 def check_graph_and_kernel(graph: Graph, kernel: GraphKernel) -> None:
     """Check that the arguments are a graph and a graph kernel.
+
+    Args:
+        graph: The value that must be a graph.
+        kernel: The value that must be a kernel.
 
     Raises:
         InvalidArgumentError: If they are not.

@@ -1,7 +1,7 @@
 """Costs of pairs of length quantiles, from the spectral measure of the graph.
 
 A walker whose length falls into quantile q of n gives node i the features psi_i(q) = g_q(U) e_i, averaged over its
-directions, with g_q(x) = sum_l f_l P(length >= l | q) / P(length >= l) x^l (Reid et al. 2024, "Variance-reducing
+directions. Here g_q(x) = sum_l f_l P(length >= l | q) / P(length >= l) x^l (Reid et al. 2024, "Variance-reducing
 couplings for random features", section 4). `graphs.matching.pairs` derives the costs.
 """
 
@@ -32,6 +32,12 @@ def quantile_costs(
 ) -> Floats:  # (n, n)
     """Return tr(g_q(U) K g_q'(U)) / N for all pairs of quantiles, (n, n).
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        p_halt: The halting probability, survival probabilities (L + 1,), or their distribution.
+        num_quantiles: The number n of quantiles.
+
     Examples:
         >>> import graphs
         >>> graphs.quantile_costs(graphs.Graph.from_grid((5, 5)), graphs.kernels.Diffusion(), 0.1, 4).shape
@@ -48,7 +54,7 @@ def quartic_costs(
     """Return the costs (n, n) of pairs of n quantiles in Eq. 56 of Reid et al. (2024).
 
     They are the mean over i, j of [(psi_i(q) + psi_i(r)) . (psi_j(q) + psi_j(r))]^2. The paper estimates it by walks.
-    Here it is tr (g_q + g_r)(U)^4 / N^2 exactly, by the spectral measure. The module says how it differs from
+    Here it is tr (g_q + g_r)(U)^4 / N^2 exactly, by the spectral measure. `graphs.matching.pairs` compares it with
     `quantile_costs`.
 
     Args:
@@ -88,6 +94,12 @@ def averaged_features(
 ) -> Floats:  # (n, k)
     """Return g_q(u) of n quantiles at k eigenvalues of U.
 
+    Args:
+        kernel: The kernel.
+        halting: The distribution of the length.
+        num_quantiles: The number n of quantiles.
+        u: Eigenvalues (k,) of U.
+
     Examples:
         >>> import numpy as np
         >>> from graphs import kernels
@@ -108,6 +120,9 @@ def averaged_features(
 
 def complete_modulation(kernel: GraphKernel) -> Floats:  # (L + 1,)
     """Return f_0..f_L, up to 65,536 of them, that sum nearly to sqrt(k(0)).
+
+    Args:
+        kernel: The kernel.
 
     Raises:
         InvalidArgumentError: If they are not enough.

@@ -42,6 +42,17 @@ def reduced_vectors(
 ) -> Floats:  # (n, nodes, d)
     """Return psi_i(q) of up to 512 nodes, projected to d dimensions.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        halting: The distribution of the length.
+        num_quantiles: The number n of quantiles.
+        dimension: The number d of dimensions. It is at most the number of nodes.
+
+    Raises:
+        InvalidArgumentError: If the graph has more than 1,500 nodes and the kernel needs too many powers of U.
+        MemoryBudgetError: If the vectors do not fit into memory.
+
     Examples:
         >>> import graphs
         >>> from graphs.couplings import HaltingDistribution
@@ -83,6 +94,10 @@ def diagonal_objective(
 ) -> float:
     """Return sum_i |A_i|_F^2 / (16 n^2) from products psi_i(q) . psi_i(r).
 
+    Args:
+        grams: Inner products (nodes, n, n) of the psi_i(q) of each node.
+        permutation: The permutation (n,).
+
     Examples:
         >>> import numpy as np
         >>> from graphs.matching.diagonal import diagonal_objective
@@ -97,6 +112,15 @@ def best_projection(
     reduced: Floats, num_projections: int, assign: Callable[[Floats], Integers], kinds: Sequence[str]
 ) -> Integers:
     """Return the candidate with the least diagonal objective.
+
+    Args:
+        reduced: Vectors (n, nodes, d), from `reduced_vectors`.
+        num_projections: The number of candidates for each kind of projection.
+        assign: A function from costs (n, n) to the permutation of least cost.
+        kinds: The kinds of projections, "positive" and "gaussian".
+
+    Returns:
+        The permutation (n,).
 
     Examples:
         >>> import numpy as np
@@ -120,6 +144,10 @@ def positive_projection(
 ) -> Floats:  # (n, n)
     """Return sum_i psi_i(q)^T G_i psi_i(r) with G_i = g_i g_i^T and normal g_i.
 
+    Args:
+        reduced: Vectors psi_i(q), (n, nodes, d).
+        generator: The generator of g_i.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.matching.diagonal import positive_projection
@@ -135,6 +163,10 @@ def gaussian_projection(
     generator: np.random.Generator,
 ) -> Floats:  # (n, n)
     """Return the symmetrized sum_i psi_i(q)^T G_i psi_i(r) with normal entries of G_i.
+
+    Args:
+        reduced: Vectors psi_i(q), (n, nodes, d).
+        generator: The generator of G_i.
 
     Examples:
         >>> import numpy as np

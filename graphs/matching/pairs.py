@@ -64,10 +64,10 @@ def match_quantiles(
     """Return the permutation (n,) that pairs length quantiles of "sigma" walkers.
 
     If f >= 0, the reversal n-1, ..., 0 is optimal for every graph and objective. The ratios P(length >= l | q) /
-    P(length >= l) grow with q and tr U^l >= 0, so costs are supermodular, and the rearrangement inequality pairs long
-    lengths with short ones. The reversal is returned if it is as good as the assignment of a solver, since quantiles
-    with equal lengths are interchangeable. If f takes both signs (the inverse cosine, the random walk with an odd p),
-    other permutations can be better. Then "quartic" came nearest to the optimum of "quadratic"
+    P(length >= l) grow with q, and tr U^l >= 0, so costs are supermodular. By the rearrangement inequality long lengths
+    are then paired with short ones. The reversal is returned if it is as good as the assignment of a solver, since
+    quantiles with equal lengths are interchangeable. If f takes both signs (the inverse cosine, the random walk with an
+    odd p), other permutations can be better. Then "quartic" came nearest to the optimum of "quadratic"
     (`benchmarks/papers/own/matching.py`).
 
     Args:
@@ -170,6 +170,9 @@ def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
 def assign_by_scipy(costs: Floats) -> Integers:
     """Return the permutation of least cost, by the Hungarian algorithm of scipy.
 
+    Args:
+        costs: Costs (n, n) of pairs of quantiles.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.matching.pairs import assign_by_scipy
@@ -181,6 +184,9 @@ def assign_by_scipy(costs: Floats) -> Integers:
 
 def assign_by_pot(costs: Floats) -> Integers:
     """Return the permutation of least cost, by the network simplex of POT.
+
+    Args:
+        costs: Costs (n, n) of pairs of quantiles.
 
     Examples:
         >>> import numpy as np
@@ -206,6 +212,10 @@ def exhaustive(
 
     The inner sum is 2 (c + s), c = sum_q g_q^2 and s = sum_q g_q g_sigma(q). With p the products g_q g_r, it is a
     quadratic form in the choice of one entry of p for each q.
+
+    Args:
+        g: The features g_q(u_k) of quantiles, (n, k).
+        mass: The weights (k,) of the spectral measure.
 
     Examples:
         >>> import numpy as np

@@ -3,9 +3,9 @@
 The m quantiles of a node get a joint distribution with uniform marginals of least expected cost sum_{a < b} c(q_a,
 q_b), with the costs c of pairs. The distribution is a mixture of S tuples. A tuple s has for each walker a distribution
 P_a(. | s), whose mean over s is uniform. Given the distributions of the others, the one of a walker solves a
-two-marginal problem between tuples and quantiles with the cost sum_q' c(q, q') sum_{b != a} P_b(q' | s). It is solved
-by entropic transport (Sinkhorn's iteration) with a decreasing regularization. At the end POT's exact solver leaves one
-quantile for each walker of each tuple.
+two-marginal problem between tuples and quantiles. Its cost is sum_q' c(q, q') sum_{b != a} P_b(q' | s). The problem is
+solved by entropic transport (Sinkhorn's iteration) with a decreasing regularization. At the end POT's exact solver
+leaves one quantile for each walker of each tuple.
 """
 
 import numpy as np
@@ -89,6 +89,10 @@ def tuple_cost(
     tuples: Integers,  # (S, m)
 ) -> float:
     """Return the mean over tuples of the mean cost c(q_a, q_b) over pairs a < b.
+
+    Args:
+        costs: Costs (n, n) of pairs of quantiles.
+        tuples: Quantiles (S, m).
 
     Examples:
         >>> import numpy as np

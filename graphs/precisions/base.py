@@ -58,7 +58,11 @@ class MarkovField(ABC):
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern for values of the parameters."""
+        """Return the entries (nnz,) of Q on the pattern.
+
+        Args:
+            values: The parameters (p,).
+        """
 
     @abstractmethod
     def pull_back(
@@ -66,7 +70,12 @@ class MarkovField(ABC):
         values: Floats,  # (p,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (p,)
-        """Return sum_e weights_e dQ_e / d parameters, over all entries e of the pattern."""
+        """Return sum_e weights_e dQ_e / d parameters, over all entries e of the pattern.
+
+        Args:
+            values: The parameters (p,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
 
     @cached_property
     def analysis(self) -> Analysis:
@@ -79,6 +88,9 @@ class MarkovField(ABC):
     ) -> Factor:
         """Return the Cholesky factor of a matrix with these entries on the pattern.
 
+        Args:
+            data: The entries (nnz,) of the matrix on the pattern.
+
         Raises:
             NotPositiveDefiniteError: If the matrix is not positive definite in double precision.
             MemoryBudgetError: If the factor does not fit into memory. Nothing was computed.
@@ -89,7 +101,10 @@ class MarkovField(ABC):
         self,
         values: Floats,  # (p,)
     ) -> Factor:
-        """Return the factor of Q for values of the parameters; the last one is cached.
+        """Return the Cholesky factor of Q; the last one is cached.
+
+        Args:
+            values: The parameters (p,).
 
         Raises:
             NotPositiveDefiniteError: If Q is not positive definite in double precision.
@@ -112,6 +127,10 @@ class MarkovField(ABC):
         self,
         values: Floats,  # (p,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivatives (p,), by a factor and its inverse."""
+        """Return log |Q| and its derivatives (p,), by a factor and its inverse.
+
+        Args:
+            values: The parameters (p,).
+        """
         factor = self.factor_at(values)
         return factor.log_determinant, self.pull_back(values, factor.inverse)

@@ -38,7 +38,11 @@ class LogDeterminant:
         self._panels: dict[int, Chebyshev] = {}
 
     def __call__(self, x: float) -> tuple[float, float]:
-        """Return log |L + x| and its derivative tr (L + x)^-1."""
+        """Return log |L + x| and its derivative tr (L + x)^-1.
+
+        Args:
+            x: A positive number.
+        """
         log_x = math.log(x)
         number = math.floor(log_x / WIDTH)
         if number not in self._panels:

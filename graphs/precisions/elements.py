@@ -1,8 +1,9 @@
 """Linear finite elements on a triangle mesh: the lumped mass matrix C and the stiffness matrix G.
 
-With the hat functions h_i (1 at vertex i, 0 at the others, linear on every face), G_ij is the integral of grad h_i .
-grad h_j, and C_ii that of h_i. C is the mass matrix of the integrals of h_i h_j with each row summed into its diagonal.
-On one face grad h_i has length 1 / height_i = side_i / (2 area), across the side opposite to i, so that
+The hat function h_i is 1 at vertex i, 0 at the other vertices, and linear on every face. G_ij is the integral of grad
+h_i . grad h_j, and C_ii is the integral of h_i. C is the mass matrix of the integrals of h_i h_j with each row summed
+into its diagonal. On one face grad h_i has length 1 / height_i = side_i / (2 area), across the side opposite to i, so
+that
 
     area grad h_i . grad h_j = -side_i side_j cos(angle_k) / (4 area) = -cot(angle_k) / 2,      k the third corner,
 
@@ -78,6 +79,9 @@ def in_space(
 ) -> Floats:  # (n, 3)
     """Return points in space (n, 3); points in the plane get height 0.
 
+    Args:
+        points: Points (n, 2) or (n, 3).
+
     Examples:
         >>> import numpy as np
         >>> from graphs.precisions.elements import in_space
@@ -88,7 +92,9 @@ def in_space(
 
 
 def read_mesh(mesh: Any) -> Mesh:
-    """Return a mesh and its elements; see `graphs.MeshField` for errors and warnings.
+    """Return a mesh and its elements.
+
+    Arguments, errors and warnings are as for `graphs.MeshField`.
 
     Examples:
         >>> from graphs.precisions.elements import read_mesh
@@ -111,7 +117,12 @@ def read_mesh(mesh: Any) -> Mesh:
 
 @np.errstate(under="ignore")
 def assemble(faces: Integers, angle_data: Angles, num_vertices: int) -> Elements:
-    """Return the matrices (N, N) of faces (F, 3) with given angles.
+    """Return the matrices (N, N) of the elements of faces.
+
+    Args:
+        faces: Corners (F, 3), numbers of vertices.
+        angle_data: The cotangents and areas of the faces.
+        num_vertices: The number N of vertices.
 
     Examples:
         >>> import numpy as np

@@ -53,7 +53,11 @@ class KroneckerField(MarkovField):
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (nnz,)
-        """Return the products of the entries of both fields."""
+        """Return the products of the entries of both fields.
+
+        Args:
+            values: The parameters (p,) of the first field, then of the second.
+        """
         (i, j), (left, right) = self._pairs, self._split(values)
         return np.asarray(self.first.entries(left)[i] * self.second.entries(right)[j])
 
@@ -62,7 +66,12 @@ class KroneckerField(MarkovField):
         values: Floats,  # (p,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (p,)
-        """Return sum_e weights_e dQ_e / d parameters."""
+        """Return sum_e weights_e dQ_e / d parameters.
+
+        Args:
+            values: The parameters (p,) of the first field, then of the second.
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         (i, j), (left, right) = self._pairs, self._split(values)
         first, second = self.first.entries(left), self.second.entries(right)
         in_first: Floats = np.bincount(i, weights * second[j], len(first)).astype(np.float64)
@@ -73,7 +82,11 @@ class KroneckerField(MarkovField):
         self,
         values: Floats,  # (p,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| = N_2 log |Q_1| + N_1 log |Q_2| and its derivatives (p,)."""
+        """Return log |Q| = N_2 log |Q_1| + N_1 log |Q_2| and its derivatives (p,).
+
+        Args:
+            values: The parameters (p,) of the first field, then of the second.
+        """
         (left, right), (rows, columns) = self._split(values), self.sizes
         (first, in_first), (second, in_second) = self.first.log_determinant(left), self.second.log_determinant(right)
         return columns * first + rows * second, np.concatenate([columns * in_first, rows * in_second])

@@ -71,7 +71,11 @@ class Locator:
         self,
         points: Floats,  # (n, 3)
     ) -> Location:
-        """Return the nearest points of the mesh; ties go to the first face."""
+        """Return the nearest points of the mesh; ties go to the first face.
+
+        Args:
+            points: Points (n, 3).
+        """
         scaled_points = points / self._unit
         first = self._by_centroid(scaled_points)
         best = first, self._distances(scaled_points, first)
@@ -103,7 +107,14 @@ class Locator:
         return np.concatenate(distances) if distances else np.zeros(0)
 
     def improved(self, points: Floats, same: _Class, faces: Integers, distances: Floats) -> tuple[Integers, Floats]:
-        """Return nearest faces and distances (n,) after comparing one class of faces."""
+        """Return nearest faces and distances (n,) after comparing one class of faces.
+
+        Args:
+            points: Points (n, 3).
+            same: The class of faces.
+            faces: The nearest faces (n,) so far.
+            distances: Their distances (n,).
+        """
         faces, distances = faces.copy(), distances.copy()
         reach = (distances + same.radius) * (1 + _ROUNDING)
         counts = same.tree.query_ball_point(points, reach, return_length=True)
@@ -139,6 +150,10 @@ def nearest_in_triangles(
     The nearest point is on a side, or the foot of the perpendicular if this is inside. The four candidates are compared
     by their distances, so that an inexact foot in a thin triangle does no harm. A point that equals a corner has
     exactly the weights 1, 0, 0.
+
+    Args:
+        points: Points (m, 3), one for each triangle.
+        corners: The corners (m, 3, 3) of the triangles: corner, coordinate.
 
     Examples:
         >>> import numpy as np

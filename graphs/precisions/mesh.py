@@ -28,10 +28,10 @@ class MeshField(MarkovField):
     A vertex that is on no face with an area, such as a corner of slivers, has no value of its own. It keeps its number,
     and the field there is that at the nearest point of the surface.
 
-    The field solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau in linear finite elements (Lindgren, Rue and
-    Lindstrom, 2011, "An explicit link between Gaussian fields and Gaussian Markov random fields: the stochastic partial
-    differential equation approach"). Let C be the lumped mass matrix, a third of the areas of the faces of a vertex, G
-    the stiffness matrix of cotangents with the negative ones of obtuse angles, and K = kappa^2 C + G. The precision is
+    The field solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau in linear finite elements. Source: Lindgren,
+    Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov random fields". Let C be the
+    lumped mass matrix, a third of the areas of the faces of a vertex. G is the stiffness matrix of cotangents,
+    including the negative ones of obtuse angles. With K = kappa^2 C + G the precision is
 
         Q = K (alpha = 1),   tau^2 K C^-1 K (alpha = 2),   tau^2 C (C^-1 K)^alpha,
 
@@ -40,20 +40,21 @@ class MeshField(MarkovField):
 
     The lengthscale is that of Matern kernels, in the unit of the mesh. On the plane the process is the Matern process
     with nu = alpha - 1 and kappa = sqrt(2 nu) / lengthscale. The practical range of INLA, with a correlation of about
-    0.14, is sqrt(8 nu) / kappa = 2 lengthscale. tau^2 = 1 / (4 pi nu kappa^(2 nu)) gives variance 1 on the infinite
-    plane, and Q / s^2 is the precision for variance s^2. Elsewhere the variance is not 1. At the boundary of an open
-    mesh the normal derivative is 0 (Neumann): on a flat mesh the variance is 2 at an edge and 4 at a right corner, and
-    decays within some lengthscales. The constant has variance 2 pi lengthscale^2 / A on a component of area A, so that
-    small surfaces vary by more than 1.
+    0.14, is sqrt(8 nu) / kappa = 2 lengthscale. The variance on the infinite plane is 1 for tau^2 = 1 / (4 pi nu
+    kappa^(2 nu)). Q / s^2 is the precision for variance s^2. Elsewhere the variance is not 1. At the boundary of an
+    open mesh the normal derivative is 0 (Neumann). On a flat mesh the variance is therefore 2 at an edge and 4 at a
+    right corner, and decays within some lengthscales. The constant has variance 2 pi lengthscale^2 / A on a component
+    of area A, so that small surfaces vary by more than 1.
 
-    alpha = 1 is an exception. nu = 0 is a process of infinite variance, and only its elements have a finite one, which
+    alpha = 1 is an exception. For nu = 0 the process has infinite variance. The variance of its elements is finite, but
     grows as the mesh is refined. On a grid of squares of side h it is log(lengthscale / h) / (2 pi) + 0.28. There kappa
     = 1 / lengthscale and tau = 1, and covariances are near K_0(r / lengthscale) / (2 pi) at distances r of several h.
 
     Digits are lost if lengthscales are long compared to h: Q is a sum of matrices in which the constant nearly cancels.
     Its variance has a relative error of up to about eps `condition(values)`, of the order (lengthscale / h)^(2 alpha).
-    On a grid it was 2e-9 for alpha = 2 at a lengthscale of 50 h, and 2e-6, 4e-4 and 4e-2 for alpha = 4, 5 and 6 at 20
-    h. If it nears 1, Q may not be positive definite. The determinant keeps its digits, see `log_determinant_from`.
+    On a grid the error was 2e-9 for alpha = 2 at a lengthscale of 50 h. At 20 h it was 2e-6, 4e-4 and 4e-2 for alpha =
+    4, 5 and 6. If it nears 1, Q may not be positive definite. The determinant keeps its digits, see
+    `log_determinant_from`.
 
     Args:
         mesh: A `trimesh.Trimesh`, an object with `vertices` (V, 3) or (V, 2) and `faces` (F, 3), or the pair of them. A
@@ -184,7 +185,7 @@ class MeshField(MarkovField):
     ) -> tuple[float, Floats]:
         """Return log |Q| and its derivative, given those of K.
 
-        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - V log(4 pi nu).
+        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - N log(4 pi nu).
 
         The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
 
@@ -363,7 +364,7 @@ class MeshField(MarkovField):
 
 
 def too_far_message(row: int, distance: float, within: float) -> str:
-    """Return the message for a row of points that is too far from a surface.
+    """Return an error message for a point that is too far from a surface.
 
     Examples:
         >>> from graphs.precisions.mesh import too_far_message

@@ -121,6 +121,9 @@ class Precision:
             count: The number of vectors.
             seed: An integer. If None, one from the system.
 
+        Returns:
+            Vectors (count, N), one per row.
+
         Raises:
             InvalidArgumentError: If the count or the seed is invalid.
         """

@@ -90,7 +90,11 @@ class RationalField(MarkovField):
         self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
 
     def error(self, shift: float) -> float:
-        """Return the largest relative error of the spectrum for lambda in [0, 2]."""
+        """Return the largest relative error of the spectrum for lambda in [0, 2].
+
+        Args:
+            shift: The shift x, positive.
+        """
         return self.fractions.error(_width(shift))
 
     @cached_property
@@ -102,7 +106,11 @@ class RationalField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of the m precisions; those between fields are 0."""
+        """Return the entries of the m precisions; those between fields are 0.
+
+        Args:
+            values: The shift x, (1,).
+        """
         blocks = self._blocks(float(values[0]))
         out = np.zeros(len(self.pattern.indices))
         for i, entry_indices in enumerate(self._layout[1]):
@@ -114,7 +122,12 @@ class RationalField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / dx."""
+        """Return sum_e weights_e dQ_e / dx.
+
+        Args:
+            values: The shift x, (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         shift = float(values[0])
         slopes, total = self._blocks(shift).slopes, 0.0
         for i, entry_indices in enumerate(self._layout[1]):
@@ -125,7 +138,15 @@ class RationalField(MarkovField):
         self,
         data: Floats,  # (nnz,)
     ) -> Factor:
-        """Return the Cholesky factor of a matrix; errors name nodes of the graph."""
+        """Return the Cholesky factor of a matrix on the pattern.
+
+        Args:
+            data: The entries (nnz,) of the matrix on the pattern.
+
+        Raises:
+            NotPositiveDefiniteError: If the matrix is not positive definite. `node` is a position on the graph.
+            MemoryBudgetError: If the factor does not fit into memory. Nothing was computed.
+        """
         try:
             return super().factor(data)
         except NotPositiveDefiniteError as error:
@@ -135,7 +156,11 @@ class RationalField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| = sum_i q log |L + x| + log |L + x (1 + p_i)| - N log(w_i x^(1 - f)), and its derivative."""
+        """Return log |Q| = sum_i q log |L + x| + log |L + x (1 + p_i)| - N log(w_i x^(1 - f)), and its derivative.
+
+        Args:
+            values: The shift x, (1,).
+        """
         x, (f, q, size) = float(values[0]), (self.fractions.power, self._whole, self._size)
         fraction = self.fractions.at(_width(x))
         log_det, log_det_slope = self._log_determinants(x) if q else (0.0, 0.0)
@@ -190,7 +215,11 @@ class RationalField(MarkovField):
         self,
         positions: NDArray[np.int64],  # (n,)
     ) -> sp.csr_array:  # (n, m N)
-        """Return the matrix that sums the values of the nodes at n positions."""
+        """Return the matrix that sums the values of the nodes at n positions.
+
+        Args:
+            positions: Positions (n,) of nodes of the graph.
+        """
         columns = (positions[:, None] * self.terms + np.arange(self.terms)).ravel()
         starts = np.arange(0, len(columns) + 1, self.terms)
         return sp.csr_array((np.ones(len(columns)), columns, starts), shape=(len(positions), self.terms * self._size))

@@ -45,7 +45,11 @@ class ReplicatedField(MarkovField):
         self,
         values: Floats,  # (p,)
     ) -> Floats:  # (F nnz,)
-        """Return the entries of the base, F times."""
+        """Return the entries of the base, F times.
+
+        Args:
+            values: The parameters (p,) of the base.
+        """
         return np.tile(self.base.entries(values), self.copies)
 
     def pull_back(
@@ -53,13 +57,22 @@ class ReplicatedField(MarkovField):
         values: Floats,  # (p,)
         weights: Floats,  # (F nnz,)
     ) -> Floats:  # (p,)
-        """Return sum_e weights_e dQ_e / d parameters, over all entries of all copies."""
+        """Return sum_e weights_e dQ_e / d parameters, over all entries of all copies.
+
+        Args:
+            values: The parameters (p,) of the base.
+            weights: The derivative (F nnz,) of a scalar in each entry of Q.
+        """
         return self.base.pull_back(values, weights.reshape(self.copies, -1).sum(0))
 
     def log_determinant(
         self,
         values: Floats,  # (p,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| of all copies and its derivatives (p,)."""
+        """Return log |Q| of all copies and its derivatives (p,).
+
+        Args:
+            values: The parameters (p,) of the base.
+        """
         value, slopes = self.base.log_determinant(values)
         return self.copies * value, self.copies * slopes

@@ -56,7 +56,11 @@ class ResolventField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return (L + x)^p = sum_j binom(p, j) x^(p - j) L^j on the pattern."""
+        """Return (L + x)^p = sum_j binom(p, j) x^(p - j) L^j on the pattern.
+
+        Args:
+            values: The shift x, (1,).
+        """
         p, x = self.order, float(values[0])
         return np.asarray(sum(comb(p, j) * x ** (p - j) * self.powers[j] for j in range(p + 1)))
 
@@ -65,7 +69,12 @@ class ResolventField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e d (L + x)^p_e / dx."""
+        """Return sum_e weights_e d (L + x)^p_e / dx.
+
+        Args:
+            values: The shift x, (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         p, x = self.order, float(values[0])
         slopes = (comb(p, j) * (p - j) * x ** (p - j - 1) * float(weights @ self.powers[j]) for j in range(p))
         return np.array([sum(slopes)])
@@ -74,7 +83,11 @@ class ResolventField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return p log |L + x| and its derivative (1,), to about 1e-12 N."""
+        """Return p log |L + x| and its derivative (1,), to about 1e-12 N.
+
+        Args:
+            values: The shift x, (1,).
+        """
         value, slope = self.log_determinants(float(values[0]))
         return self.order * value, np.array([self.order * slope])
 

@@ -1,8 +1,9 @@
 """Whittle-Matern precisions of integer order from a lumped mass matrix C and a stiffness matrix G.
 
-The field x = sum_i x_i h_i of finite elements solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau. With
-K = kappa^2 C + G, Lindgren, Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian Markov
-random fields", Section 2.3, have Q_1 = K, Q_2 = K C^-1 K and Q_a = K C^-1 Q_(a-2) C^-1 K, times tau^2. All of them are
+The field x = sum_i x_i h_i of finite elements solves (kappa^2 - Laplacian)^(alpha/2) x = white noise / tau. Let K =
+kappa^2 C + G. Section 2.3 of Lindgren, Rue and Lindstrom (2011), "An explicit link between Gaussian fields and Gaussian
+Markov random fields", derives the precisions. They are Q_1 = K, Q_2 = K C^-1 K and Q_a = K C^-1 Q_(a-2) C^-1 K, times
+tau^2. All of them are
 
     Q = tau^2 C (C^-1 K)^a = tau^2 sum_j binom(a, j) kappa^(2 (a - j)) G_j,      G_0 = C,   G_j = G (C^-1 G)^(j - 1),
 
@@ -55,7 +56,7 @@ class WhittleField(MarkovField):
         order: The order alpha, a positive integer.
         ratio: kappa^2 lengthscale^2.
         norm: The divisor of the sum, 4 pi nu for variance 1 on the plane.
-        coordinates: Coordinates of the vertices for orderings.
+        coordinates: Coordinates (N, 2) or (N, 3) of the vertices for orderings. If None, they are unknown.
 
     Examples:
         >>> import numpy as np
@@ -86,7 +87,11 @@ class WhittleField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern."""
+        """Return the entries of Q on the pattern.
+
+        Args:
+            values: The lengthscale (1,).
+        """
         out = np.zeros(len(self._pattern.indices))
         for (entry_indices, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
             out[entry_indices] += coefficient * entries
@@ -98,7 +103,12 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale."""
+        """Return sum_e weights_e dQ_e / d lengthscale.
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         slopes = 2 * (np.arange(self.order + 1) - 1) * self._coefficients(values) / float(values[0])
         inner = [float(weights[entry_indices] @ entries) for entry_indices, entries in self._terms]
         return np.array([slopes @ inner])
@@ -108,7 +118,12 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         root: tuple[float, Floats],  # log |K|, (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), given those of log |K|."""
+        """Return log |Q| and its derivative (1,), given those of log |K|.
+
+        Args:
+            values: The lengthscale (1,).
+            root: log |K| and its derivative (1,) in the lengthscale.
+        """
         masses, times = self._elements.masses, self.order - 1
         constant = times * float(np.log(self.shift(values) * masses).sum()) + len(masses) * log(self.norm)
         slope = self.order * root[1] + 2 * times * len(masses) / float(values[0])
@@ -118,7 +133,11 @@ class WhittleField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> float:
-        """Return a bound of the condition number."""
+        """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
+
+        Args:
+            values: The lengthscale (1,).
+        """
         with np.errstate(over="ignore"):
             return float(np.power(1 + self._steepest / self.shift(values), float(self.order)))
 
@@ -127,6 +146,9 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
     ) -> float:
         """Return kappa^2 in the unit of the elements.
+
+        Args:
+            values: The lengthscale (1,).
 
         Raises:
             InvalidArgumentError: If the lengthscale is not a positive number, or out of range for the mesh.
@@ -157,6 +179,9 @@ class WhittleField(MarkovField):
 
 def unit_norm(order: int) -> float:
     """Return 4 pi nu with nu = order - 1, or 1 for order 1 (infinite variance).
+
+    Args:
+        order: The order alpha.
 
     Examples:
         >>> from graphs.precisions.whittle import unit_norm

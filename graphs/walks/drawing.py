@@ -180,6 +180,11 @@ def walk_chunk(
 ) -> VisitArrays:
     """Return the visits of the walks of some start nodes.
 
+    Args:
+        model: The transition probabilities.
+        starts: Positions (n,) of the start nodes.
+        settings: The settings of the walks.
+
     Examples:
         >>> import graphs
         >>> from graphs.walks.drawing import walk_chunk
@@ -241,6 +246,10 @@ def _load_type(settings: WalkSettings, path_dependent: bool) -> np.dtype[Any]:
 
 def node_draws(nodes: NDArray[np.int64], settings: WalkSettings) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the step keys (n,) and the lengths (n, m) of n start nodes.
+
+    Args:
+        nodes: Positions (n,) of the start nodes.
+        settings: The settings of the walks.
 
     Examples:
         >>> import graphs

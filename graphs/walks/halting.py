@@ -28,9 +28,9 @@ def choose_p_halt(
 ) -> float:
     """Return the largest halting probability whose variance is small enough.
 
-    It is at most half of `max_p_halt`, above which the second moment is infinite. With it m independent lengths give
-    the total weight of a row a relative variance of at most `max_variance` (`relative_variance`). It lies between 0.001
-    and 0.5.
+    It is between 0.001 and 0.5, and at most half of `max_p_halt`, above which the second moment is infinite. With it, m
+    independent lengths give the total weight of a row a relative variance of at most `max_variance`
+    (`relative_variance`).
 
     Args:
         graph: The graph.
@@ -74,8 +74,9 @@ def optimal_survival(kernel: GraphKernel, mean_length: float = 9.0) -> NDArray[n
     """Return survival probabilities of least variance for a given mean length.
 
     The second moment of the total weight of a walker is sum_l f_l (2 F_l - f_l) / S_l with F_l = f_l + f_(l+1) + ....
-    For a given mean length sum_(l >= 1) S_l it is least if S_l is proportional to the root of f_l (2 F_l - f_l),
-    subject to S_l <= 1 and a non-increasing sequence. Walks have at most L steps, where F_L is 1e-9 of F_0.
+    The mean length is sum_(l >= 1) S_l. The second moment is minimized over S with a given mean length, S_l <= 1 and
+    S_(l+1) <= S_l. Without these bounds the minimizer is proportional to sqrt(f_l (2 F_l - f_l)). Walks have at most L
+    steps, where F_L is 1e-9 of F_0.
 
     Args:
         kernel: A kernel with a non-negative modulation.

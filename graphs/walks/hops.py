@@ -12,6 +12,11 @@ Integers = NDArray[np.int64]
 def exact_hops_of(exact_hops: int | HopRule, graph: Graph, starts: Integers) -> Integers:
     """Return the number (n,) of exact first hops of n start nodes.
 
+    Args:
+        exact_hops: The number of hops, or a rule.
+        graph: The graph.
+        starts: Positions (n,) of the start nodes.
+
     Examples:
         >>> import numpy as np
         >>> import graphs
@@ -32,6 +37,12 @@ def count_within_hops(graph: Graph, starts: Integers, max_hops: int, limit: int)
     """Return the numbers (n, max_hops + 1) of nodes within 0, 1, ... hops of n nodes.
 
     The search ends when more than `limit` are found. This and the later hops then have a count above the limit.
+
+    Args:
+        graph: The graph.
+        starts: Positions (n,) of the start nodes.
+        max_hops: The largest number of hops.
+        limit: The number of nodes at which the search ends.
 
     Examples:
         >>> import numpy as np

@@ -86,6 +86,14 @@ def check_second_moment(
 ) -> None:
     """Warn if walks estimate a kernel with a large or infinite variance.
 
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        halting: The distribution of the length.
+        transitions: "weights" or "uniform".
+        num_walkers: The number m of walkers.
+        exact_hops: The number of exact first hops.
+
     Warns:
         InfiniteVarianceWarning: If the second moment is infinite. The message has the largest halting probability.
         LargeVarianceWarning: If the total weight of a row has a relative variance above 1.

@@ -56,11 +56,11 @@ def choose_hops(
 ) -> int | HopRule:
     """Return a rule for exact hops that lowers the variance within the budget.
 
-    With B_h nodes within h hops, a row has B_h non-zeros and those that its walkers find outside. h hops are taken up
-    to the largest B_h for which rows of the sample stay within `max_nonzeros`, in expectation and on average over nodes
-    with neighborhoods of similar size. They must also lower the variance by at least a tenth below that of every
-    smaller number, over the nodes that could take them. Visits may be at most twice those of the walkers, or four times
-    `max_nonzeros`. If zero hops already exceed the budget, no hops are taken.
+    With B_h nodes within h hops, a row has B_h non-zeros, and further ones at the nodes that its walkers reach outside.
+    A node may have h exact hops up to a limit of B_h. Below the limit, rows of the sample stay within `max_nonzeros` in
+    expectation and on average over nodes with neighborhoods of similar size. The hops must also lower the variance by
+    at least a tenth below that of every smaller number, over the nodes within the limit. Visits may be at most twice
+    those of the walkers, or four times `max_nonzeros`. If zero hops already exceed the budget, no hops are taken.
 
     Args:
         graph: The graph.
@@ -125,7 +125,17 @@ def measure(
     nodes: Integers,  # (n,)
     num_threads: int | None,
 ) -> Measured:
-    """Walk from some nodes (positions) several times and return the measurements.
+    """Measure walks from some nodes over several draws.
+
+    Args:
+        graph: The graph.
+        kernel: The kernel.
+        settings: The settings of the walks.
+        nodes: Positions (n,) of the start nodes.
+        num_threads: The number of threads. If None, one per core.
+
+    Returns:
+        The measurements of each node.
 
     Examples:
         >>> import graphs

@@ -46,7 +46,7 @@ def choose_settings(
     tuples: ArrayLike | None,  # (S, num_walkers)
     num_threads: int | None,
 ) -> WalkSettings:
-    """Return the settings of walks; the arguments are those of `graphs.sample_walks`.
+    """Return the settings of walks from the arguments of `graphs.sample_walks`.
 
     Raises:
         InvalidArgumentError: If an argument is out of range.

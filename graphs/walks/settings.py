@@ -24,8 +24,11 @@ class HopRule:
     The number depends only on the node and the graph, so the walks of a node do not depend on the other start nodes.
 
     Attributes:
-        limits: Limits (H + 1,). h hops are taken if at most limits[h] nodes lie within h hops. 0 hops are always
-            allowed.
+        limits: Limits (H + 1,). A node may have h exact hops if at most limits[h] nodes lie within h hops. 0 hops are
+            always allowed.
+
+    Raises:
+        InvalidArgumentError: If limits are not integers (H + 1,), or H is too large.
 
     Examples:
         >>> import numpy as np

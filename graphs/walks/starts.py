@@ -35,7 +35,12 @@ class WalkStarts(NamedTuple):
 
 
 def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSettings) -> WalkStarts:
-    """Return the exact visits and the starts of walkers for n start nodes (positions).
+    """Return the exact visits and the starts of walkers for n start nodes.
+
+    Args:
+        model: The transition probabilities.
+        starts: Positions (n,) of the start nodes.
+        settings: The settings of the walks.
 
     Examples:
         >>> import graphs
@@ -67,7 +72,12 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
 
 
 def mean_exact_visits(model: TransitionModel, starts: Integers, exact_hops: int | HopRule) -> float:
-    """Estimate the mean number of exact visits of a start node from a sample.
+    """Return an estimate of the mean number of exact visits of a start node, from a sample.
+
+    Args:
+        model: The transition probabilities.
+        starts: Positions (n,) of the start nodes.
+        exact_hops: The number of exact first hops, or a rule.
 
     Examples:
         >>> import numpy as np

@@ -64,7 +64,14 @@ class Visits:
         columns: VisitArrays,
         sqrt_degrees: Floats,  # (N,)
     ) -> "Visits":
-        """Return drawn visits, read-only; `sqrt_degrees` are those of the model."""
+        """Return drawn visits, with read-only arrays.
+
+        Args:
+            starts: Positions (n,) of the start nodes.
+            settings: The settings of the walks.
+            columns: The arrays of the visits, from `graphs.walks.draw`.
+            sqrt_degrees: The square roots (N,) of the degrees of the transition model.
+        """
         node_counts, visit_counts, indices, hop_counts, hops, loads = columns
         load_per_visit = np.zeros(0)
         if loads.dtype == np.float64:
@@ -95,7 +102,11 @@ class Visits:
         self,
         f: Floats,  # (>= L + 1,)
     ) -> Floats:  # (nnz,)
-        """Return sum_l f_l times the load at hop l, of each entry."""
+        """Return sum_l f_l times the load at hop l, of each entry.
+
+        Args:
+            f: The modulation (L + 1,). Further terms are ignored.
+        """
         from graphs.walks.compiled import gather
 
         weights = f[: len(self.load_per_visit)] * self.load_per_visit if len(self.load_per_visit) else f
@@ -105,7 +116,11 @@ class Visits:
         self,
         v: Floats,  # (nnz,)
     ) -> Floats:  # (L + 1,)
-        """Return the adjoint of `values` at v."""
+        """Return the adjoint of `values`: the gradient (L + 1,) in the modulation.
+
+        Args:
+            v: The gradient (nnz,) in the values.
+        """
         from graphs.walks.compiled import scatter
 
         out = scatter(*self._arrays, v, *self._factors, self.max_length)
@@ -137,6 +152,9 @@ def pointers(
     counts: Array,  # (n,)
 ) -> NDArray[np.int64]:  # (n + 1,)
     """Return CSR pointers (n + 1,) for the numbers of entries (n,) of rows.
+
+    Args:
+        counts: The numbers (n,) of entries.
 
     Examples:
         >>> import numpy as np

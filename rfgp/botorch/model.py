@@ -25,13 +25,15 @@ LEAST_LENGTHSCALE = 0.025
 
 
 class KernelFeatures(FeatureMap):
-    """The features of a `RandomFeatureKernel` or a `TermKernel`, as BoTorch wants them: phi(x) . phi(z) is the kernel.
+    """The features of a `RandomFeatureKernel` or a `TermKernel` as a feature map of BoTorch.
+
+    Their inner products phi(x) . phi(z) are the kernel.
 
     Args:
-        kernel: The kernel. Features are those at its present hyperparameters.
+        kernel: The kernel. Features are computed at its current hyperparameters.
 
     Raises:
-        InvalidArgumentError: a term is no product of features.
+        InvalidArgumentError: If a term is not a product of dense features.
 
     Examples:
         >>> import torch
@@ -62,7 +64,11 @@ class KernelFeatures(FeatureMap):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, F)
-        """Return the features of x."""
+        """Return the features of x.
+
+        Args:
+            x: Inputs (..., n, d).
+        """
         active = self.kernel.active_dims
         return self.kernel.features(x if active is None else x.index_select(-1, active))
 
@@ -80,8 +86,8 @@ class RandomFeatureGP(SingleTaskGP):
     """BoTorch's `SingleTaskGP` with a random-feature kernel.
 
     An evaluation costs O(n F^2) for F < n features. Inputs must lie in the unit cube. As in BoTorch's model, targets
-    are standardised and the output scale is 1. The prior of the lengthscales is log-normal with location
-    sqrt(2) + log(d) / 2 and scale sqrt(3) (Hvarfner, Hellsten and Nardi, 2024).
+    are standardized and the output scale is 1. The prior of the lengthscales is log-normal with location sqrt(2) +
+    log(d) / 2 and scale sqrt(3) (Hvarfner, Hellsten and Nardi, 2024).
 
     Args:
         train_X: Inputs (n, d).
@@ -94,7 +100,7 @@ class RandomFeatureGP(SingleTaskGP):
         model_kwargs: Options of `SingleTaskGP`.
 
     Raises:
-        InvalidArgumentError: A name is unknown, a kernel is given, or the data are not matrices.
+        InvalidArgumentError: If a name is unknown, a kernel is given, or the data are not matrices.
 
     Examples:
         >>> import torch
@@ -153,10 +159,15 @@ class RandomFeatureGP(SingleTaskGP):
             self._subset_batch_dict["likelihood.noise_covar.raw_noise"] = -2
 
     def posterior(self, X: Tensor, *args: Any, **kwargs: Any) -> Any:
-        """Return BoTorch's posterior at points X (..., q, d).
+        """Return the posterior of BoTorch at points.
+
+        Args:
+            X: Points (..., q, d).
+            args: Positional arguments of `SingleTaskGP.posterior`.
+            kwargs: Keyword arguments of `SingleTaskGP.posterior`.
 
         Raises:
-            InvalidArgumentError: points of other columns than the training inputs.
+            InvalidArgumentError: If the points differ from the training inputs in the number of columns.
         """
         if not isinstance(X, Tensor) or X.ndim < 2 or X.shape[-1] != self._num_inputs:
             shape = tuple(X.shape) if isinstance(X, Tensor) else type(X).__name__

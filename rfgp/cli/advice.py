@@ -88,7 +88,7 @@ def _show(selection: Any, command: str, as_json: bool) -> None:
 def _check_table(
     file: Path, target: str | None, kernel: str | None, reading: Mapping[str, Any], request: ModelRequest
 ) -> None:
-    """Refuse options that do not go with a table, before torch is loaded."""
+    """Check that options are valid for a table, before torch is loaded."""
     if kernel is not None:
         raise InvalidArgumentError(
             f"--kernel must be left out for a table, whose kernel is selected, got {kernel!r}. Use `rfgp fit --kernel` "
@@ -127,7 +127,7 @@ _PLAIN = {"decimal": ".", "encoding": "utf-8"}
 
 
 def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the options of a table as one types them."""
+    """Yield the options of a table as words of a command line."""
     from rfgp.tables import MISSING_MARKS
 
     for name, value in reading.items():
@@ -139,7 +139,7 @@ def _typed(reading: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _of_model(selection: Any, request: ModelRequest) -> Iterator[str]:
-    """Yield the options of the best model as one types them."""
+    """Yield the options of the best model as words of a command line."""
     from rfgp import approximations
 
     yield from ("--likelihood", request.likelihood) if request.likelihood != "gaussian" else ()
@@ -203,7 +203,7 @@ def _read_graph(file: Path, target: str | None, report: Any) -> tuple[Any, str |
 
 
 def _figures(selection: Any) -> dict[str, Any]:
-    """Return a selection as JSON has it."""
+    """Return a selection as values for JSON."""
     trials = [
         {
             "name": trial.name,

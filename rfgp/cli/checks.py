@@ -1,4 +1,4 @@
-"""Arguments of commands, checked before torch or scipy are loaded, so that a mistyped one is answered at once."""
+"""Checks of the arguments of commands, before torch or scipy are loaded, so that errors are immediate."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,10 +16,17 @@ _MODEL_HEAD = 8
 
 
 def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
-    """Check that an option accepts a name. None is always accepted.
+    """Check that an option accepts a name.
+
+    None is always accepted.
+
+    Args:
+        option: The option, such as "--weights".
+        value: The name, or None.
+        known: The accepted names.
 
     Raises:
-        InvalidArgumentError: It does not. The message lists the names that it accepts.
+        InvalidArgumentError: If the name is not accepted. The message lists the accepted names.
 
     Examples:
         >>> check_choice("--weights", "unit", ["unit", "cotangent"])
@@ -34,14 +41,16 @@ def check_choice(option: str, value: str | None, known: Iterable[str]) -> None:
 
 
 def check_least(least: int, **values: int | Iterable[int] | None) -> None:
-    """Check that numbers of options are not below a limit. None is always accepted.
+    """Check that numbers of options are not below a limit.
+
+    None is always accepted.
 
     Args:
         least: The limit.
         **values: Numbers by the names of their options.
 
     Raises:
-        InvalidArgumentError: A number is below the limit.
+        InvalidArgumentError: If a number is below the limit.
 
     Examples:
         >>> check_least(1, draws=10)
@@ -53,10 +62,14 @@ def check_least(least: int, **values: int | Iterable[int] | None) -> None:
 
 
 def check_share(option: str, value: float) -> None:
-    """Check that a share lies strictly between 0 and 1.
+    """Check that a fraction is strictly between 0 and 1.
+
+    Args:
+        option: The option.
+        value: The fraction.
 
     Raises:
-        InvalidArgumentError: It does not.
+        InvalidArgumentError: If the number is outside this range.
 
     Examples:
         >>> check_share("--test-share", 0.2)
@@ -66,10 +79,13 @@ def check_share(option: str, value: float) -> None:
 
 
 def check_within(within: float | None) -> None:
-    """Check that a limit of distances is positive. Infinity is accepted.
+    """Check that a limit of distances is positive, possibly infinite.
+
+    Args:
+        within: The limit. None is accepted.
 
     Raises:
-        InvalidArgumentError: It is not.
+        InvalidArgumentError: If the limit is not positive.
 
     Examples:
         >>> check_within(0.5)
@@ -81,8 +97,13 @@ def check_within(within: float | None) -> None:
 def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
     """Check that a number is finite and positive, or zero if that is allowed.
 
+    Args:
+        option: The option.
+        value: The number.
+        or_zero: Whether zero is allowed.
+
     Raises:
-        InvalidArgumentError: It is not.
+        InvalidArgumentError: If the number is not finite, negative, or zero if that is not allowed.
 
     Examples:
         >>> check_positive("--time-limit", 60.0)
@@ -93,10 +114,14 @@ def check_positive(option: str, value: float, *, or_zero: bool = False) -> None:
 
 
 def check_limits(time_limit: str | None, memory: str | None) -> None:
-    """Refuse limits that cannot be read.
+    """Check that limits of time and memory can be read.
+
+    Args:
+        time_limit: The time, such as "5min", or None.
+        memory: The memory, such as "4GB", or None.
 
     Raises:
-        InvalidArgumentError: with the limit.
+        InvalidArgumentError: If a limit cannot be read. The message has the value.
 
     Examples:
         >>> check_limits("5min", "4GB")  # no error
@@ -108,13 +133,13 @@ def check_limits(time_limit: str | None, memory: str | None) -> None:
 
 
 def check_validation(validation: Mapping[str, Any]) -> None:
-    """Refuse options of the held-out rows that cannot be used.
+    """Check the options of held-out rows.
 
     Args:
-        validation: Values of test_share, holdout and fit_rows.
+        validation: The values of `test_share`, `holdout` and `fit_rows`, by name.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
 
     Examples:
         >>> check_validation({"test_share": 0.2, "holdout": "random", "fit_rows": 100})  # no error
@@ -125,10 +150,16 @@ def check_validation(validation: Mapping[str, Any]) -> None:
 
 
 def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterable[str] = choices.GRAPH_KERNELS) -> None:
-    """Refuse a kernel or features that no graph has, and a halting probability that is none.
+    """Check the kernel, the features and the halting probability of a process on a graph.
+
+    Args:
+        kernel: The name of the kernel.
+        features: The name of the features, or None.
+        halt: The halting probability.
+        kernels: The accepted names of kernels.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
 
     Examples:
         >>> check_graph("diffusion", None, 0.1)  # no error
@@ -139,16 +170,18 @@ def check_graph(kernel: str, features: str | None, halt: float, kernels: Iterabl
 
 
 def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tuple[float, str, str | None]) -> None:
-    """Refuse a file that is none, and options that no process on a mesh or on roads has.
+    """Check the file and the options of a process on a mesh or on roads.
 
     Args:
-        file: The mesh or the roads.
+        file: The file, or the name of a public data set.
         command: "mesh" or "traffic".
-        model: Values of kernel, features, num_walkers, halt and seed; of boundary on roads.
-        judging: The share of the observations to hold out, how, and by which column or property.
+        model: The values of `kernel`, `features`, `num_walkers`, `p_halt` and `seed`, and for roads of `boundary`, by
+            name.
+        judging: The fraction of the observations to hold out, the kind of holdout, and the column or property of groups
+            or None.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
     """
     check_graph(model["kernel"], model["features"], model["p_halt"], (_FIELD, *choices.GRAPH_KERNELS))
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
@@ -162,10 +195,16 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
 
 
 def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed: int) -> None:
-    """Refuse arguments that no comparison of approximations has; `protocol` holds those of `compare_file`.
+    """Check the arguments of a comparison of approximations.
+
+    Args:
+        protocol: The arguments of `compare_file` by name.
+        splits: The number of splits.
+        draws: The number of draws.
+        seed: The seed.
 
     Raises:
-        InvalidArgumentError: with the option, what it takes and the value.
+        InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
     """
     check_choice("--features", protocol["features"], ("fourier", "laplace"))
     check_choice("--metric", protocol["metric"], choices.METRICS)
@@ -178,15 +217,21 @@ def check_comparison(protocol: Mapping[str, Any], splits: int, draws: int, seed:
 def check_table(
     file: Path, target: str | None, reading: Mapping[str, Any], command: str = "fit", group: str | None = None
 ) -> tuple[str, ...] | None:
-    """Return the names of a table's columns. None if they are not known without reading the file.
+    """Return the names of the columns of a table, or None if the file must be read to find them.
 
-    Options that cannot be used, a file that is no table, and columns that its header does not have are refused.
+    The options, the file and the names of columns are checked. Only the first lines of a text file or the footer of a
+    Parquet file are read. Public data sets are not opened.
 
-    Only the first lines of a text file are read, and the footer of a Parquet file; public data sets are not looked at.
+    Args:
+        file: The file, or the name of a public data set.
+        target: The target column. If None, the last.
+        reading: Options of `read_table`.
+        command: The command, for messages.
+        group: The column of groups, or None.
 
     Raises:
-        InvalidArgumentError: there is no such choice, file or column.
-        DataError: the file is missing, empty or something else.
+        InvalidArgumentError: If an option is invalid, or the file or a column does not exist.
+        DataError: If the file is missing, empty or something else.
     """
     from rfgp.tables.columns import find_column
     from rfgp.tables.options import ReadOptions
@@ -203,11 +248,16 @@ def check_table(
 
 
 def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> None:
-    """Refuse options of a table to predict that cannot be used, and a file that is none.
+    """Check the file and the options of a table for predictions.
+
+    Args:
+        file: The file.
+        missing: The policy for missing cells, or None.
+        form: Options of `read_table` about the format of the file.
 
     Raises:
-        InvalidArgumentError: there is no such choice, or the ending is not that of a table.
-        DataError: the file is missing, empty or something else.
+        InvalidArgumentError: If an option is invalid, or the ending of the name is not that of a table.
+        DataError: If the file is missing, empty or something else.
 
     Examples:
         >>> import tempfile
@@ -228,7 +278,7 @@ def check_inputs(file: Path, missing: str | None, form: Mapping[str, Any]) -> No
 
 
 def _names(file: Path, form: Any) -> tuple[str, ...] | None:
-    """Return the names in a table's header, or None without reading the file."""
+    """Return the names in the header of a table, or None if the file must be read to find them."""
     from rfgp.tables.options import PARQUET_SUFFIXES, TEXT_SUFFIXES
     from rfgp.tables.text import peek_names
 
@@ -242,10 +292,13 @@ def _names(file: Path, form: Any) -> tuple[str, ...] | None:
 
 
 def check_model_file(path: Path) -> None:
-    """Refuse a file that does not begin as a saved model does.
+    """Check that a file begins like a saved model.
+
+    Args:
+        path: The file.
 
     Raises:
-        ModelFileError: it is missing, a folder, or something else.
+        ModelFileError: If the file is missing, a folder, or not a model.
 
     Examples:
         >>> check_model_file(Path("absent.safetensors"))

@@ -1,4 +1,4 @@
-"""Names that options take, known before anything heavy is loaded; a test compares them with the library's."""
+"""The names that options accept, without imports of large packages; a test compares them with those of the library."""
 
 KERNELS = (
     "RBF",

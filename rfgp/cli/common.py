@@ -21,7 +21,12 @@ _STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
 
 
 def progress(visible: bool = True) -> Bar:
-    """Return a bar for the error stream, to be used by `with`; elsewhere than on a terminal lines, now and then.
+    """Return a progress bar for the error stream, as a context manager.
+
+    If the stream is not a terminal, lines are printed now and then.
+
+    Args:
+        visible: Whether anything is printed.
 
     Examples:
         >>> with progress(visible=False) as report:
@@ -31,7 +36,12 @@ def progress(visible: bool = True) -> Bar:
 
 
 def fail(message: str, code: int = 1) -> NoReturn:
-    """Print one message on the error stream and stop."""
+    """Print a message on the error stream and exit.
+
+    Args:
+        message: The message.
+        code: The exit code.
+    """
     error_console.print(
         f"Error: {as_options(printable(message))}", style="red", markup=False, soft_wrap=True, highlight=False
     )
@@ -39,13 +49,24 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 
 def show_warning(message: Any, category: type[Warning], *_: Any, **__: Any) -> None:
-    """Print a warning as one line on the error stream."""
+    """Print a warning as one line on the error stream.
+
+    Args:
+        message: The warning.
+        category: The class of the warning.
+    """
     text = f"{category.__name__}: {as_options(printable(str(message)))}"
     error_console.print(text, style="yellow", markup=False, soft_wrap=True, highlight=False)
 
 
 def say(text: str, *, as_json: bool = False) -> None:
-    """Print a line for people, on the error stream if output is for programs.
+    """Print a line of text for users.
+
+    If standard output is for programs, it is printed on the error stream.
+
+    Args:
+        text: The line.
+        as_json: Whether standard output is for programs.
 
     Examples:
         >>> say("3 rows were dropped.")
@@ -57,6 +78,9 @@ def say(text: str, *, as_json: bool = False) -> None:
 def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object on standard output.
 
+    Args:
+        content: The object.
+
     Examples:
         >>> print_json({"rows": 3})
         {
@@ -67,10 +91,13 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 def check_input(path: Path) -> Path:
-    """Return a path that is to be read, which is no pipe and no device.
+    """Return the path of an input, after a check that it is not a pipe or a device.
+
+    Args:
+        path: The path.
 
     Raises:
-        InvalidArgumentError: it is one, or "-".
+        InvalidArgumentError: If the path is a pipe, a device or "-".
 
     Examples:
         >>> check_input(Path("table.csv")).name
@@ -84,10 +111,14 @@ def check_input(path: Path) -> Path:
 
 
 def known_input(name: Path, command: str) -> bool:
-    """Return whether a path is a file rather than the name of a public data set.
+    """Return whether a name is a file and not a public data set.
+
+    Args:
+        name: The path of a file, or the name of a data set.
+        command: The command that reads it.
 
     Raises:
-        InvalidArgumentError: there is neither, or it is for another command.
+        InvalidArgumentError: If there is neither a file nor a data set, or it is for another command.
     """
     from rfgp.datasets import CATALOG, describe
 
@@ -108,6 +139,10 @@ def known_input(name: Path, command: str) -> bool:
 def is_field(file: Path, *others: str) -> bool:
     """Return whether a file or public data set is a mesh, roads or a graph.
 
+    Args:
+        file: The path of a file, or the name of a data set.
+        others: Further endings of names that count as fields.
+
     Examples:
         >>> is_field(Path("mesh.ply")), is_field(Path("table.csv"))
         (True, False)
@@ -121,10 +156,15 @@ def is_field(file: Path, *others: str) -> bool:
 
 
 def resolve(name: Path, command: str, report: Report | None = None) -> Path:
-    """Return the path of a file, or of a public data set of that name, for a command.
+    """Return the path of a file or of a public data set, for a command.
+
+    Args:
+        name: The path of a file, or the name of a data set.
+        command: The command that reads it.
+        report: A function that is called with the progress of a download. If None, there is no report.
 
     Raises:
-        InvalidArgumentError: there is neither, or it is for another command.
+        InvalidArgumentError: If there is neither a file nor a data set, or it is for another command.
     """
     from rfgp.datasets import fetch
 
@@ -132,10 +172,10 @@ def resolve(name: Path, command: str, report: Report | None = None) -> Path:
 
 
 def _check_ending(file: Path, name: Path, command: str) -> None:
-    """Refuse a file that by its ending is for another command.
+    """Check that a file is not for another command, by its ending.
 
     Raises:
-        InvalidArgumentError: with the other command.
+        InvalidArgumentError: If the file is for another command, which the message names, or its ending is unknown.
     """
     from rfgp.tables.options import TABLE_SUFFIXES
 
@@ -168,14 +208,14 @@ def open_table(
     report: Report | None = None,
     finished: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict,
 ) -> Any:
-    """Return the table in a file, or of a public data set of that name, whose own options yours are added to.
+    """Return the table of a file or of a public data set.
 
     Args:
         name: The file, or the name of the data set.
         target: The target column. If None, the last.
-        options: Options of `read_table`.
-        report: Called with the progress.
-        finished: Maps all options to those that are used.
+        options: Options of `read_table`, in addition to those of a data set.
+        report: A function that is called with the progress of a download. If None, there is no report.
+        finished: A function from all options to those that are used.
     """
     from rfgp.tables import read_table
 
@@ -183,7 +223,11 @@ def open_table(
 
 
 def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of `read_table`; for a public data set with those that its file needs.
+    """Return the options of `read_table`, including those of a public data set.
+
+    Args:
+        name: The path of a file, or the name of a data set.
+        options: The options of the user.
 
     Examples:
         >>> table_options(Path("table.csv"), {"drop": ("id",)})
@@ -199,16 +243,16 @@ def table_options(name: Path, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, makes_folder: bool = True) -> None:
-    """Refuse outputs that are among the inputs, by whatever name, or cannot be written, before work is done for them.
+    """Check that outputs are not inputs and can be written, before the computation.
 
     Args:
         outputs: The files to write.
         inputs: The files to read.
-        makes_folder: Whether the folder of an output is made if it is missing.
+        makes_folder: Whether the missing folder of an output will be created.
 
     Raises:
-        InvalidArgumentError: an output is an input.
-        FileWriteError: an output cannot be written.
+        InvalidArgumentError: If an output is an input.
+        FileWriteError: If an output cannot be written.
 
     Examples:
         >>> import tempfile
@@ -229,7 +273,10 @@ def check_outputs(outputs: Iterable[Path], inputs: Iterable[Path | None], *, mak
 
 
 def stem(file: Path) -> str:
-    """Return a file's name without its endings.
+    """Return the name of a file without its endings.
+
+    Args:
+        file: The file.
 
     Examples:
         >>> stem(Path("data/table.csv.gz"))
@@ -239,7 +286,7 @@ def stem(file: Path) -> str:
 
 
 def command_line() -> str:
-    """Return the command that runs, as one would type it.
+    """Return the current command as a line for a shell.
 
     Examples:
         >>> command_line().startswith("rfgp")
@@ -249,13 +296,18 @@ def command_line() -> str:
 
 
 def _quoted(word: str) -> str:
-    """Return a word as one types it in a shell."""
+    """Return a word quoted for a shell."""
     is_simple = "'" in word and word.isprintable() and not set(word) & set('"$`\\!')
     return f'"{word}"' if is_simple else shlex.quote(word)
 
 
 def print_study(study: Any, noun: str) -> None:
-    """Print the main figures of a study; `noun` is what the data are."""
+    """Print the main scores of a study.
+
+    Args:
+        study: The study.
+        noun: The noun of an observation, such as "row".
+    """
     from rich import box
     from rich.table import Table
     from rich.text import Text

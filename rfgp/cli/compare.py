@@ -62,7 +62,11 @@ halting probabilities below 0.054 (`graphs.max_p_halt` of the fitted kernel)."""
 
 
 def demo_cases(out: Path) -> list[tuple[Path, dict[str, Any]]]:
-    """Write the inputs of the demo; return paths with options of `compare_file`."""
+    """Write the inputs of the demo, and return their paths with options of `compare_file`.
+
+    Args:
+        out: The folder.
+    """
     from rfgp import datasets
     from rfgp.compare import Plan
 
@@ -136,7 +140,10 @@ def _compare(
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Compare and publish; `amount` is splits, draws and seed, `reading` are the options of tables."""
+    """Compare and publish.
+
+    `amount` is the numbers of splits and draws and the seed. `reading` has the options of tables.
+    """
     from contextlib import nullcontext
 
     from rfgp.files import check_folder, made_folder, write_atomically
@@ -163,7 +170,7 @@ def _compare(
 
 
 def _publish(comparison: Any, fields: Any, picture: Path | None, *, as_json: bool = False) -> None:
-    """Print a comparison, and draw it where a picture is asked for."""
+    """Print a comparison, and draw it if a picture is requested."""
     from rfgp.compare import to_json, to_table
 
     if as_json:

@@ -177,7 +177,7 @@ def traffic(
 
 
 def _check_roads(targets: Iterable[str], metric: str | None, within: float | None, how: dict[str, Any]) -> None:
-    """Refuse invalid options of reading roads, and targets named like results."""
+    """Check the options of roads, and that targets do not have names of results."""
     checks.check_choice("--metric", metric, choices.METRICS)
     checks.check_choice("--duplicates", how["duplicates"], choices.ROAD_DUPLICATES)
     checks.check_within(within)
@@ -238,7 +238,7 @@ def _process(
 ) -> Any:
     """Return the process on a field's surface or roads, or on its graph.
 
-    `alpha` is what was given, if anything, and the usual one; `walks` are options of walks.
+    `alpha` has the given value or None, and the default. `walks` has options of walks.
     """
     from rfgp import GraphGP
     from rfgp.fields import whittle_matern
@@ -250,7 +250,7 @@ def _process(
 
 
 def _check_known(known: float, values: Path | None) -> None:
-    """Refuse an invalid share of known normals, and a missing table of values."""
+    """Check the fraction of known normals, and that it is not combined with a table of values."""
     if not 0 < known <= 1:
         raise InvalidArgumentError(f"--known must be a share in (0, 1], got {known}.")
     if values is not None and not check_input(values).exists():
@@ -258,7 +258,7 @@ def _check_known(known: float, values: Path | None) -> None:
 
 
 def _check_process(kernel: str, alpha: int | None, features: str | None, largest: int) -> None:
-    """Refuse an option of the other kind of process, and an invalid alpha."""
+    """Check alpha, and that options are for the right kind of process."""
     if alpha is not None and not 1 <= alpha <= largest:
         raise typer.BadParameter(f"--alpha must be from 1 to {largest}, got {alpha}.")
     if kernel != FIELD and alpha is not None:
@@ -278,7 +278,7 @@ class _Job:
         name: The name of the file, for titles.
         given: The settings to list in the report.
         process: Options of `_process`.
-        asked: The held-out share, whether to compare, whether to save the data, and the kind of holdout.
+        asked: The held-out fraction, whether to compare, whether to save the data, and the kind of holdout.
         written: The output files that only meshes, or only roads, have.
         inputs: The input files, which must not be overwritten.
     """
@@ -291,9 +291,9 @@ class _Job:
     inputs: tuple[Path | None, ...]
 
     def run(self, fields_by_target: dict[str, Any], folder: Path, report: Any) -> dict[str, tuple[Any, Path]]:
-        """Return the study of each field by its target, and the folder of its files.
+        """Return the study of each field and the folder of its files, by target.
 
-        That is the one given for a single field, and a folder in it for each of several.
+        A single field has the given folder. Each of several fields has a folder in it.
         """
         from graphs import DisconnectedWarning, DuplicateRoadsWarning
 
@@ -355,7 +355,7 @@ def _folder_names(targets: Iterable[str]) -> list[str]:
 
 
 def _publish(studies: dict[str, tuple[Any, Path]], written: tuple[str, ...], as_json: bool) -> None:
-    """Print the figures of each study, and the paths of its files."""
+    """Print the scores of each study, and the paths of its files."""
     names = [*written, "nodes.csv", "model.safetensors", "report.html"]
     if as_json:
         results = {

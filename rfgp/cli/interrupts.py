@@ -22,7 +22,7 @@ _CLEAR = "\r\x1b[2K\x1b[?25h"  # the line of the bar goes, the cursor comes back
 
 
 class Interrupts:
-    """Whether an interrupt came, and when.
+    """The handler of interrupts, with the time of the first.
 
     Examples:
         >>> Interrupts().first is None
@@ -33,7 +33,17 @@ class Interrupts:
         self.first: float | None = None
 
     def take(self, number: int, frame: FrameType | None) -> None:
-        """Raise a KeyboardInterrupt at the first interrupt; leave at a second."""
+        """Raise a KeyboardInterrupt at the first interrupt, and end the process at a second.
+
+        During an import the process ends at once.
+
+        Args:
+            number: The number of the signal.
+            frame: The current frame.
+
+        Raises:
+            KeyboardInterrupt: If this is the first interrupt.
+        """
         now = time.monotonic()
         if self.first is None and not _imports(frame):
             self.first = now
@@ -42,7 +52,11 @@ class Interrupts:
             leave()
 
     def unraisable(self, lost: Any) -> None:
-        """Leave if what a callback could not raise is the interrupt."""
+        """End the process if a callback could not raise the interrupt.
+
+        Args:
+            lost: The argument of `sys.unraisablehook`.
+        """
         if self.first is not None and issubclass(lost.exc_type, KeyboardInterrupt):
             leave()
         sys.__unraisablehook__(lost)
@@ -50,7 +64,11 @@ class Interrupts:
 
 @contextmanager
 def heeded() -> Iterator[None]:
-    """Run a program whose interrupts end it with one line and exit code 130."""
+    """Run a program as a context manager; an interrupt ends it with one line and exit code 130.
+
+    Raises:
+        SystemExit: If the program was interrupted.
+    """
     interrupts = Interrupts()
     usual, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
     is_heeded = usual is signal.default_int_handler  # a caller may ignore interrupts, as `nohup` and `&` do
@@ -73,7 +91,7 @@ def heeded() -> Iterator[None]:
 
 
 def leave() -> NoReturn:
-    """Say that the process was interrupted, and end it at once."""
+    """Print that the process was interrupted, and end it at once."""
     _say()
     os._exit(CODE)
 
@@ -84,7 +102,7 @@ def _say() -> None:
 
 
 def _imports(frame: FrameType | None) -> bool:
-    """Say whether a module is being imported."""
+    """Return whether a module is being imported."""
     while frame is not None:
         if frame.f_code.co_filename.startswith("<frozen importlib"):
             return True

@@ -21,11 +21,11 @@ class ModelRequest:
         kernel: The kernel as text, or "auto".
         approximation: The approximations as text, or "auto".
         likelihood: The name of the likelihood.
-        inference: "laplace" or "variational". If None, as usual for the likelihood.
-        time_limit: The most time of a selection, such as "5min". If None, it depends on the rows.
-        validate: "forward" or a column: the rows that a selection predicts. If None, random ones.
-        memory: The most memory, such as "4GB". If None, as usual.
-        seed: The seed of everything random.
+        inference: "laplace" or "variational". If None, the default of the likelihood.
+        time_limit: The time limit of a selection, such as "5min". If None, it depends on the number of rows.
+        validate: "forward", or the column of groups, for the rows that a selection predicts. If None, random rows.
+        memory: The memory limit, such as "4GB". If None, the default of `rfgp.GP`.
+        seed: The seed of all draws.
 
     Examples:
         >>> ModelRequest().is_auto, ModelRequest(kernel="RBF()").is_auto
@@ -47,10 +47,10 @@ class ModelRequest:
         return self.kernel == AUTO
 
     def check(self) -> None:
-        """Refuse options that no model has, before torch is loaded.
+        """Check the options, before torch is loaded.
 
         Raises:
-            InvalidArgumentError: with the option and its value.
+            InvalidArgumentError: If an option is invalid. The message has the option and its value.
         """
         checks.check_choice("--likelihood", self.likelihood, choices.LIKELIHOODS)
         checks.check_choice("--inference", self.inference, choices.INFERENCES)
@@ -67,14 +67,14 @@ class ModelRequest:
         _check_functions("approximation", _APPROXIMATION.read_arguments(self.approximation), choices.APPROXIMATIONS)
 
     def check_columns(self, names: Sequence[str] | None, held_out: str | None) -> None:
-        """Refuse columns of the kernel that a table does not have, before torch is loaded.
+        """Check that a table has the columns of the kernel, before torch is loaded.
 
         Args:
-            names: The names of all columns. If None, they are not known yet.
-            held_out: The column whose values are held out whole. If None, there is none.
+            names: The names of all columns. If None, they are unknown.
+            held_out: The column of groups that are held out together. If None, there is none.
 
         Raises:
-            InvalidArgumentError: with the column, and those that there are.
+            InvalidArgumentError: If a column is missing, or is that of the groups.
         """
         from rfgp.tables.columns import find_column
 
@@ -94,7 +94,8 @@ class ModelRequest:
             names: The names of the columns of the table. If None, the kernel may name any.
 
         Raises:
-            InvalidArgumentError: they cannot be built, or approximations are for terms that the kernel does not have.
+            InvalidArgumentError: If the kernel or an approximation is invalid, or approximations are for terms that the
+                kernel does not have.
         """
         from rfgp import approximations, kernels
 
@@ -119,7 +120,7 @@ class TableModel:
     Attributes:
         request: The options.
         kernel: The kernel. If None, a fit selects it.
-        approximation: As `rfgp.GP` takes it.
+        approximation: The approximations, as for `rfgp.GP`.
 
     Examples:
         >>> TableModel(ModelRequest(), None, AUTO).reading({"missing": "drop"})["dates"]
@@ -131,7 +132,9 @@ class TableModel:
     approximation: Any
 
     def reading(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the options of `read_table` that serve the kernel: its columns, texts as levels, and dates as days.
+        """Return the options of `read_table` for the kernel.
+
+        They select its columns, and read texts as levels and dates as days.
 
         Args:
             given: The user's options of `read_table`.
@@ -141,10 +144,10 @@ class TableModel:
         return options if columns is None else options | {"columns": columns, "categories": "error"}
 
     def gp(self) -> Any:
-        """Return the model, not fitted yet.
+        """Return the model, before a fit.
 
         Raises:
-            InvalidArgumentError: the options do not go together.
+            InvalidArgumentError: If the options contradict each other.
         """
         import rfgp
 
@@ -175,7 +178,10 @@ class TableModel:
 
 
 def as_text(approximation: Mapping[str, Any]) -> str:
-    """Return approximations by the names of terms as one types them.
+    """Return approximations as text for a command line.
+
+    Args:
+        approximation: The approximations by the names of terms.
 
     Examples:
         >>> import rfgp
@@ -191,7 +197,7 @@ def as_text(approximation: Mapping[str, Any]) -> str:
 
 
 def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
-    """Refuse names of kernels or approximations that there are not."""
+    """Check that the names of kernels or approximations exist."""
     for node in nodes_of(tree):
         if isinstance(node, Call) and node.function != ARGUMENTS:
             check_known(role, node.function, known)
@@ -202,7 +208,7 @@ def _check_functions(role: str, tree: Any, known: Sequence[str]) -> None:
 
 
 def _columns(tree: Any) -> Iterator[str | int]:
-    """The columns of the kernel, None if a factor reads all, and the levels."""
+    """Yield the columns that a kernel names, by name or position."""
     for node in nodes_of(tree):
         if isinstance(node, Call) and node.function not in choices.OBJECT_KERNELS:
             i = 1 if node.function == "Additive" else 0

@@ -1,4 +1,4 @@
-"""Options that several commands have, under the same words."""
+"""Options that several commands share."""
 
 from typing import Annotated, Any
 
@@ -78,6 +78,11 @@ Seed = Annotated[int, typer.Option(help="The seed of everything random.")]
 def reading(missing: str, drop: list[str] | None, as_category: list[str] | None) -> dict[str, Any]:
     """Return the options of `read_table` about columns and missing values.
 
+    Args:
+        missing: The policy for missing cells.
+        drop: The columns to leave out, or None.
+        as_category: The columns to encode one-hot, or None.
+
     Examples:
         >>> reading("drop", ["id"], None)
         {'missing': 'drop', 'drop': ('id',), 'as_categories': ()}
@@ -92,7 +97,14 @@ def spelling(
     encoding: str | None,
     missing_mark: list[str] | None,
 ) -> dict[str, Any]:
-    """Return the options of `read_table` about the spelling of texts that were given.
+    """Return the given options of `read_table` about the format of a text file.
+
+    Args:
+        decimal: The decimal mark, or None.
+        thousands: The separator of thousands, or None.
+        comment: The mark of lines to skip, or None.
+        encoding: The encoding, or None.
+        missing_mark: Further marks of missing cells, or None.
 
     Examples:
         >>> spelling(",", None, None, "utf-8", None)

@@ -89,7 +89,7 @@ class _Predictions:
     Attributes:
         header: The names of the columns.
         rows: The cells of each row.
-        figures: The errors, if the targets are known.
+        figures: The scores, if the targets are known.
     """
 
     header: Sequence[str]
@@ -106,7 +106,7 @@ class _Predictions:
 
 
 def _write(table: _Predictions, out: Path, inputs: Any, target: str, as_usual: str, as_json: bool) -> None:
-    """Write predictions to a file, and say what was done."""
+    """Write predictions to a file, and print a summary."""
     from rfgp.counts import counted
     from rfgp.files import write_atomically
 
@@ -152,10 +152,10 @@ def _open_model(path: Path) -> tuple[Any, Any]:
 
 
 def _check_terms(gp: Any, num_rows: int) -> None:
-    """Refuse the terms of an average, and effects in one row.
+    """Check that the model has terms, and that there are several rows.
 
     Raises:
-        InvalidArgumentError: the model is an average, or there is one row.
+        InvalidArgumentError: If the model is an average, or there is only one row.
     """
     if num_rows < 2:
         raise InvalidArgumentError(
@@ -169,7 +169,7 @@ def _check_terms(gp: Any, num_rows: int) -> None:
 
 
 def _rows_of(gp: Any, inputs: Any) -> Any:
-    """Return the inputs (n, d) as the model knows its columns."""
+    """Return the inputs (n, d) with the columns of the model."""
     keys = [key for term in gp.kernel.terms() for factor in term.factors for key in factor.columns or ()]
     if all(isinstance(key, int) for key in keys):
         return inputs.X
@@ -177,7 +177,7 @@ def _rows_of(gp: Any, inputs: Any) -> Any:
 
 
 def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predictions:
-    """Return the predictions of all rows, with their errors if the targets are known."""
+    """Return the predictions of all rows, with their scores if the targets are known."""
     import numpy as np
 
     names = tuple(gp.predict(_rows_of(gp, inputs)[:1]).terms) if with_terms else ()

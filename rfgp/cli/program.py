@@ -16,7 +16,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=True, pretty_exceptions_e
 
 
 def run() -> None:
-    """Run the command of `sys.argv`; our own errors end it with exit code 1."""
+    """Run the command of `sys.argv`. Errors of rfgp end it with exit code 1."""
     warnings.showwarning = show_warning
     try:
         try:
@@ -39,7 +39,7 @@ def run() -> None:
 
 
 def _said(error: Exception) -> str:
-    """Return the text of an error; of a system error the reason and the file."""
+    """Return the text of an error. For a system error it is the reason and the file."""
     if isinstance(error, RfgpError) or not isinstance(error, OSError):
         return str(error)
     if error.filename is None:
@@ -48,7 +48,7 @@ def _said(error: Exception) -> str:
 
 
 def _mute() -> None:
-    """Write what is left for the standard output, which cannot be written, nowhere."""
+    """Discard the remaining text for a standard output that cannot be written."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

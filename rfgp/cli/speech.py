@@ -1,7 +1,7 @@
-"""Messages of the library in the words of the command line: options for Python's arguments.
+"""Messages of the library for the command line, with options instead of arguments of Python.
 
 An argument (`num_train`) or a choice of it (`missing="drop"`) becomes an option if the command has one. A few remedies
-of Python have their own words. Other remedies stay as they are.
+have their own texts. Other remedies are not changed.
 """
 
 import re
@@ -28,7 +28,10 @@ PHRASES = (  # patterns of what the library says, and what the command line says
 
 
 def learn_options(command: Any) -> None:
-    """Take over the options of the command that runs.
+    """Store the options of the current command.
+
+    Args:
+        command: The command.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -42,7 +45,10 @@ def learn_options(command: Any) -> None:
 
 
 def printable(text: str) -> str:
-    r"""Return text without characters that steer the terminal, wherever they come from.
+    r"""Return text without control characters of terminals.
+
+    Args:
+        text: The text.
 
     Examples:
         >>> printable("a\x1bb")
@@ -52,7 +58,10 @@ def printable(text: str) -> str:
 
 
 def as_options(message: str) -> str:
-    """Return a message with its Python arguments as command-line options.
+    """Return a message with options of the command line instead of arguments of Python.
+
+    Args:
+        message: The message.
 
     Examples:
         >>> from types import SimpleNamespace

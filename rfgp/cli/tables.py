@@ -84,7 +84,10 @@ def fit(
 
 
 def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> None:
-    """Print what a study came to, and where its files are; of counts[1] rows counts[0] were used."""
+    """Print the scores of a study and the paths of its files.
+
+    `counts` has the number of rows used and the number of rows of the file.
+    """
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
@@ -108,7 +111,7 @@ class _Job:
         log: Whether the logarithm of the target is fitted.
         reading: Options of `read_table`.
         request: The options of the model.
-        validation: Options of `study_table`, and the column whose values are held out whole.
+        validation: Options of `study_table`, and the column of groups that are held out together.
         folder: The folder of the results.
     """
 
@@ -126,7 +129,10 @@ class _Job:
         return self.folder / "model.safetensors", self.folder / "report.html"
 
     def run(self, with_data: bool, *, visible: bool) -> tuple[Any, tuple[int, int]]:
-        """Read, fit, score and write. Return the study, and the numbers of rows used and in the file."""
+        """Read, fit, score and write.
+
+        The results are the study, and the numbers of rows used and in the file.
+        """
         names = self._checked()
         from rfgp.files import made_folder, write_atomically
         from rfgp.report import table_report
@@ -207,7 +213,7 @@ def _groups(file: Path, column: str, reading: dict[str, Any], table: Any, holdou
 
 
 def _say_of_classes(table: Any, likelihood: str) -> None:
-    """Say which class is 1, or that two values may be classes."""
+    """Print which class is 1, or that two values may be classes."""
     import numpy as np
 
     if likelihood == "bernoulli" and table.classes is not None and len(table.classes) == 2:
@@ -221,10 +227,16 @@ def _say_of_classes(table: Any, likelihood: str) -> None:
 
 
 def check_likelihood(gp: Any, log: bool) -> None:
-    """Refuse the logarithm of a target under a likelihood that is not Gaussian, and likelihoods of several functions.
+    """Check that reports support the likelihood.
+
+    Logarithms of the target require a Gaussian likelihood. Likelihoods of several functions are not supported.
+
+    Args:
+        gp: The model.
+        log: Whether the logarithm of the target is fitted.
 
     Raises:
-        BadParameter: with the remedy.
+        BadParameter: If the likelihood is not supported. The message has a remedy.
     """
     if log and not gp.spec.is_gaussian:
         raise typer.BadParameter("--log is for a normal likelihood.")
@@ -235,7 +247,15 @@ def check_likelihood(gp: Any, log: bool) -> None:
 
 
 def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
-    """Say if the logarithm of a target may fit better, and return it as a note."""
+    """Return a note if the logarithm of the target may fit better, and print it.
+
+    Args:
+        table: The table.
+        model: The model.
+
+    Returns:
+        The notes.
+    """
     from rfgp.report.notes import of_scale
 
     is_number = model.request.likelihood == "gaussian" and table.classes is None
@@ -248,8 +268,11 @@ def suggest_logarithm(table: Any, model: TableModel) -> tuple[str, ...]:
 def in_logarithms(table: Any) -> Any:
     """Return a table with the logarithms of its targets.
 
+    Args:
+        table: The table.
+
     Raises:
-        DataError: one is not positive.
+        DataError: If a target is not positive.
 
     Examples:
         >>> import pandas as pd
@@ -273,7 +296,10 @@ def in_logarithms(table: Any) -> Any:
 
 
 def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> None:
-    """Save the model with the study's hyperparameters, conditioned on all rows, with these where it needs them."""
+    """Save the model at the hyperparameters of the study, conditioned on all rows.
+
+    The data are saved if the model needs them or `with_data` is set.
+    """
     final = copy(study.model).condition(table.frame(), table.y)
     final.metadata = {"schema": table.schema.to_dict(), "log": log}
     final.save(path, data=with_data or final.codec.needs_data(final.spec))

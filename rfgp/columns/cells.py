@@ -76,7 +76,10 @@ class Cells:
 def of_tensor(
     values: Tensor,  # (n,)
 ) -> Cells:
-    """Return the cells of a tensor, which keeps its gradient and device.
+    """Return the cells of a tensor, with its gradient and device.
+
+    Args:
+        values: Numbers (n,). NaN is missing.
 
     Examples:
         >>> import torch
@@ -96,6 +99,9 @@ def of_array(
     values: NDArray[Any],  # (n,)
 ) -> Cells:
     """Return the cells of a numpy array of any dtype. Masked ones are missing.
+
+    Args:
+        values: Values (n,).
 
     Examples:
         >>> import numpy as np
@@ -120,6 +126,9 @@ def of_objects(
 ) -> Cells:
     """Return the cells of Python objects. None, NaN, NaT and pandas.NA are missing.
 
+    Args:
+        column: Objects (n,).
+
     Examples:
         >>> from rfgp.columns.cells import of_objects
         >>> of_objects([1, 2.5]).values.tolist()
@@ -141,6 +150,9 @@ def of_objects(
 def objects(values: Iterable[Any]) -> NDArray[Any]:
     """Return an array of objects (n,) from an iterable, also if they are tuples.
 
+    Args:
+        values: Objects (n,).
+
     Examples:
         >>> from rfgp.columns.cells import objects
         >>> objects([(0, 1), (2, 3)]).shape
@@ -151,6 +163,9 @@ def objects(values: Iterable[Any]) -> NDArray[Any]:
 
 def cell_type_of(python_type: type) -> CellType | None:
     """Return the type of cells of a Python type, or None for missing cells.
+
+    Args:
+        python_type: The type of a cell.
 
     Examples:
         >>> import numpy as np
@@ -225,6 +240,9 @@ def as_numpy(
 ) -> NDArray[Any]:
     """Return a tensor or array (n,) as an array, without gradient.
 
+    Args:
+        values: Values (n,).
+
     Examples:
         >>> import torch
         >>> from rfgp.columns.cells import as_numpy
@@ -239,6 +257,9 @@ def as_numpy(
 
 def as_float(cell: Any) -> float:
     """Return a number as a float, or inf if it is too large.
+
+    Args:
+        cell: The number.
 
     Examples:
         >>> from rfgp.columns.cells import as_float

@@ -15,8 +15,11 @@ def read_cells(
 ) -> Cells:
     """Return the cells (n,) of a column in any container.
 
+    Args:
+        column: A series, array, tensor, list or other sequence (n,).
+
     Raises:
-        DataError: The dates or durations of the column cannot be converted to days.
+        DataError: If the dates or durations of the column cannot be converted to days.
 
     Examples:
         >>> from rfgp.columns.containers import read_cells

@@ -17,12 +17,15 @@ _DAY = datetime.timedelta(days=1)
 def to_days(
     times: NDArray[Any],  # (n,) datetime64 or timedelta64
 ) -> NDArray[np.float64]:
-    """Return dates as days (n,) since 1970-01-01, or durations as days (n,).
+    """Return dates as days since 1970-01-01, or durations as days, (n,).
 
     NaT becomes NaN.
 
+    Args:
+        times: Dates or durations (n,).
+
     Raises:
-        DataError: Durations are in months or years, or have no unit.
+        DataError: If durations are in months or years, or have no unit.
 
     Examples:
         >>> import numpy as np
@@ -46,10 +49,13 @@ def to_days(
 def objects_to_days(
     cells: NDArray[Any],  # (n,) objects
 ) -> NDArray[np.float64]:
-    """Return date objects as days (n,) since 1970-01-01 UTC, or durations.
+    """Return date objects as days since 1970-01-01 UTC, or durations as days, (n,).
+
+    Args:
+        cells: Dates or durations (n,).
 
     Raises:
-        DataError: Dates with and without a time zone are mixed.
+        DataError: If dates with and without a time zone are mixed.
 
     Examples:
         >>> import datetime

@@ -30,12 +30,12 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
     """Return the levels of the columns of text, categories and booleans of a table.
 
     Args:
-        table: The training data. An array has no such columns.
+        table: The training data. The result of an array is empty.
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
-        DataError: Columns have missing cells, too many levels, or dates as text. The message lists the problems of all
-            columns.
+        DataError: If columns have missing cells, too many levels, or dates as text. The message lists the problems of
+            all columns.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -90,6 +90,9 @@ def keys_of_many_levels(table: Table) -> list[Key]:
 def has_levels(cells: Cells) -> bool:
     """Return whether the cells (n,) of a column are texts or categories.
 
+    Args:
+        cells: The cells of the column.
+
     Examples:
         >>> from rfgp.columns.cells import of_objects
         >>> from rfgp.columns.indicators import has_levels
@@ -140,11 +143,15 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
     A new level is 0 in all of them. A missing cell has the level "(missing)" if the training data have it. Booleans are
     0 and 1 under their key. A table that already has the indicators keeps them.
 
+    Args:
+        table: The table.
+        indicators: The levels of each column, from `learn_indicators`.
+
     Raises:
-        DataError: A column or a cell is missing, or a column has the name of an indicator.
+        DataError: If a column or a cell is missing, or a column has the name of an indicator.
 
     Warns:
-        NewLevelWarning: A column has levels that are not in the training data.
+        NewLevelWarning: If a column has levels that are not in the training data.
 
     Examples:
         >>> from rfgp.columns import Table

@@ -11,9 +11,12 @@ from rfgp.columns.requests import Level
 
 
 def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
-    """Return distinct values as Python objects, and the index (n,) of each cell.
+    """Return the index (n,) of each cell, and the distinct values as Python objects.
 
     Distinct values are in order of first appearance.
+
+    Args:
+        cells: The cells of the column.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -30,7 +33,10 @@ def factorize(cells: Cells) -> tuple[NDArray[np.int64], list[Level]]:
 
 
 def factorize_values(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any]]:
-    """Return distinct hashable values in order, and the index (n,) of each.
+    """Return the index (n,) of each value, and the distinct values in order of first appearance.
+
+    Args:
+        values: Hashable values (n,).
 
     Examples:
         >>> from rfgp.columns.levels import factorize_values
@@ -43,7 +49,10 @@ def factorize_values(values: Iterable[Any]) -> tuple[NDArray[np.int64], list[Any
 
 
 def ordered(cells: Cells) -> tuple[Level, ...]:
-    """Return the levels in cells (n,), sorted or in the user's order.
+    """Return the levels of a column, sorted or in the order of the user.
+
+    Args:
+        cells: The cells (n,) of the column.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects
@@ -57,7 +66,13 @@ def ordered(cells: Cells) -> tuple[Level, ...]:
 
 
 def codes_of(cells: Cells, levels: tuple[Level, ...]) -> NDArray[np.float64]:
-    """Return the codes (n,) of cells. New labels get num_levels and upwards.
+    """Return the codes (n,) of cells among levels.
+
+    New labels get the codes num_levels, num_levels + 1, ... in order of first appearance.
+
+    Args:
+        cells: The cells of the column.
+        levels: The levels of the training data.
 
     Examples:
         >>> from rfgp.columns.cells import of_objects

@@ -23,6 +23,10 @@ _MOST = 8
 def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
     """Return sentences about cells (n,) of a column that cannot be read as its kind.
 
+    Args:
+        column: The schema of the column.
+        cells: The cells of the column.
+
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
@@ -38,7 +42,11 @@ def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
 
 
 def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return sentences about cells (n,) of another type than in training.
+    """Return sentences about cells (n,) whose type differs from that in training.
+
+    Args:
+        column: The schema of the column.
+        cells: The cells of the column.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -64,6 +72,9 @@ def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
 def joined(problems: list[str]) -> str:
     """Return one message about the problems of at most eight columns.
 
+    Args:
+        problems: Sentences. Equal ones are merged.
+
     Examples:
         >>> from rfgp.columns.problems import joined
         >>> joined(["Column 't' has 1 missing value, the first in row 3. Fill it."])
@@ -78,6 +89,9 @@ def joined(problems: list[str]) -> str:
 
 def is_date(text: str) -> bool:
     """Return whether a text is an ISO date, with or without a time.
+
+    Args:
+        text: The text.
 
     Examples:
         >>> from rfgp.columns.problems import is_date

@@ -24,8 +24,12 @@ _MOST_LABELS = 8
 def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
     """Return a column's schema fitted to its cells (n,): levels, or dates.
 
+    Args:
+        column: The schema before the fit.
+        cells: The cells of the training data.
+
     Raises:
-        DataError: The cells cannot be read as the column's kind. The message lists every reason.
+        DataError: If the cells cannot be read as the column's kind. The message lists every reason.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -46,8 +50,12 @@ def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
 def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
     """Return a column's schema extended by new levels of cells (n,).
 
+    Args:
+        column: The schema of the training data.
+        cells: The cells of additional training data.
+
     Raises:
-        DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
+        DataError: If the cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -69,8 +77,12 @@ def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
 
     They are float64 unless the cells have another floating dtype.
 
+    Args:
+        column: The fitted schema.
+        cells: The cells.
+
     Raises:
-        DataError: The cells cannot be read as the column's kind, or differ in type from the training data.
+        DataError: If the cells cannot be read as the column's kind, or differ in type from the training data.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
@@ -88,10 +100,14 @@ def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
 
 
 def positions_of(column: ColumnSchema, cells: Cells) -> NDArray[np.int64]:
-    """Return the positions (n,) of nodes, given cells with their labels.
+    """Return the positions (n,) of nodes with given labels.
+
+    Args:
+        column: The schema, with the graph of the labels.
+        cells: The labels of the nodes.
 
     Raises:
-        DataError: The graph does not have some labels. The message lists several.
+        DataError: If the graph does not have some labels. The message lists several.
 
     Examples:
         >>> import graphs

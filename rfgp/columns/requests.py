@@ -21,7 +21,14 @@ class NodeTable(Protocol):
     """The interface of nodes of a graph with labels, such as `graphs.Graph`."""
 
     def index(self, labels: Any) -> NDArray[np.int64]:
-        """Return the positions (n,) of nodes. Raise KeyError or ValueError."""
+        """Return the positions (n,) of nodes.
+
+        Args:
+            labels: The labels (n,) of the nodes.
+
+        Raises:
+            KeyError: If a label is not a node. It may also be a ValueError.
+        """
 
 
 @dataclass(frozen=True)
@@ -35,8 +42,8 @@ class ColumnRequest:
         nodes: The graph whose nodes the column names, for ColumnKind.NODE only.
 
     Raises:
-        InvalidArgumentError: The key is neither a text nor an index, the kind is unknown, or nodes are missing or given
-            for another kind.
+        InvalidArgumentError: If the key is neither a text nor an index, the kind is unknown, or nodes are missing or
+            given for another kind.
 
     Examples:
         >>> from rfgp.columns import ColumnKind, ColumnRequest
@@ -98,7 +105,13 @@ class ColumnSchema:
 
 
 def merge_requests(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...]:
-    """Return one column for each distinct key, kind and graph, in order.
+    """Return the schema of each distinct key, kind and graph, in order of first request.
+
+    Args:
+        requests: The requests of all terms.
+
+    Raises:
+        InvalidArgumentError: If an entry is not a `ColumnRequest`.
 
     Examples:
         >>> from rfgp.columns.requests import ColumnRequest, merge_requests
@@ -122,8 +135,11 @@ def merge_requests(requests: Iterable[ColumnRequest]) -> tuple[ColumnSchema, ...
 def read_key(key: Any) -> Key:
     """Return a column's key as plain text or a plain integer.
 
+    Args:
+        key: The name of a column, or its number from 0.
+
     Raises:
-        InvalidArgumentError: The key is neither a text nor an index.
+        InvalidArgumentError: If the key is neither a text nor an index.
 
     Examples:
         >>> import numpy as np
@@ -141,8 +157,12 @@ def read_key(key: Any) -> Key:
 def check_nodes(kind: ColumnKind, nodes: Any) -> None:
     """Check that a column has a graph if, and only if, its kind is ColumnKind.NODE.
 
+    Args:
+        kind: The kind of the column.
+        nodes: The graph, or None.
+
     Raises:
-        InvalidArgumentError: The graph is missing, has no `index` method, or belongs to another kind.
+        InvalidArgumentError: If the graph is missing, has no `index` method, or belongs to another kind.
 
     Examples:
         >>> from rfgp.columns import ColumnKind

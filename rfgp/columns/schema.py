@@ -54,8 +54,8 @@ class Schema:
             table: The training data.
 
         Raises:
-            DataError: Columns are missing, or cells cannot be read as their kind. The message lists the problems of all
-                columns.
+            DataError: If columns are missing, or cells cannot be read as their kind. The message lists the problems of
+                all columns.
 
         Examples:
             >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
@@ -72,7 +72,7 @@ class Schema:
             table: Additional training data.
 
         Raises:
-            DataError: As `read`.
+            DataError: As for `read`.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema, Table
@@ -92,7 +92,7 @@ class Schema:
             table: The training data or new data.
 
         Raises:
-            DataError: As `fit`, or a column differs in type from the training data.
+            DataError: As for `fit`, or if a column differs in type from the training data.
 
         Examples:
             >>> from rfgp.columns import ColumnKind, ColumnRequest, Schema, Table
@@ -133,7 +133,7 @@ class Schema:
             nodes: The graph, for ColumnKind.NODE. If None, the only graph of the column.
 
         Raises:
-            InvalidArgumentError: There is no such column, or several graphs read it.
+            InvalidArgumentError: If there is no such column, or several graphs read it.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
@@ -164,8 +164,12 @@ class Schema:
     def labels(self, index: int, codes: Iterable[float]) -> list[Level | None]:
         """Return the levels of k codes of a column, None for codes of new levels.
 
+        Args:
+            index: The index of the column in the matrix.
+            codes: The codes, for example of `read`.
+
         Raises:
-            InvalidArgumentError: The column has no levels.
+            InvalidArgumentError: If the column has no levels.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
@@ -179,6 +183,9 @@ class Schema:
 
     def describe(self, index: int) -> str:
         """Return a short description of the column with an index.
+
+        Args:
+            index: The index of the column in the matrix.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
@@ -212,8 +219,8 @@ class Schema:
             nodes: One graph for each column of ColumnKind.NODE, in the order of the columns.
 
         Raises:
-            DataError: A field is missing, unknown, of another type, or contradicts another field.
-            InvalidArgumentError: There are more or fewer graphs than columns of ColumnKind.NODE.
+            DataError: If a field is missing, unknown, of another type, or contradicts another field.
+            InvalidArgumentError: If there are more or fewer graphs than columns of ColumnKind.NODE.
 
         Examples:
             >>> from rfgp.columns import ColumnSchema, ColumnKind, Schema
@@ -232,7 +239,7 @@ def _each(
     """Return the results of a step, one for each column and its cells (n,).
 
     Raises:
-        DataError: The step fails. The message combines those of all columns.
+        DataError: If the step fails. The message combines those of all columns.
     """
     if columns and all(column.kind is not ColumnKind.NODE for column in columns):
         table.check_labels()

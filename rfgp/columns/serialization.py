@@ -17,6 +17,9 @@ _FIELDS = ("key", "kind", "terms", "is_date", "levels")
 def encode(columns: Sequence[ColumnSchema]) -> dict[str, Any]:
     """Return columns as dicts, lists, texts, integers and booleans, without graphs.
 
+    Args:
+        columns: The columns.
+
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.serialization import encode
@@ -29,9 +32,13 @@ def encode(columns: Sequence[ColumnSchema]) -> dict[str, Any]:
 def decode(content: Any, nodes: Sequence[NodeTable] = ()) -> tuple[ColumnSchema, ...]:
     """Return the columns that `encode` wrote, with a graph for each column of nodes.
 
+    Args:
+        content: The result of `encode`, for example from a file.
+        nodes: One graph for each column of nodes, in the order of the columns.
+
     Raises:
-        DataError: A field is missing, unknown, of another type, or contradicts another field.
-        InvalidArgumentError: There are more or fewer graphs than columns of nodes.
+        DataError: If a field is missing, unknown, of another type, or contradicts another field.
+        InvalidArgumentError: If there are more or fewer graphs than columns of nodes.
 
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind

@@ -55,8 +55,8 @@ class Table:
             target: The key of a column that is left out. If None, all columns are kept.
 
         Raises:
-            DataError: Two columns have the same name, columns have different lengths or are not one-dimensional, there
-                are no rows or columns, or the target is not among them.
+            DataError: If two columns have the same name, columns differ in length or are not one-dimensional, or there
+                are no rows or columns. Also if the target is not a column.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -89,7 +89,7 @@ class Table:
             reader: The kernel term that reads it, for messages. If empty, no term is named.
 
         Raises:
-            DataError: There is no such column. The message lists the columns.
+            DataError: If there is no such column. The message lists the columns.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -103,8 +103,12 @@ class Table:
     def cells(self, key: Key, reader: str = "") -> Cells:
         """Return the cells (n,) of a column, independent of the container.
 
+        Args:
+            key: The column's name, or its number in an array.
+            reader: The kernel term that reads it, for messages. If empty, no term is named.
+
         Raises:
-            DataError: There is no such column, or it cannot be read.
+            DataError: If there is no such column, or it cannot be read.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -125,8 +129,11 @@ class Table:
     def without(self, target: Key) -> "Table":
         """Return the table without the column of the target.
 
+        Args:
+            target: The key of the column.
+
         Raises:
-            DataError: There is no such column.
+            DataError: If there is no such column.
 
         Examples:
             >>> from rfgp.columns import Table
@@ -141,7 +148,7 @@ class Table:
         """Check that the table is no sequence (n,) of numbers or dates.
 
         Raises:
-            DataError: X is a sequence instead of a matrix (n, d).
+            DataError: If X is a sequence instead of a matrix (n, d).
 
         Examples:
             >>> from rfgp.columns import Table
@@ -189,7 +196,7 @@ def _read(X: Any) -> Table:
     """Return the table of X.
 
     Raises:
-        DataError: X is not a table.
+        DataError: If X is not a table.
     """
     if isinstance(X, Mapping):
         return _of_dict(X)
@@ -217,7 +224,7 @@ def _usable(x: Tensor) -> Tensor:  # (...)
     """Return a tensor unchanged.
 
     Raises:
-        DataError: The tensor is sparse, or has no values.
+        DataError: If the tensor is sparse, or has no values.
     """
     if x.layout != torch.strided or x.is_quantized:
         raise DataError("X must be a dense tensor. Use X.to_dense().")
@@ -295,7 +302,7 @@ def _one_dimensional(key: Any, column: Any) -> Any:
     """Return a column (n,) of a dict.
 
     Raises:
-        DataError: The column has another shape.
+        DataError: If the column has another shape.
     """
     if isinstance(column, list | tuple | range):
         return column
@@ -315,7 +322,7 @@ def _table(columns: dict[Key, Any], source: str) -> Table:
     """Return the table of columns by key.
 
     Raises:
-        DataError: There are no columns, no rows, or columns of different lengths or on several devices.
+        DataError: If there are no columns, no rows, or columns of different lengths or on several devices.
     """
     if not columns:
         raise DataError(f"X is a {source} without columns. It must have at least one.")

@@ -26,12 +26,12 @@ class Distance:
 
     Attributes:
         kl: The mean over the points of KL(exact || model) of the posterior predictive distributions, in nats.
-        error: Its standard error over the points.
-        mean: The root mean square of the difference of means, in the target's units.
+        error: The standard error of `kl` over the points.
+        mean: The root mean square of the difference of means, in the unit of the target.
         points: The number of points.
         rows: The number of rows.
         steps: The number of steps of conjugate gradients.
-        residual: The largest relative residual, and about the relative error of the exact posterior.
+        residual: The largest relative residual, which is about the relative error of the exact posterior.
 
     Examples:
         >>> from rfgp.compare import Distance
@@ -62,21 +62,21 @@ def distance_from_exact(
 ) -> Distance:
     """Return the divergence of a model from the exact one, given all of its rows.
 
-    Both have the same hyperparameters.
+    Both models have the same hyperparameters.
 
-    The exact posterior at a sample of points comes from conjugate gradients without a matrix
-    (`rfgp.solvers.sampled`): O(n^2) time and O(n) memory, where `exact()` takes O(n^3) and O(n^2).
+    The exact posterior at a sample of points is computed by conjugate gradients without a matrix
+    (`rfgp.solvers.sampled`). This takes O(n^2) time and O(n) memory, while `exact()` takes O(n^3) and O(n^2).
 
     Args:
         model: The model, with a Gaussian likelihood, one output and its rows in memory.
-        X: New inputs (n, d), of which a sample is taken.
+        X: New inputs (n, d), from which a sample is drawn.
         num_points: The number of points in the sample.
-        budget: The most predicted time, such as "2min" or seconds. 10^5 rows take an hour on one core.
+        budget: The limit of the predicted time, such as "2min" or seconds. 10^5 rows take an hour on one core.
         seed: The seed of the sample.
 
     Raises:
-        InvalidArgumentError: it is predicted to take longer; frequencies are learned; there are several outputs, or
-            another likelihood; or the model is exact.
+        InvalidArgumentError: If the predicted time exceeds the budget, or the model is exact. Also if frequencies are
+            learned, there are several outputs, or the likelihood is not Gaussian.
 
     Examples:
         >>> import numpy as np
@@ -105,10 +105,16 @@ def distance_from_exact(
 
 
 def check_distance(rows: int, columns: int, points: int, budget: str | float) -> float:
-    """Return the seconds that a comparison is predicted to take.
+    """Return the predicted time of a comparison in seconds.
+
+    Args:
+        rows: The number of rows.
+        columns: The number of columns.
+        points: The number of points.
+        budget: The limit of the time, such as "2min" or seconds.
 
     Raises:
-        InvalidArgumentError: they are more than the budget, or its memory more than 8 GB.
+        InvalidArgumentError: If the time exceeds the budget, or the memory exceeds 8 GB.
     """
     seconds = STEPS * step_operations(rows, columns, points) / FLOPS_PER_SECOND
     size = 8.0 * rows * 3 * min(MOST_POINTS, rows)

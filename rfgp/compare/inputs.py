@@ -1,4 +1,4 @@
-"""Comparisons on files. The ending of a name decides the protocol."""
+"""Comparisons on files. The protocol depends on the ending of the name."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -32,19 +32,33 @@ def compare_file(
 ) -> tuple[Comparison, Callable[[], tuple[Field, NodePosterior]] | None]:
     """Compare approximations on a table, a mesh, or roads with sensors.
 
-    On a mesh the target is the z component of its face normals.
+    On a mesh the target is the z component of the normals of its faces, unless a property is given.
 
-    Arguments are those of `compare_table` and `compare_nodes`. `target` is a column of a table, a property of sensors
-    in GeoJSON (by default "value"), or a property of a mesh's file instead of its normals. `table_options` are options
-    of `rfgp.tables.read_table`, and `metric` is the metric of roads. By default 256 rows of a table are trained on and
-    256 are held out. Below 512 rows, three quarters (at most 256) are trained on and a quarter is held out.
+    Args:
+        file: The file of a table, a mesh or roads.
+        target: A column of a table, a property of the sensors in GeoJSON, or a property of a mesh file. If None, the
+            last column, "value", or the z component of the normals.
+        table_options: Options of `rfgp.tables.read_table`.
+        metric: The metric of roads, as for `rfgp.fields.read_road_field`.
+        methods: As for `compare_table` or `compare_nodes`. If None, their default.
+        sizes: As for `compare_table` or `compare_nodes`. If None, their default.
+        features: As for `compare_table`.
+        ard: As for `compare_table`.
+        kernel: As for `compare_nodes`.
+        p_halt: As for `compare_nodes`.
+        num_train: The number of training rows or nodes per split. If None, 256 rows of a table, or three quarters of
+            fewer than 512 rows, at most 256. For graphs the fraction `train_share` of the field.
+        num_test: The number of test rows or nodes per split. If None, 256 rows of a table, or a quarter of fewer than
+            512 rows. For graphs all other nodes.
+        plan: The splits, draws and seed. If None, as for `compare_table`.
+        report: As for `compare_table`.
 
     Returns:
-        The comparison. For graphs also a function that returns the field and the exact posterior at all nodes, given
-        the training part of the first split.
+        The comparison, and None for tables. For graphs the second result is a function that returns the field and the
+        exact posterior at all nodes, given the training set of the first split.
 
     Raises:
-        InvalidArgumentError: The ending of the file's name is unknown.
+        InvalidArgumentError: If the ending of the file's name is unknown.
 
     Examples:
         >>> import tempfile

@@ -1,4 +1,4 @@
-"""Methods of comparisons by name, but for the couplings of frequencies."""
+"""Methods of comparisons by name, except the couplings of frequencies."""
 
 from typing import Any
 

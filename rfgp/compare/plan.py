@@ -15,9 +15,9 @@ class Plan:
     """The numbers of splits and draws of a comparison, and its seed.
 
     Attributes:
-        splits: The number of random splits into a training and a test part.
+        splits: The number of random splits into a training set and a test set.
         draws: The number of draws per method, size and split.
-        seed: The seed of everything random.
+        seed: The seed of all splits and draws.
 
     Examples:
         >>> Plan(splits=2, draws=5).extent
@@ -36,7 +36,7 @@ class Plan:
 
     @property
     def extent(self) -> str:
-        """The numbers of splits and draws, in words."""
+        """The numbers of splits and draws, as text."""
         return f"{counted(self.splits, 'split')} x {counted(self.draws, 'draw')}"
 
     def order(self, split: int, count: int) -> NDArray[np.int64]:
@@ -49,7 +49,7 @@ class Plan:
         return random.numpy_generator(self.seed, random.Role.SPLIT, split).permutation(count)
 
     def draw_seed(self, split: int, repeat: int) -> int:
-        """Return the seed of one draw; the same for every method.
+        """Return the seed of one draw, which is the same for all methods.
 
         Args:
             split: The number of the split.
@@ -66,10 +66,9 @@ class Plan:
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return training and test observations that do not share a group.
 
-        A group is, for example, a node or rows that are equal.
-
-        Groups come in a uniformly random order: in a random order of observations large groups would come first. The
-        group at the border is trained on.
+        A group is, for example, a node, or rows that are equal. Groups are in a uniformly random order. In a random
+        order of observations large groups would tend to be first. The group at the border between the two sets is in
+        the training set.
 
         Args:
             split: The number of the split.
@@ -77,8 +76,11 @@ class Plan:
             num_train: The number of training observations.
             num_test: The largest number of test observations.
 
+        Returns:
+            The indices of the training observations and of the test observations.
+
         Raises:
-            DataError: no group is left to test on.
+            DataError: If no group is left for the test set.
         """
         distinct, member = np.unique(groups, return_inverse=True)
         order = self.order(split, len(groups))

@@ -1,7 +1,7 @@
-"""Approximations against the exact process on one input: the protocol of `rfgp compare`.
+"""Comparisons of approximations with the exact process on one data set: the protocol of `rfgp compare`.
 
-One split: fit the exact process on the training part; then, for every method, draw features several
-times with the exact process's hyperparameters, and compare. Every seed follows from one.
+For each split the exact process is fitted to the training set. Then each method draws features several times with the
+hyperparameters of the exact process, and is compared with it. All seeds follow from one.
 """
 
 import time
@@ -52,26 +52,29 @@ def compare_table(
 ) -> Comparison:
     """Compare couplings of frequencies with the exact Gaussian process on a table.
 
-    The kernel error is over all training and test rows of a split.
+    The kernel error is over all training and test rows of a split. Equal rows are in the same part of a split, so the
+    test set may be slightly smaller than requested.
 
     Args:
         X: Inputs (n, d).
         y: Targets (n,).
         title: The name of the table.
-        methods: Names of couplings ("adapted" for the training rows) or of `POINTS`. The first is the baseline.
-        sizes: Numbers of frequencies. If None, 4 d and 16 d.
+        methods: Names of couplings ("adapted" to the training rows), or of `POINTS`. The first is the baseline.
+        sizes: The numbers of frequencies. If None, 4 d and 16 d.
         features: The kind of random features, "fourier" or "laplace".
         num_train: The number of training rows per split.
         num_test: The number of test rows per split.
-        ard: Whether each column has a lengthscale of its own.
-        plan: Splits, draws and seed. If None, one split and ten draws.
-        report: Called with (step in words, draws done, draws in all). If None, nothing is.
+        ard: Whether each column has its own lengthscale.
+        plan: The splits, draws and seed. If None, one split and ten draws.
+        report: A function that is called with the step as text, the number of draws so far and their total. If None,
+            there is no report.
+
+    Returns:
+        The scores of all draws.
 
     Raises:
-        DataError: fewer rows than the two parts need, or rows that cannot be used.
-        InvalidArgumentError: an unknown method.
-
-    Rows that repeat each other exactly stay together, so that the test part may have a few less.
+        DataError: If there are too few rows for the two parts, or rows cannot be used.
+        InvalidArgumentError: If a method is unknown.
 
     Examples:
         >>> import numpy as np
@@ -135,30 +138,33 @@ def compare_nodes(
     plan: Plan | None = None,
     report: Report | None = None,
 ) -> Comparison:
-    """Compare couplings of walks with the exact Gaussian process on a graph's nodes.
+    """Compare couplings of walks with the exact Gaussian process on the nodes of a graph.
 
     The kernel error is over all nodes, the diagonal included, or over 500 in neighborhoods of more than 5,000. The
-    permutation of "sigma" is matched to the fitted kernel on the graph itself.
+    permutation of "sigma" is matched to the fitted kernel on the graph itself. Observations of one node are in the same
+    part of a split, so the parts may be slightly smaller than requested.
 
     Args:
-        graph: The graph; up to 20,000 nodes, or as many as a sparse precision of the kernel allows.
+        graph: The graph, with at most 20,000 nodes unless the kernel has a sparse precision.
         nodes: Labels of the observed nodes (n,).
-        y: Values there (n,).
+        y: The values (n,) at the nodes.
         title: The name of the graph.
-        methods: Names of `NODE_METHODS`. The first is the baseline.
-        sizes: Numbers of walkers.
-        kernel: A graph kernel's name.
+        methods: The names of methods, from `NODE_METHODS`. The first is the baseline.
+        sizes: The numbers of walkers.
+        kernel: The name of a graph kernel.
         p_halt: The halting probability.
         num_train: The number of training nodes per split. If None, 95 % of the n nodes.
-        num_test: The number of test nodes per split. If None, all others.
-        plan: Splits, draws and seed. If None, one split and ten draws.
-        report: Called with (step in words, draws done, draws in all). If None, nothing is.
+        num_test: The number of test nodes per split. If None, all other nodes.
+        plan: The splits, draws and seed. If None, one split and ten draws.
+        report: A function that is called with the step as text, the number of draws so far and their total. If None,
+            there is no report.
+
+    Returns:
+        The scores of all draws.
 
     Raises:
-        DataError: fewer nodes than the two parts need.
-        InvalidArgumentError: an unknown method.
-
-    Observations of one node stay together, so that a part may have a few less.
+        DataError: If there are too few nodes for the two parts.
+        InvalidArgumentError: If a method is unknown.
 
     Examples:
         >>> import numpy as np
@@ -199,7 +205,7 @@ def compare_nodes(
 
 
 class Case(NamedTuple):
-    """One split: a function that approximates, and the exact process to compare with."""
+    """One split: the exact process, and a function that makes approximations."""
 
     approximate: Callable[[str, int, int], tuple[Prediction, Callable[[], Any]]]
     kernel: Any
@@ -223,13 +229,13 @@ def row_case(
     """Return the case of a fitted exact process on a table, and its scores.
 
     Args:
-        exact: The process.
+        exact: The fitted process.
         X: Test inputs (k, d), an array or a dataframe.
         y: Test targets (k,).
         rows: The rows (n, d) over which kernel matrices are compared.
         features: The kind of random features, "fourier" or "laplace".
-        start: The time at which its fit began, by `time.perf_counter`.
-        named: Functions of size and seed that make a model, by the names of methods that are no couplings.
+        start: The start of its fit, by `time.perf_counter`.
+        named: Functions of size and seed that make a model, by the names of methods that are not couplings.
         others: The approximations of all other terms, by name. If None, they are exact.
         term: The name of the term that is approximated. If None, the first.
     """
@@ -263,13 +269,13 @@ def node_case(
     """Return the case of a fitted exact process on a graph, and its scores.
 
     Args:
-        exact: The process.
+        exact: The fitted process.
         hidden: Labels of the test nodes (k,).
-        y: Values there (k,).
-        p_halt: The walks' halting probability.
-        start: The time at which its fit began, by `time.perf_counter`.
+        y: The values (k,) at these nodes.
+        p_halt: The halting probability of walks.
+        start: The start of its fit, by `time.perf_counter`.
         permutation: The permutation of the quantiles, for "sigma". If None, "sigma" is not compared.
-        named: Functions of size and seed that make a model, by the names of methods that are no walks.
+        named: Functions of size and seed that make a model, by the names of methods that are not walks.
     """
     prediction = exact.predict(hidden)
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
@@ -308,10 +314,10 @@ def run_comparison(
     run: Callable[[int], tuple[Case, Exact]],
     report: Report | None,
 ) -> Comparison:
-    """Draw every method at every size on every split, and collect the figures.
+    """Return the scores of all methods at all sizes on all splits.
 
-    `run` prepares one split: its `Case`, and the scores of the exact process. The other arguments are those of
-    `compare_table`. The first method is the baseline.
+    `run` prepares one split. It returns the `Case`, and the scores of the exact process. The other arguments are those
+    of `compare_table`. The first method is the baseline.
     """
     tell = report or (lambda step, done, total: None)
     total = plan.splits * plan.draws * len(methods) * len(sizes)
@@ -354,7 +360,11 @@ def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, 
 def unit_kernel(gp: Any, X: Any) -> torch.Tensor:
     """Return the prior covariance (n, n), divided by the sum of output scales.
 
-    A model without an output scale, such as one of linear terms, has its covariance.
+    For a model without an output scale, such as one of linear terms, the covariance is not divided.
+
+    Args:
+        gp: The model.
+        X: Inputs (n, d).
     """
     values = gp.hyperparameters.values
     scales = [name for name in values.space.names if name.rpartition(".")[2] == "outputscale"]

@@ -1,4 +1,4 @@
-"""Results of a comparison: the figures of every draw, their means and standard errors."""
+"""Results of a comparison: the scores of all draws, their means and standard errors."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ from rfgp.models import Process
 
 
 class Estimate(NamedTuple):
-    """A mean and its standard error (NaN where there is one value only).
+    """A mean and its standard error, which is NaN for a single value.
 
     Examples:
         >>> Estimate(1.5, 0.1).mean
@@ -24,17 +24,17 @@ class Estimate(NamedTuple):
 
 @dataclass(frozen=True)
 class Draw:
-    """The figures of one draw on one split.
+    """The scores of one draw on one split.
 
     Attributes:
         method: The name of the method, such as a coupling.
         size: The number m of frequencies or walkers.
         split: The number of the split.
         kernel_error: The relative Frobenius error of the kernel matrix.
-        kl: KL from the exact to the approximate posterior at the test points, total nats.
+        kl: KL(exact || approximate) of the joint posteriors at the test points, in total nats.
         rmse: The root mean squared error of the test targets, in their units.
         nlpd: The negative log predictive density of a test point, in nats.
-        seconds: The seconds to draw, condition and predict.
+        seconds: The time to draw, condition and predict, in seconds.
 
     Examples:
         >>> Draw("iid", 64, 0, kernel_error=0.1, kl=2.0, rmse=0.5, nlpd=0.7, seconds=0.01).kl
@@ -53,7 +53,13 @@ class Draw:
 
 @dataclass(frozen=True)
 class Exact:
-    """The exact process on one split: test errors, seconds and hyperparameters.
+    """The scores of the exact process on one split.
+
+    Attributes:
+        rmse: The root mean squared error of the test targets, in their units.
+        nlpd: The negative log predictive density of a test point, in nats.
+        seconds: The time of the fit and the predictions, in seconds.
+        hyperparameters: The hyperparameters, as text.
 
     Examples:
         >>> Exact(rmse=0.5, nlpd=0.7, seconds=0.1, hyperparameters="lengthscale 1").rmse
@@ -68,7 +74,15 @@ class Exact:
 
 @dataclass(frozen=True, eq=False)
 class Example:
-    """One exact and one approximate process with test points, for pictures.
+    """An exact and an approximate process at test points, for plots.
+
+    Attributes:
+        process: The exact process.
+        observed: The observed values at the test points.
+        exact: The prediction of the exact process.
+        approximate: The prediction of the approximate process.
+        method: The name of the method.
+        size: The number of frequencies or walkers.
 
     Examples:
         >>> import numpy as np
@@ -94,12 +108,12 @@ class Comparison:
 
     Attributes:
         title: The name of the data.
-        protocol: The protocol, in words.
+        protocol: The protocol, as text.
         size_name: "frequencies" or "walkers".
         baseline: The method to which ratios are relative.
-        exact: One entry per split.
-        draws: One entry per method, size, split and repeat.
-        example: The process and a draw, for pictures.
+        exact: The scores of the exact process, one entry per split.
+        draws: The scores of draws, one entry per method, size, split and repeat.
+        example: The exact process and one draw, for plots.
 
     Examples:
         >>> import numpy as np
@@ -120,28 +134,27 @@ class Comparison:
     example: Example
 
     def estimate(self, figure: str, method: str, size: int) -> Estimate:
-        """Return the mean of a figure over all draws, with its standard error.
+        """Return the mean of a score over all draws, with its standard error.
 
         The standard error is over splits, or over draws if there is one split.
 
         Args:
-            figure: The name of the figure: "kernel_error", "kl", "rmse", "nlpd" or "seconds".
+            figure: The name of the score: "kernel_error", "kl", "rmse", "nlpd" or "seconds".
             method: The method.
-            size: The number of features or walkers.
+            size: The number of frequencies or walkers.
         """
         return _estimate(self._by_split(figure, method, size))
 
     def error_ratio(self, method: str, size: int) -> Estimate:
-        """Return the RMS kernel error relative to that of the baseline.
+        """Return the RMS kernel error divided by that of the baseline.
 
-        The root mean square is over draws, and ratios are averaged over splits.
-
-        The error is over splits; with one split over draws, paired, since a draw's seed is the same for
-        every method (delta method). A method without randomness is paired with each draw of the baseline.
+        The root mean square is over draws, and ratios are averaged over splits. The standard error is over splits. For
+        one split it is over draws, which are paired, since the seed of a draw is the same for all methods (delta
+        method). A method without randomness is paired with each draw of the baseline.
 
         Args:
             method: The method.
-            size: The number of features or walkers.
+            size: The number of frequencies or walkers.
         """
         ours = self._by_split("kernel_error", method, size) ** 2
         base = self._by_split("kernel_error", self.baseline, size) ** 2
@@ -154,7 +167,7 @@ class Comparison:
         return Estimate(float(quotients[0]), 0.5 * paired.error / float(quotients[0]))
 
     def groups(self) -> list[tuple[str, int]]:
-        """Return the (method, size) pairs in the order they were drawn, by size."""
+        """Return the pairs (method, size) in the order of the draws, by size."""
         seen = dict.fromkeys((draw.method, draw.size) for draw in self.draws)
         return sorted(seen, key=lambda pair: pair[1])
 

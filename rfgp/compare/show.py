@@ -85,7 +85,10 @@ def _add_exact(table: "Table", comparison: Comparison) -> None:
 
 
 def format_estimate(estimate: Estimate) -> str:
-    """Write a mean with one digit of its standard error in brackets: 1.23(4).
+    """Return a mean with one digit of its standard error in brackets, such as 1.23(4).
+
+    Args:
+        estimate: The mean and its standard error.
 
     Examples:
         >>> from rfgp.compare import Estimate
@@ -102,7 +105,7 @@ def format_estimate(estimate: Estimate) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """Return every draw as JSON.
+    """Return all draws as JSON.
 
     Args:
         comparison: The comparison.

@@ -13,10 +13,13 @@ T = TypeVar("T")
 
 
 def client_of(client: Client | None) -> Client:
-    """Return the client, or the one that stands ready.
+    """Return the given client, or the current one.
+
+    Args:
+        client: The client of a cluster, or None.
 
     Raises:
-        InvalidArgumentError: there is none.
+        InvalidArgumentError: If there is no client.
     """
     if client is not None:
         return client
@@ -30,7 +33,12 @@ def client_of(client: Client | None) -> Client:
 
 
 def shipped(value: Any) -> Any:
-    """Return a value as a delayed one that goes to each worker once, and is there again when a worker has died.
+    """Return a delayed value that is sent to each worker once.
+
+    If a worker dies, the value is sent again.
+
+    Args:
+        value: The value, which must be picklable.
 
     Examples:
         >>> shipped([1, 2]).compute()
@@ -40,7 +48,13 @@ def shipped(value: Any) -> Any:
 
 
 def combined(leaves: Sequence[Any], combine: Callable[[T, T], T]) -> Any:
-    """Return the delayed combination of delayed values, in their order, as a balanced tree.
+    """Return the delayed combination of delayed values, as a balanced tree.
+
+    The order of the values is kept.
+
+    Args:
+        leaves: The delayed values, at least one.
+        combine: A function of two neighboring values.
 
     Examples:
         >>> from operator import add
@@ -55,5 +69,12 @@ def combined(leaves: Sequence[Any], combine: Callable[[T, T], T]) -> Any:
 
 
 def computed(client: Client, value: Any) -> Any:
-    """Return the value of a delayed one, or a list of them, computed on the workers; errors are raised here."""
+    """Return the results of delayed values, computed on the workers.
+
+    Errors of the computation are raised on the client.
+
+    Args:
+        client: The client of the cluster.
+        value: A delayed value, or a list of them.
+    """
     return client.gather(client.compute(value))

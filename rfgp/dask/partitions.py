@@ -27,18 +27,18 @@ class _Part:
     """The rows of one partition, on a worker.
 
     Attributes:
-        chunk: With an array (b, d) of inputs, or a dataframe.
+        chunk: The rows, with an array (b, d) of inputs or a dataframe.
     """
 
     chunk: Chunk
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield them, a dataframe of numbers as an array."""
+        """Yield the rows, with a dataframe of numbers as an array."""
         for chunk in self.tables():
             yield chunk if chunk.names is None else chunk._replace(X=_values(chunk.X, chunk.names))
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield them as they are, whatever the columns that are needed."""
+        """Yield the rows unchanged, with all columns."""
         if len(self.chunk.X):
             yield self.chunk
 
@@ -46,9 +46,9 @@ class _Part:
 class Partitions:
     """The rows of Dask arrays or dataframes, for `fit`, `condition` and `update` of a `SparseSpectrumGP` or a `GP`.
 
-    The workers take sums over the rows, and only F x F matrices are returned to the client. Each pass computes rows
-    that are not persisted again, so call `X.persist()` if they fit in the cluster's memory. If a worker dies, the
-    others compute its share. rfgp must be installed on the workers.
+    The workers compute sums over the rows, and only F x F matrices are returned to the client. Rows that are not
+    persisted are computed again in each pass, so call `X.persist()` if they fit into the memory of the cluster. If a
+    worker dies, the others compute its partitions. rfgp must be installed on the workers.
 
     Args:
         X: A Dask array (n, d), or a Dask dataframe. A `SparseSpectrumGP` needs columns of numbers. A `GP` also reads
@@ -60,8 +60,8 @@ class Partitions:
         client: The client of the cluster. If None, the current one.
 
     Raises:
-        DataError: The partitions do not match.
-        InvalidArgumentError: X is not a Dask collection, or there is no client.
+        DataError: If the partitions do not match.
+        InvalidArgumentError: If X is not a Dask collection, or there is no client.
 
     Examples:
         >>> import dask.array as da
@@ -105,27 +105,38 @@ class Partitions:
 
     @property
     def lengths(self) -> list[int]:
-        """The numbers of rows of the partitions; of dataframes counted when they are asked for first."""
+        """The numbers of rows of the partitions. Those of a dataframe are counted on first use."""
         if self._lengths is None:
             count = dask.delayed(_length, pure=False)
             self._lengths = computed(self._client, [count(part) for part in self._parts])
         return self._lengths
 
     def chunks(self) -> Iterator[Chunk]:
-        """Yield all rows here, a partition at a time: slow, and for what cannot be done there."""
+        """Yield all rows on the client, one partition at a time.
+
+        This is slow, for computations that cannot run on the workers.
+        """
         for part in self._parts:
             yield from computed(self._client, part).chunks()
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows here, a partition at a time, with dataframes as they are."""
+        """Yield all rows on the client, one partition at a time, with unchanged dataframes.
+
+        Args:
+            columns: Not used. All columns are read.
+        """
         for part in self._parts:
             yield from computed(self._client, part).tables()
 
     def reduce(self, function: Callable[[RowSource, int], T], combine: Callable[[T, T], T]) -> T:
-        """Return function(part, rows before it) of each partition, taken on the workers, combined in their order.
+        """Return the results of a function for all partitions, computed on the workers and combined in order.
+
+        Args:
+            function: A function of a partition and of the number of rows before it.
+            combine: A function that combines the results of two neighboring partitions.
 
         Raises:
-            DataError: what the function raises.
+            DataError: If the function raises it for a part.
         """
         begins = np.concatenate([[0], np.cumsum(self.lengths)])
         apply, sent = dask.delayed(_apply, pure=False), shipped(function)
@@ -179,7 +190,7 @@ def _values(X: Any, names: tuple[str, ...]) -> Any:
     Columns of other types than numbers and text, such as dates, then hold the name of their type.
 
     Raises:
-        DataError: Several columns have one name.
+        DataError: If several columns have one name.
     """
     for name in names:
         if names.count(name) > 1:
@@ -212,16 +223,16 @@ def _is_frame(X: Any) -> bool:
 
 
 def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
-    """Return the partitions of a collection as delayed values, with the rows of the partitions of another.
+    """Return the partitions of a collection as delayed values.
 
     Args:
         value: An array (n, ...) or dataframe.
         name: The name of the argument, for messages.
-        like: The collection whose partitions it has to match.
+        like: An array with the required partitions. If None, they are not changed.
 
     Raises:
-        InvalidArgumentError: It is not a Dask collection.
-        DataError: It has another number of rows.
+        InvalidArgumentError: If it is not a Dask collection.
+        DataError: If it has another number of rows.
 
     Examples:
         >>> import dask.array as da
@@ -246,7 +257,10 @@ def blocks_of(value: Any, name: str, like: Any = None) -> list[Any]:
 
 
 def known_lengths(X: Any) -> list[int] | None:
-    """Return the numbers of rows of an array's chunks. None if they are not known yet.
+    """Return the numbers of rows of the chunks of an array, or None if they are unknown.
+
+    Args:
+        X: A Dask array (n, d), or another collection.
 
     Examples:
         >>> import dask.array as da

@@ -17,7 +17,7 @@ M = TypeVar("M", bound=Process[Any])
 
 
 class Predicted(NamedTuple):
-    """Moments of the latent function, or of an observation, at each row; lazy.
+    """Moments of the latent function, or of an observation, at each row, as lazy arrays.
 
     Attributes:
         mean: A Dask array (n,), or (n, k) for k outputs or classes.
@@ -43,7 +43,9 @@ def fit(
     client: Client | None = None,
     **options: Any,
 ) -> M:
-    """Fit a model to rows on a cluster, in place: `gp.fit(Partitions(X, y, ...))`.
+    """Fit a model in place to rows on a cluster.
+
+    The call is equivalent to `gp.fit(Partitions(X, y, ...))`.
 
     Hyperparameters and learned frequencies are fitted on the client, to a random sample of 32,768 rows. The noise, the
     output scale, the posterior and the likelihood use all rows, on the workers. The result is that of `gp.fit` on the
@@ -63,7 +65,7 @@ def fit(
         The model. It predicts on the client, or by `rfgp.dask.predict` on the cluster.
 
     Raises:
-        DataError: The data cannot be used.
+        DataError: If the data cannot be used.
 
     Examples:
         >>> import dask.array as da
@@ -79,18 +81,20 @@ def fit(
 
 
 def predict(gp: Process[Any], X: Any, *, observed: bool = False) -> Predicted:
-    """Return means and variances at the rows of a Dask collection, computed where they lie when they are asked for.
+    """Return means and variances at the rows of a Dask collection, computed on the workers on demand.
 
-    They are those of the model as it is at the call. Each is computed apart, so that the mean alone is cheap.
+    They are those of the model at the time of the call. The mean and the variance are computed separately, so the mean
+    alone is cheap.
 
     Args:
-        gp: A fitted model; what it needs of itself goes to each worker once.
+        gp: A fitted model. It is sent to each worker once, without the training data.
         X: A Dask array (n, d), or a dataframe with the columns of the training data.
-        observed: Whether the variance is that of an observation, with the noise, rather than that of the function.
+        observed: Whether to return the moments of an observation, with the noise, instead of those of the latent
+            function.
 
     Raises:
-        NotFittedError: there are no data yet.
-        InvalidArgumentError: no collection of Dask.
+        NotFittedError: If the model has no data.
+        InvalidArgumentError: If X is not a Dask collection.
 
     Examples:
         >>> import dask.array as da

@@ -27,7 +27,7 @@ def sample_walks(
 ) -> graphs.Walks:
     """Draw random walks on the workers.
 
-    The walks are bit for bit those of `graphs.sample_walks` with the same seed. The graph is sent to each worker once,
+    The walks are identical to those of `graphs.sample_walks` with the same seed. The graph is sent to each worker once,
     and the loads of the walks are returned. The client chooses couplings and exact hops.
 
     Args:
@@ -37,9 +37,12 @@ def sample_walks(
         num_parts: The number of parts of the nodes. If None, four for each thread of the cluster.
         options: Options of `graphs.sample_walks` except `num_threads` and `progress`.
 
+    Returns:
+        The walks of the start nodes.
+
     Raises:
-        MemoryBudgetError: The result would take more than `max_memory`.
-        InvalidArgumentError: There is no client, the number of parts is not positive, or an option of
+        MemoryBudgetError: If the result would take more than `max_memory`.
+        InvalidArgumentError: If there is no client, the number of parts is not positive, or an option of
             `graphs.sample_walks` is wrong.
 
     Examples:

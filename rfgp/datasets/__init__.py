@@ -1,6 +1,6 @@
 """Public data sets by name, downloaded once and checked, and seeded generators of small ones.
 
-Loaders and generators load torch or scipy and come on first use; the catalog does not need them.
+Loaders and generators need torch or scipy. They are imported on first use, so the catalog is fast.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,4 +1,4 @@
-"""The public data sets known by name: where each file is, and the checksum of its bytes."""
+"""The catalog of public data sets: the address of each file, and the checksum of its bytes."""
 
 import difflib
 import os
@@ -29,18 +29,18 @@ class Entry:
     Attributes:
         name: The name that `load` and `fetch` take.
         kind: "table" (regression), "classification", "mesh", "graph" or "roads".
-        file: The file's place in a local folder, for example "uci/airfoil.csv.gz".
-        repository: Owner and name on GitHub, or "" for a file of the package.
+        file: The path of the file in a local folder, for example "uci/airfoil.csv.gz".
+        repository: The owner and name on GitHub, or "" for a file of the package.
         commit: The full commit hash, or "" for a file of the package.
-        path: The file's path in the repository, or the web page of the source of a file of the package.
-        size: Its size in bytes.
-        sha256: The checksum of its bytes.
-        rows: Rows of a table, faces of a mesh, nodes of a graph, sensors of a road network.
+        path: The path in the repository. For a file of the package, the web page of its source.
+        size: The size of the file in bytes.
+        sha256: The SHA-256 checksum of its bytes.
+        rows: The number of rows of a table, faces of a mesh, nodes of a graph, or sensors of a road network.
         note: One sentence about the content.
         columns: The names of a table's columns in the order of the file, the target last. None if they are unknown.
         categories: The policy of `rfgp.tables.read_table` for text columns.
         drop: Columns that are not inputs.
-        as_categories: Columns of categories or classes that the file spells as numbers.
+        as_categories: Columns of categories or classes that are numbers in the file.
 
     Examples:
         >>> from rfgp import datasets
@@ -77,12 +77,13 @@ class Entry:
 
     @property
     def url(self) -> str:
-        """The download address; RFGP_DATA_URL replaces the server's part by a mirror of the same layout.
+        """The download address.
 
-        For a file of the package it is the page of its source.
+        RFGP_DATA_URL replaces the server by a mirror of the same layout. For a file of the package it is the page of
+        its source.
 
         Raises:
-            InvalidArgumentError: RFGP_DATA_URL is not an http or https address.
+            InvalidArgumentError: If RFGP_DATA_URL is not an http or https address.
         """
         if self.packaged is not None:
             return self.path
@@ -272,10 +273,13 @@ CATALOG: dict[str, Entry] = {
 
 
 def names(kind: Kind | None = None) -> tuple[str, ...]:
-    """Return the names of all data sets, or of those of one kind, in the catalog's order.
+    """Return the names of the data sets, in the order of the catalog.
+
+    Args:
+        kind: The kind of the data sets, such as "table". If None, all kinds.
 
     Raises:
-        InvalidArgumentError: There is no such kind.
+        InvalidArgumentError: If there is no such kind.
 
     Examples:
         >>> names("mesh")[:2] == tuple(sorted(names("mesh"))[:2])
@@ -288,10 +292,13 @@ def names(kind: Kind | None = None) -> tuple[str, ...]:
 
 
 def describe(name: str) -> Entry:
-    """Return the catalog's entry of a data set.
+    """Return the entry of a data set in the catalog.
+
+    Args:
+        name: A name of the catalog.
 
     Raises:
-        InvalidArgumentError: There is no such data set. The message lists similar names.
+        InvalidArgumentError: If there is no such data set. The message lists similar names.
 
     Examples:
         >>> describe("airfoil").kind

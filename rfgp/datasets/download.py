@@ -1,4 +1,4 @@
-"""A data set's file: from a local folder, from the cache, or from its public repository."""
+"""Files of data sets, from a local folder, the cache, or their public repositories."""
 
 import hashlib
 import os
@@ -18,22 +18,23 @@ _PIECE = 1 << 14  # bytes
 def fetch(
     name: str, folder: str | Path | None = None, *, download: bool = True, progress: Report | None = None
 ) -> Path:
-    """Return the path of a data set's file, whose sha256 has been checked.
+    """Return the path of the file of a data set, after a check of its SHA-256 checksum.
 
     The file is searched in `folder`, and then in the cache. If it is in neither, it is downloaded into the cache. Files
     in `folder` are never changed. Files of the package are used directly. The environment variable RFGP_CACHE_DIR sets
-    the cache, by default the system's cache folder. RFGP_DATA_URL replaces the server by a mirror.
+    the cache, by default the cache folder of the system. RFGP_DATA_URL replaces the server by a mirror.
 
     Args:
         name: A name of the catalog.
         folder: A local folder with files such as "uci/airfoil.csv.gz" or "airfoil.csv.gz". If None, the environment
             variable RFGP_DATA_DIR.
-        download: Whether to download a file that is in neither place.
-        progress: Called as progress(name, bytes so far, bytes in total) during a download.
+        download: Whether to download a file that is in neither folder.
+        progress: A function that is called as progress(name, bytes so far, bytes in total) during a download. If None,
+            there is no report.
 
     Raises:
-        InvalidArgumentError: there is no such data set, or RFGP_DATA_URL is no address.
-        DataError: a local file has another checksum, or the file cannot be downloaded or stored.
+        InvalidArgumentError: If the name is unknown, or RFGP_DATA_URL is not an http or https address.
+        DataError: If a local file has another checksum, or the file cannot be downloaded or stored.
 
     Examples:
         >>> from rfgp import datasets
@@ -62,7 +63,7 @@ def fetch(
 
 
 def _find_local(entry: Entry, folder: str | Path | None) -> Path | None:
-    """Return the checked file of a local folder, None where the folder has no such file or is not named."""
+    """Return the checked file of a local folder, or None without the folder or the file."""
     named = folder or os.environ.get("RFGP_DATA_DIR")
     if not named:
         return None
@@ -103,7 +104,7 @@ def _sha256(path: Path) -> str:
 
 
 def _download(entry: Entry, cached: Path, progress: Report | None) -> Path:
-    """Download a file; it appears at its place whole, with the right checksum, or not at all."""
+    """Download a file. It is stored whole, with the right checksum, or not at all."""
     with requires_extra("datasets"):
         import pooch
         import requests
@@ -137,10 +138,10 @@ class _Counter:
     """A progress bar for pooch that reports the bytes and stops downloads that are too large.
 
     Attributes:
-        name: The data set.
+        name: The name of the data set.
         size: The expected size in bytes.
-        report: Called with (name, bytes so far, size).
-        done: Bytes so far.
+        report: A function of the name, the bytes so far and the size.
+        done: The number of bytes so far.
         total: The size that the server announces, which pooch sets.
     """
 
@@ -151,10 +152,12 @@ class _Counter:
     total: int = 0
 
     def update(self, count: int) -> None:
-        """Count a piece that arrived; pooch counts the last one as whole.
+        """Count bytes that arrived.
+
+        pooch counts the last piece as whole.
 
         Raises:
-            ValueError: they are more bytes than the file has.
+            ValueError: If more bytes arrived than the file has.
         """
         self.done += count
         if self.done >= self.size + _PIECE:
@@ -167,7 +170,7 @@ class _Counter:
         self.done = 0
 
     def close(self) -> None:
-        """End: nothing is to be done."""
+        """Do nothing at the end."""
 
 
 def _by_hand(entry: Entry) -> str:

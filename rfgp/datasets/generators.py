@@ -26,7 +26,10 @@ _CELLS = 52
 def make_table(seed: int = 0) -> Table:
     """Return a table (600, 4) with a smooth target of three of its columns and noise.
 
-    Columns have different units, so that standardising matters; "idle" has no effect.
+    The columns have different units, so standardization matters. The column "idle" has no effect.
+
+    Args:
+        seed: The seed of the columns and the noise.
 
     Examples:
         >>> make_table().X.shape
@@ -44,7 +47,7 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
     """Return a bumpy, slightly rough sphere as a `trimesh.Trimesh`.
 
     Args:
-        seed: Seed of the bumps.
+        seed: The seed of the bumps.
         subdivisions: The number s of subdivisions, for 20 4^s triangles. The roughness of the faces does not depend on
             it.
 
@@ -68,12 +71,12 @@ def make_mesh(seed: int = 0, subdivisions: int = 3) -> Any:
 
 
 def make_terrain(seed: int = 0) -> Any:
-    """Return a hilly square of 5,408 triangles as a `trimesh.Trimesh`. Normals vary over about five faces.
+    """Return a hilly square of 5,408 triangles as a `trimesh.Trimesh`.
 
-    Heights are white noise that is smoothed 24 times over neighboring vertices.
+    Heights are white noise that is smoothed 24 times over neighboring vertices. Normals vary over about five faces.
 
     Args:
-        seed: Seed of the noise.
+        seed: The seed of the noise.
 
     Examples:
         >>> make_terrain().faces.shape
@@ -96,9 +99,12 @@ def make_terrain(seed: int = 0) -> Any:
 
 
 def make_roads(seed: int = 0) -> Roads:
-    """Return a town's road grid with 120 speed sensors, values in mph.
+    """Return the road grid of a town with 120 speed sensors, values in mph.
 
-    Speed varies over a few blocks and drops along one diagonal; the noise has standard deviation 1.5.
+    Speed varies over a few blocks and drops along one diagonal. The noise has a standard deviation of 1.5 mph.
+
+    Args:
+        seed: The seed of the roads and of the sensors.
 
     Examples:
         >>> make_roads().metric
@@ -126,9 +132,15 @@ def make_roads(seed: int = 0) -> Roads:
 
 
 def write_all(folder: str | Path) -> list[Path]:
-    """Write table.csv, mesh.ply and roads.geojson with seed 0; return their paths.
+    """Write table.csv, mesh.ply and roads.geojson with seed 0.
 
-    Each file appears whole or not at all.
+    Each file is written whole or not at all.
+
+    Args:
+        folder: The folder. It is created if it is missing.
+
+    Returns:
+        The paths of the files.
 
     Examples:
         >>> import tempfile
@@ -149,7 +161,15 @@ def write_all(folder: str | Path) -> list[Path]:
 
 
 def write_terrain(folder: str | Path) -> Path:
-    """Write terrain.ply, of 5,408 triangles, with seed 0; return its path. It appears whole or not at all.
+    """Write terrain.ply, of 5,408 triangles, with seed 0.
+
+    The file is written whole or not at all.
+
+    Args:
+        folder: An existing folder.
+
+    Returns:
+        The path of the file.
 
     Examples:
         >>> import tempfile

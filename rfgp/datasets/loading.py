@@ -24,7 +24,7 @@ _STREAM = {"table": 0, "classification": 1, "mesh": 2, "roads": 3}
 
 
 class Split(NamedTuple):
-    """The positions of one division into training and test part, ascending, without common members.
+    """The positions of a training set and a test set, ascending and disjoint.
 
     Examples:
         >>> Split(np.array([0, 2]), np.array([1])).test.tolist()
@@ -42,15 +42,16 @@ def load(name: str, folder: str | Path | None = None, *, download: bool = True, 
         name: A name of the catalog.
         folder: A local folder to search first, as for `fetch`.
         download: Whether to download a missing file.
-        progress: Called as progress(name, bytes so far, bytes in total) during a download.
+        progress: A function that is called as progress(name, bytes so far, bytes in total) during a download. If None,
+            there is no report.
 
     Returns:
         `rfgp.tables.Table` for tables and classification, `trimesh.Trimesh` for meshes, `graphs.Graph`
         for graphs, `graphs.Roads` for road networks.
 
     Raises:
-        InvalidArgumentError: There is no such data set.
-        DataError: The file cannot be read or downloaded, as in `fetch`.
+        InvalidArgumentError: If there is no such data set.
+        DataError: If the file cannot be read or downloaded, as in `fetch`.
 
     Examples:
         >>> from rfgp import datasets
@@ -78,17 +79,20 @@ def _read(entry: Entry, path: Path) -> Any:
 def load_classes(
     name: str, folder: str | Path | None = None, *, download: bool = True, progress: Report | None = None
 ) -> dict[Hashable, Any]:
-    """Return the class of each node of a graph data set that has one, by the node's label.
+    """Return the classes of the nodes of a graph data set, by label.
+
+    Nodes without a class are omitted.
 
     Args:
-        name: A name of the catalog, of a graph.
+        name: The name of a graph in the catalog.
         folder: A local folder to search first, as for `fetch`.
         download: Whether to download a missing file.
-        progress: Called as progress(name, bytes so far, bytes in total) during a download.
+        progress: A function that is called as progress(name, bytes so far, bytes in total) during a download. If None,
+            there is no report.
 
     Raises:
-        InvalidArgumentError: there is no such data set, or it is no graph.
-        DataError: the file cannot be had, or has no classes.
+        InvalidArgumentError: If the name is unknown, or the data set is not a graph.
+        DataError: If the file cannot be read or downloaded, or has no classes.
 
     Examples:
         >>> from rfgp import datasets
@@ -113,19 +117,19 @@ def load_classes(
 def split(name: str, index: int = 0) -> Split:
     """Return one of the ten standard splits of a data set, without a download.
 
-    The test part has 10 % of the rows of a regression table, and 5 % of those of a classification table or of the faces
-    of a mesh. It has 75 of the 325 sensors of the road network. A split depends only on the kind of data, the number of
-    rows and `index`.
+    The test set has 10 % of the rows of a regression table, or 5 % of the rows of a classification table. For a mesh it
+    has 5 % of the faces, and for the road network 75 of the 325 sensors. A split depends only on the kind of data, the
+    number of rows and `index`.
 
     Args:
         name: A name of the catalog, not of a graph.
-        index: The number of the split, 0..9.
+        index: The number of the split, from 0 to 9.
 
     Returns:
         The positions `train` (n_train,) and `test` (n_test,).
 
     Raises:
-        InvalidArgumentError: There is no such data set or split, or the data set is a graph.
+        InvalidArgumentError: If there is no such data set or split, or the data set is a graph.
 
     Examples:
         >>> train, test = split("airfoil")

@@ -26,18 +26,18 @@ class Field:
     Attributes:
         graph: The graph, with coordinates.
         nodes: Labels (n,) of the observed nodes. A node may occur more than once.
-        values: The values there (n,).
+        values: The values (n,) of the observations.
         quantity: The name of the quantity.
-        train_share: The default share of values to train on.
+        train_share: The default fraction of values to train on.
         mesh: The `trimesh.Trimesh`, for a field on a mesh.
-        on_faces: Whether nodes are faces of the mesh. If not, they are vertices.
+        on_faces: Whether nodes are faces of the mesh. Otherwise they are vertices.
         roads: The roads, for a field on roads.
         exact_positions: The positions of observations between nodes: points of the surface (n, 3), or positions
             (n, 2) of `graphs.RoadNetwork`. If None, observations are at their nodes.
         groups: Numbers or texts (n,) of groups that are held out together. If None, groups are nodes.
         group_name: The name of the groups.
-        node_of_element: The node (K,) of each face or vertex of the mesh's file, -1 for those without a node. If
-            None, nodes are numbered as in the file.
+        node_of_element: The node (K,) of each face or vertex of the mesh file, -1 for those without a node. If None,
+            nodes are numbered as in the file.
 
     Examples:
         >>> import tempfile
@@ -71,7 +71,7 @@ class Field:
 
     @property
     def coordinates(self) -> NDArray[np.float64]:
-        """The coordinates of the nodes, (N, 2) in degrees or (N, 3) in the mesh's units."""
+        """The coordinates of the nodes, (N, 2) in degrees or (N, 3) in the unit of the mesh."""
         assert self.graph.coordinates is not None
         return self.graph.coordinates
 
@@ -88,7 +88,7 @@ class Field:
         """The roads, cut at crossings and sensors.
 
         Raises:
-            InvalidArgumentError: The field is not on roads.
+            InvalidArgumentError: If the field is not on roads.
         """
         if self.roads is None:
             raise InvalidArgumentError("A field must be on roads for its pieces of road, got one on a mesh.")
@@ -98,7 +98,7 @@ class Field:
 
     @property
     def observed_positions(self) -> NDArray[np.float64]:
-        """The inputs of observations for a process between nodes, (n, 3) or (n, 2)."""
+        """The positions of the observations, as inputs of a process between nodes, (n, 3) or (n, 2)."""
         if self.exact_positions is not None:
             return self.exact_positions
         return self.node_positions[self.graph.index(self.nodes)]
@@ -109,7 +109,7 @@ class Field:
         return np.asarray(connected_components(self.graph.adjacency, directed=False)[1])
 
     def describe_parts(self) -> str:
-        """Return a message about disconnected parts of the graph, "" if it is connected."""
+        """Return a message about disconnected parts of the graph, or "" if it is connected."""
         sizes = np.bincount(self.component)
         if len(sizes) == 1:
             return ""
@@ -149,13 +149,20 @@ class Field:
         """Return the pieces of road between neighboring nodes.
 
         Raises:
-            InvalidArgumentError: The field is not on roads.
+            InvalidArgumentError: If the field is not on roads.
         """
         return self.cut_roads.pieces
 
 
 def warn_of_parts(field: Field) -> Field:
-    """Return the field, with a warning if its graph is disconnected."""
+    """Return the field, with a warning if its graph is disconnected.
+
+    Args:
+        field: The field.
+
+    Warns:
+        graphs.DisconnectedWarning: If the graph is disconnected.
+    """
     if text := field.describe_parts():
         warnings.warn(graphs.DisconnectedWarning(text), stacklevel=3)
     return field

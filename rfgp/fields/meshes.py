@@ -1,4 +1,4 @@
-"""Readers of fields on meshes, with values from tables or from properties of the mesh's file."""
+"""Readers of fields on meshes, with values from tables or from properties of the mesh file."""
 
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,19 +29,22 @@ def read_mesh_field(
     within: float | None = None,
     table_options: Mapping[str, Any] | None = None,
 ) -> Field:
-    """Read a mesh and one field on it. See `read_mesh_fields` for several.
+    """Read a mesh and one field on it; see `read_mesh_fields` for several fields.
 
     Args:
-        path: The mesh.
-        values: A table. If None, `target` is a property of the mesh's file.
-        target: The column or property to interpolate. If None, the table's only column of values.
-        weights: Weights of the edges, as for `read_mesh_fields`.
+        path: The file of the mesh.
+        values: A table. If None, `target` is a property of the mesh file.
+        target: The column or property to interpolate. If None, the only column of values of the table.
+        weights: The weights of the edges, as for `read_mesh_fields`.
         nodes: "faces" or "vertices", as for `read_mesh_fields`.
-        within: The largest distance of a place from the surface, as for `read_mesh_fields`.
+        within: The largest distance of a point from the surface, as for `read_mesh_fields`.
         table_options: Options of `rfgp.tables.read_table`.
 
+    Returns:
+        The field.
+
     Raises:
-        InvalidArgumentError: Several columns have values, and `target` is None.
+        InvalidArgumentError: If several columns have values, and `target` is None.
 
     Examples:
         >>> import tempfile
@@ -72,21 +75,21 @@ def read_mesh_fields(
 ) -> dict[str, Field]:
     """Read a mesh and one field for each of several columns or properties.
 
-    Faces and vertices have the numbers of the mesh's file, from 0, even if vertices at one place are merged (STL). A
-    vertex without a face has no value. It must not be observed, and is listed without a prediction.
+    Faces and vertices have the numbers of the mesh file, from 0, even if vertices at the same position are merged
+    (STL). A vertex without a face has no value. It cannot be observed, and is listed without a prediction.
 
     Args:
-        path: The mesh.
-        values: A table (CSV or Parquet) with columns of places and of values. Columns of places are `face` or `vertex`
-            (numbers), or `x`, `y` and `z` in the mesh's units (the nearest face or vertex counts). Capitals are
-            allowed. If None, the targets are properties of the mesh's file (.ply, .vtk, .msh).
+        path: The file of the mesh.
+        values: A table (CSV or Parquet) with columns of positions and of values. Columns of positions are `face` or
+            `vertex` (numbers), or `x`, `y` and `z` in the unit of the mesh. Points are assigned to the nearest face or
+            vertex. Capitals are allowed. If None, the targets are properties of the mesh file (.ply, .vtk, .msh).
         targets: The columns or properties to interpolate. If None, all columns of numbers that do not identify rows, or
             without a table the z component of the normals.
-        weights: Weights of the edges: "unit", "edge-length" or, between vertices, "cotangent"
+        weights: The weights of the edges: "unit", "edge-length" or, between vertices, "cotangent"
             (`graphs.Graph.from_mesh`).
-        nodes: "faces" or "vertices". If None, the kind of places in the table or of the property, or else faces.
-        within: The largest distance of a place from the surface, in the mesh's units. If None, a tenth of the diagonal
-            of the mesh's bounding box, as for `rfgp.MeshGP`.
+        nodes: "faces" or "vertices". If None, they follow from the table or the property, and are faces by default.
+        within: The largest distance of a point from the surface, in the unit of the mesh. If None, a tenth of the
+            diagonal of the bounding box of the mesh, as for `rfgp.MeshGP`.
         table_options: Options of `rfgp.tables.read_table`.
         group: A column of the table, such as a specimen, whose groups are held out together. If None, groups are faces
             or vertices.
@@ -95,15 +98,15 @@ def read_mesh_fields(
         The fields by the names of their values.
 
     Raises:
-        graphs.InvalidArgumentError: The weights or nodes are unknown, or weights are "cotangent" for faces.
-        InvalidArgumentError: A column does not exist.
-        DataError: The table has no places, names faces or vertices without a value, or has places far from the mesh, or
-            a property does not exist.
-        FileFormatError: The mesh is missing, empty or of another format.
+        graphs.InvalidArgumentError: If the weights or nodes are unknown, or weights are "cotangent" for faces.
+        InvalidArgumentError: If a column does not exist.
+        DataError: If the table has no positions, names faces or vertices without a value, or has points far from the
+            mesh. Also if a property does not exist.
+        FileFormatError: If the mesh is missing, empty or of another format.
 
     Warns:
-        graphs.DisconnectedWarning: The mesh is disconnected.
-        graphs.UnreferencedVerticesWarning: Some vertices are on no face.
+        graphs.DisconnectedWarning: If the mesh is disconnected.
+        graphs.UnreferencedVerticesWarning: If some vertices are on no face.
 
     Examples:
         >>> import tempfile
@@ -150,7 +153,7 @@ class _Columns:
     Attributes:
         file: The table.
         options: Options of `read_table`.
-        where: The names of the columns of places, in the table's spelling.
+        where: The names of the columns of positions, as in the table.
         others: The names of all other columns.
         targets: The columns that may be interpolated.
         is_given: Whether the user named the targets, or there is one column of values.
@@ -193,7 +196,7 @@ def _columns(
     """Return the columns of a table with places, and those with values.
 
     Raises:
-        DataError: There are no columns of places or several kinds of them, or there are no values.
+        DataError: If there are no columns of positions or several kinds of them, or there are no values.
     """
     drop = options.get("drop", ())
     dropped = {drop} if isinstance(drop, str | int) else set(drop)
@@ -225,7 +228,7 @@ def _property(file: MeshFile, path: Path, target: str, options: tuple[str, str |
     """Return the field of a property of the mesh's file.
 
     Raises:
-        DataError: The property does not exist, or has no value on the surface.
+        DataError: If the property does not exist, or has no value on the surface.
     """
     weights, nodes, within = options
     sources = {"faces": file.of_faces, "vertices": file.of_vertices}

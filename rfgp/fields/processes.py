@@ -21,11 +21,11 @@ class NodePosterior(NamedTuple):
 
     Attributes:
         mean: The mean (N,) of the latent field.
-        std: Its standard deviation (N,).
+        std: The standard deviation (N,) of the latent field.
         num_observed: The number of observations.
         observed_std: The standard deviation (N,) of an observation.
-        low: The lower end (N,) of its central 95 % interval.
-        high: The upper end (N,).
+        low: The lower end (N,) of the central 95 % interval of an observation.
+        high: The upper end (N,) of the interval.
 
     Examples:
         >>> import tempfile
@@ -62,8 +62,11 @@ def whittle_matern(
         within: The largest distance from a mesh, as for `rfgp.MeshGP`.
         seed: The seed, as for `rfgp.RoadGP`.
 
+    Returns:
+        The model, before a fit.
+
     Raises:
-        InvalidArgumentError: Alpha or the boundary is invalid.
+        InvalidArgumentError: If alpha or the boundary is invalid.
 
     Examples:
         >>> import tempfile
@@ -131,6 +134,9 @@ def posterior_at_nodes(model: Process[Any], field: Field) -> NodePosterior:
     Args:
         model: The model, fitted to the field.
         field: The field.
+
+    Returns:
+        The moments and intervals at the N nodes.
 
     Examples:
         >>> import tempfile

@@ -23,16 +23,17 @@ FIELD_SUFFIXES = (*MESH_SUFFIXES, *ROAD_SUFFIXES)
 def read_field(path: str | Path, target: str = "value", metric: str | None = None) -> Field:
     """Read a mesh with the z component of its face normals, or roads with sensors.
 
-    `target` and `metric` are those of `read_road_field`.
-
     Args:
         path: The file of a mesh or of roads.
-        target: The property of sensors with the measurements, for roads.
-        metric: "haversine" or "euclidean", of roads. If None, that of the file.
+        target: For roads, the property of sensors with the measurements.
+        metric: For roads, "haversine" or "euclidean". If None, that of the file.
+
+    Returns:
+        The field.
 
     Raises:
-        InvalidArgumentError: The ending of the file's name is unknown.
-        FileFormatError: The file is missing, empty or of another format.
+        InvalidArgumentError: If the ending of the file's name is unknown.
+        FileFormatError: If the file is missing, empty or of another format.
 
     Examples:
         >>> import tempfile
@@ -63,29 +64,35 @@ def read_road_field(
     within: float | None = None,
     skip: bool = False,
 ) -> Field:
-    """Read roads with sensors. Sensors without a value are nodes without observation.
+    """Read roads with sensors.
 
-    Sensors at one place share a node, labeled by the number of the place, with one observation each.
+    Sensors without a value are nodes without observation. Sensors at one position share a node, labeled by the number
+    of the position, with one observation each.
 
     Args:
         path: An R data file or GeoJSON, see `graphs.read_roads`.
-        target: For GeoJSON, the property with the sensors' values.
-        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, that of the file's `crs`.
+        target: For GeoJSON, the property with the values of the sensors.
+        metric: "haversine" for degrees, or "euclidean" for coordinates in a plane. If None, it follows from the `crs`
+            of the file.
         min_length: The smallest length of a piece of road, in mean lengths. See `graphs.Graph.from_roads`.
         snap: The largest distance at which points of roads meet, in meters or the units of the plane. See
             `graphs.Graph.from_roads`.
         duplicates: The treatment of repeated stretches of road: "parallel" or "merge".
-        within: For GeoJSON, the largest distance from a road of a sensor that names none, in meters or the units of the
-            plane. If None, 500 m on the globe, and a tenth of the diagonal of the roads' box in a plane.
+        within: For GeoJSON, the largest distance of a sensor without a position from the nearest road, in meters or the
+            units of the plane. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box of the
+            roads in a plane.
         skip: For GeoJSON, whether to leave out other features with a warning. See `graphs.read_roads`.
 
+    Returns:
+        The field.
+
     Raises:
-        FileFormatError: The file is missing, empty or of another format.
-        InvalidGraphError: Roads or sensors do not form a graph.
-        DataError: No sensor has a value.
+        FileFormatError: If the file is missing, empty or of another format.
+        InvalidGraphError: If roads or sensors do not form a graph.
+        DataError: If no sensor has a value.
 
     Warns:
-        graphs.DisconnectedWarning: The roads are disconnected.
+        graphs.DisconnectedWarning: If the roads are disconnected.
 
     Examples:
         >>> import tempfile
@@ -111,7 +118,9 @@ def read_road_fields(
     skip: bool = False,
     group: str | None = None,
 ) -> dict[str, Field]:
-    """Read roads and one field for each of several properties of sensors, in one pass.
+    """Read roads and one field for each of several properties of sensors.
+
+    The file is read once.
 
     Args:
         path: The file, as for `read_road_field`.
@@ -123,14 +132,14 @@ def read_road_fields(
         within: As for `read_road_field`.
         skip: As for `read_road_field`.
         group: A property of the sensors, such as an operator, whose groups are held out together. If None, groups are
-            places.
+            positions.
 
     Returns:
-        The fields by their targets.
+        The fields by target.
 
     Raises:
-        InvalidArgumentError: There are no targets.
-        DataError: No sensor has a value of a target.
+        InvalidArgumentError: If there are no targets.
+        DataError: If no sensor has a value of a target.
 
     Examples:
         >>> import json, tempfile
@@ -185,7 +194,7 @@ def _groups(roads: graphs.Roads, name: str, path: str | Path) -> NDArray[Any]:
     """Return the values (S,) of a property of sensors as texts.
 
     Raises:
-        DataError: A sensor does not have it.
+        DataError: If a sensor does not have the property.
     """
     values = [properties.get(name) for properties in roads.properties]
     if len(values) < len(roads.values) or None in values:

@@ -1,4 +1,4 @@
-"""Surfaces from files: nodes of a mesh by their numbers in the file, and by place."""
+"""Surfaces from files, with nodes by their numbers in the file or by position."""
 
 import warnings
 from dataclasses import dataclass
@@ -29,14 +29,14 @@ _LISTED = 8
 
 @dataclass(frozen=True, eq=False)
 class Surface:
-    """A mesh on which fields are read.
+    """A mesh with the graph on which fields are read.
 
     Attributes:
         file: The mesh in the numbering of its file.
         path: The file.
-        weights: Weights of the edges.
+        weights: The weights of the edges.
         nodes: "faces" or "vertices".
-        within: The largest distance of a place from the surface. If None, a tenth of the diagonal.
+        within: The largest distance of a point from the surface. If None, a tenth of the diagonal of the bounding box.
     """
 
     file: MeshFile
@@ -80,12 +80,12 @@ class Surface:
 
     @property
     def node_of_element(self) -> Integers | None:
-        """The node of each face or vertex of the file, or -1. None for polygons."""
+        """The node of each face or vertex of the file, or -1 without one. None if the file has polygons."""
         return self.file.faces if self.on_faces else self._kept[1]
 
     @cached_property
     def limit(self) -> float:
-        """The largest distance of a place from the surface."""
+        """The largest distance of a point from the surface."""
         corners = np.asarray(self.file.mesh.vertices)[np.unique(self.file.mesh.faces)]
         return (
             DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(corners, axis=0))) if self.within is None else self.within
@@ -95,7 +95,11 @@ class Surface:
         self,
         points: NDArray[np.float64],  # (n, 3)
     ) -> Location:
-        """Return the nearest points of the surface to places (n, 3)."""
+        """Return the nearest points of the surface to given points.
+
+        Args:
+            points: Points (n, 3).
+        """
         vertices = np.array(self.file.mesh.vertices, dtype=np.float64)
         faces = np.array(self.file.mesh.faces, dtype=np.int64)
         with_area = np.flatnonzero(~angles(vertices, faces).flat)
@@ -108,10 +112,15 @@ class Surface:
         rows: Integers,  # (n,)
         table: Path,
     ) -> Integers:  # (n,)
-        """Return the nodes that are nearest to the places in the rows of a table.
+        """Return the nodes that are nearest to the points in the rows of a table.
+
+        Args:
+            points: Points (n, 3).
+            rows: The rows (n,) of the points in the table, for messages.
+            table: The file of the table, for messages.
 
         Raises:
-            DataError: A place lies far from the surface.
+            DataError: If a point is farther from the surface than the limit.
         """
         location = self.located(points)
         worst = int(location.distances.argmax())
@@ -139,17 +148,29 @@ class Surface:
         points: NDArray[np.float64] | None = None,  # (n, 3)
         **groups: Any,
     ) -> Field:
-        """Return the field of values at nodes, with groups and their name if given."""
+        """Return the field of values at nodes.
+
+        Args:
+            nodes: The nodes (n,).
+            values: The values (n,).
+            quantity: The name of the values.
+            points: The points (n, 3) of the observations. If None, observations are at their nodes.
+            groups: `groups` and `group_name` of `Field`, if there are groups.
+        """
         numbers = self.node_of_element
         trivial = numbers is None or np.array_equal(numbers, np.arange(self.graph.num_nodes))
         options: dict[str, Any] = {"exact_positions": points, "node_of_element": None if trivial else numbers, **groups}
         return Field(self.graph, nodes, values, quantity, mesh=self.mesh, on_faces=self.on_faces, **options)
 
     def numbered(self, table: Table, file: Path) -> Integers:
-        """Return the nodes (n,) for numbers of the mesh's file in the rows of a table.
+        """Return the nodes (n,) with the numbers of the mesh file in the rows of a table.
+
+        Args:
+            table: The table. Its first input is the number of the face or vertex.
+            file: The file of the table, for messages.
 
         Raises:
-            DataError: A number is not in the file, or its face or vertex has no value.
+            DataError: If a number is not in the file, or its face or vertex has no value.
         """
         kind, kinds = ("face", "faces") if self.on_faces else ("vertex", "vertices")
         if self.node_of_element is None:

@@ -19,11 +19,10 @@ from rfgp.palette import COLOR_MAPS, color_range
 
 
 def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> list[Path]:
-    """Write mean and standard deviation as colored meshes.
+    """Write the mean and the standard deviation as colored meshes.
 
-    The files are mean.ply, sd.ply, mean.glb and sd.glb.
-
-    The PLY files also have mean, sd, observed_sd, low and high as properties of faces or vertices.
+    The files are mean.ply, sd.ply, mean.glb and sd.glb. The PLY files also have mean, sd, observed_sd, low and high as
+    properties of faces or vertices.
 
     Args:
         folder: The folder of the files.
@@ -34,8 +33,8 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
         The four paths.
 
     Raises:
-        InvalidArgumentError: The field is not on a mesh.
-        OSError: The folder cannot be written.
+        InvalidArgumentError: If the field is not on a mesh.
+        OSError: If the folder cannot be written.
 
     Examples:
         >>> import tempfile
@@ -62,16 +61,19 @@ def write_mesh(folder: str | Path, field: Field, posterior: NodePosterior) -> li
 
 
 def write_nodes(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
-    """Write a CSV row per node: label, position, observed value and predictions.
+    """Write a CSV file with one row per node: label, position, observed value and predictions.
 
     Predictions are the mean and standard deviation of the field, and the standard deviation and 95 % interval of an
-    observation. For a mesh from a file, the rows are the file's faces or vertices by number. Those that are not nodes
-    of the field, such as vertices without a face, have only their number.
+    observation. For a mesh from a file, the rows are the faces or vertices of the mesh file, by number. Those that are
+    not nodes of the field, such as vertices without a face, have only their number.
 
     Args:
         path: The file.
         field: The field.
         posterior: The posterior at the nodes of the field.
+
+    Returns:
+        The path of the file.
 
     Examples:
         >>> import tempfile
@@ -109,19 +111,19 @@ RESULTS = tuple(f"gp_{name}" for name in FIGURES)
 
 
 def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Path:
-    """Write GeoJSON with predictions for every piece of road and every sensor.
+    """Write GeoJSON with predictions for all pieces of road and all sensors.
 
     `gp_mean` and `gp_sd` are mean and standard deviation of the field. `gp_observed_sd`, `gp_low` and `gp_high` are the
     standard deviation and the 95 % interval of an observation.
 
-    A piece lies between two neighboring nodes (crossings or sensors), and its figures are their averages. It has the
+    A piece lies between two neighboring nodes (crossings or sensors), and its values are their averages. It has the
     properties of its road, and its length as `length_m`, or as `piece_length` if the unit may not be meters.
     `source_edge` is the number of the road in the file, and `source_id` its id, if any. The piece lies between the
     fractions `source_begin` and `source_end` of the road.
 
     Sensors keep their properties and ids. Their `edge` and `fraction` become `source_edge` and `source_fraction`. If
-    the file is read again, a sensor is assigned to the nearest piece, and parallel copies of a street that are cut at
-    sensors meet at more points. Existing properties with these names are replaced, and numbers out of range become
+    the file is read again, a sensor is assigned to the nearest piece. Parallel copies of a street that are cut at
+    sensors then meet at more points. Existing properties with these names are replaced, and numbers out of range become
     null. The file keeps its `name` and `crs`.
 
     Args:
@@ -129,9 +131,12 @@ def write_roads(path: str | Path, field: Field, posterior: NodePosterior) -> Pat
         field: A field on roads.
         posterior: The posterior at the nodes of the field.
 
+    Returns:
+        The path of the file.
+
     Raises:
-        InvalidArgumentError: The field is not on roads, or its value has the name of a result.
-        OSError: The folder cannot be written.
+        InvalidArgumentError: If the field is not on roads, or its value has the name of a result.
+        OSError: If the folder cannot be written.
 
     Examples:
         >>> import tempfile

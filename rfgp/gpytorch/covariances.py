@@ -20,10 +20,14 @@ from rfgp.sparse import SparsityPattern
 
 
 def is_same_memory(x: Tensor, z: Tensor) -> bool:
-    """Return whether two inputs (..., n, d) are the same rows, and not rows with equal values.
+    """Return whether two inputs (..., n, d) are views of the same rows.
 
-    GPyTorch slices the inputs of a joint covariance, which leaves views of one memory. Leaves of a gradient are rows of
-    their own.
+    GPyTorch slices the inputs of a joint covariance, which returns views of one memory. Inputs with equal values in
+    other memory are different rows. So are different leaf tensors that require gradients.
+
+    Args:
+        x: Inputs (..., n, d).
+        z: Other inputs (..., m, d).
 
     Examples:
         >>> x = torch.ones(3, 2)
@@ -38,7 +42,11 @@ def is_same_memory(x: Tensor, z: Tensor) -> bool:
 
 
 def have_equal_values(x: Tensor, z: Tensor) -> bool:
-    """Return whether two inputs (..., n, d) without gradients have equal values.
+    """Return whether two inputs have equal values and require no gradients.
+
+    Args:
+        x: Inputs (..., n, d).
+        z: Other inputs (..., m, d).
 
     Examples:
         >>> x = torch.ones(3, 2)
@@ -49,7 +57,10 @@ def have_equal_values(x: Tensor, z: Tensor) -> bool:
 
 
 def is_one_element(x: Tensor) -> bool:
-    """Return whether inputs (..., n, d) have one element of a batch, or equal elements without gradients.
+    """Return whether a batch of inputs has one element, or equal elements without gradients.
+
+    Args:
+        x: Inputs (..., n, d).
 
     Examples:
         >>> x = torch.arange(6.0).reshape(3, 2)
@@ -64,11 +75,11 @@ def is_one_element(x: Tensor) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class BatchOfPriors:
-    """The priors of a batch of kernels, and which of them each of B elements of a batch of inputs has.
+    """The priors of a batch of kernels, for a batch of B inputs.
 
     Attributes:
         priors: Priors of the same terms at P values of the hyperparameters.
-        places: The number of the prior of each element, (B,).
+        places: The index of the prior of each element of the batch of inputs, (B,).
     """
 
     priors: Sequence[Prior]
@@ -89,7 +100,12 @@ class BatchOfPriors:
         function: Callable[..., Tensor],
         *rows: Tensor,  # (B, n, ...)
     ) -> Tensor:  # (B, ...)
-        """Return a function of the prior and of the rows (n, ...) of each element."""
+        """Return the results of a function for each element, stacked.
+
+        Args:
+            function: A function of a prior and rows (n, ...).
+            rows: Rows (B, n, ...), one argument of the function each.
+        """
         found = [
             function(self.priors[place], *(x[number] for x in rows))
             for number, place in enumerate(self.places.tolist())
@@ -100,7 +116,13 @@ class BatchOfPriors:
         self,
         x: Tensor,  # (B, n, D)
     ) -> Tensor:  # (B, n, F)
-        """Return the features of dense weights, with prior scales. They are those of all rows of a prior at once."""
+        """Return the features of terms with dense weights, multiplied by prior standard deviations.
+
+        The features of all elements with the same prior are computed at once.
+
+        Args:
+            x: Rows (B, n, D).
+        """
         found, order = [], []
         for number, prior in enumerate(self.priors):
             own = (self.places == number).nonzero()[:, 0]
@@ -115,7 +137,14 @@ class BatchOfPriors:
         x: Tensor,  # (B, n, D)
         phi: Tensor,  # (B, n, F)
     ) -> Tensor | None:  # (B, n)
-        """Return the variances of residuals, which are noise of the rows. None without residuals."""
+        """Return the variances of residuals (B, n), or None if there are none.
+
+        A residual is independent noise of a row.
+
+        Args:
+            x: Rows (B, n, D).
+            phi: The features (B, n, F) of the rows.
+        """
         if not self.priors[0].dense.has_residual:
             return None
         return self.by_element(lambda prior, rows, own: prior.dense.residual_variance(rows, own), x, phi)
@@ -126,7 +155,13 @@ class BatchOfPriors:
         b: Tensor,  # (B, m, D)
         has_new_levels: bool,
     ) -> Tensor:  # (B, n, m)
-        """Return the sum of the covariances of terms without weights, of sparse features and of new levels."""
+        """Return the sum of the covariances of terms without weights, of sparse features and of new levels.
+
+        Args:
+            a: Rows (B, n, D).
+            b: Rows (B, m, D), or the same tensor as `a`.
+            has_new_levels: Whether rows may have levels that are not in the training data.
+        """
 
         def of_one(prior: Prior, x: Tensor, z: Tensor) -> Tensor:
             z = x if a is b else z
@@ -144,7 +179,12 @@ class BatchOfPriors:
         x: Tensor,  # (B, n, D)
         has_new_levels: bool,
     ) -> Tensor:  # (B, n)
-        """Return the sum of the variances of all terms but dense weights."""
+        """Return the sum of the variances of all terms except dense weights.
+
+        Args:
+            x: Rows (B, n, D).
+            has_new_levels: Whether rows may have levels that are not in the training data.
+        """
 
         def of_one(prior: Prior, rows: Tensor) -> Tensor:
             total = torch.zeros(len(rows), dtype=torch.float64, device=rows.device)
@@ -158,13 +198,13 @@ class BatchOfPriors:
 
 @dataclass(frozen=True, eq=False)
 class InputPair:
-    """Two inputs whose covariance is asked for.
+    """Two inputs with a requested covariance.
 
     Attributes:
         a: Rows (B, n, D).
         b: Rows (B, m, D), the same tensor if they have equal values.
         is_same: Whether the rows of a and b are the same observations, which share a residual.
-        has_new_levels: Whether both may have levels that the kernel does not know.
+        has_new_levels: Whether both may have levels that are not in the training data.
         dtype: The type of the covariance.
     """
 
@@ -175,7 +215,11 @@ class InputPair:
     dtype: torch.dtype
 
     def diagonal(self, priors: BatchOfPriors) -> Tensor:
-        """Return the covariances (B, n) of pairs of rows."""
+        """Return the covariances (B, n) of pairs of rows.
+
+        Args:
+            priors: The priors of the batch.
+        """
         left, right = self._roots(priors)
         if self.a is not self.b:
             dense = priors.dense(self.a, self.b, self.has_new_levels).diagonal(dim1=-1, dim2=-2)
@@ -185,7 +229,12 @@ class InputPair:
         return (total if noise is None else total + noise).to(self.dtype)
 
     def covariance(self, priors: BatchOfPriors, batch: torch.Size) -> LinearOperator | Tensor:
-        """Return the covariance (..., n, m) for the shape of a batch."""
+        """Return the covariance of the two inputs, (..., n, m).
+
+        Args:
+            priors: The priors of the batch.
+            batch: The shape of the batch, with B elements.
+        """
         left, right = self._roots(priors)
         noise = priors.residuals(self.a, left) if self.is_same else None
         if priors.has_weights_only and not self.has_new_levels:

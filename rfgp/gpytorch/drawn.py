@@ -33,7 +33,9 @@ INSTEAD = "Use RandomFeatures(), InducingPoints() or Exact(). rfgp.GP supports t
 
 @dataclass(frozen=True, eq=False)
 class DrawnTerms:
-    """Terms of a kernel with their random draws made. Copies of models share it.
+    """The terms of a kernel with their random draws.
+
+    Copies of a model share the object.
 
     Attributes:
         spec: The kernel, its terms and their approximations.
@@ -49,11 +51,16 @@ class DrawnTerms:
 
     @classmethod
     def of(cls, options: ModelOptions, rows: Tensor) -> "DrawnTerms":
-        """Return the terms resolved on rows (n, d), for targets of variance 1.
+        """Return the terms resolved on rows, for targets of variance 1.
+
+        Args:
+            options: The kernel, its approximations, starting values and seed.
+            rows: Training inputs (n, d), or similar rows.
 
         Raises:
-            DataError: a column is missing or cannot be read.
-            InvalidArgumentError: an approximation is no covariance function, or a starting value has an unknown name.
+            DataError: If a column is missing or cannot be read.
+            InvalidArgumentError: If an approximation has no covariance function, or the path of a starting value is
+                unknown.
         """
         ramp = torch.arange(len(rows), dtype=torch.float64, device=rows.device)
         expanded = transformed(options.kernel, lambda factor: factor.expanded(range(rows.shape[1])))
@@ -74,32 +81,39 @@ class DrawnTerms:
 
     @property
     def learnable(self) -> dict[str, Tensor]:
-        """The draws that are learned (...), such as frequencies, by path."""
+        """The initial values (...) of learned draws, such as frequencies, by path."""
         return {path: draw for term in self.spec.priors for path, draw in term.learnable.items()}
 
     @property
     def paths(self) -> list[str]:
-        """The paths of the hyperparameters, and of the draws that are learned."""
+        """The paths of the hyperparameters and of the learned draws."""
         return [*self.quantities, *self.learnable]
 
     def prior(self, known: Mapping[str, Tensor]) -> Prior:
-        """Return the prior at hyperparameters (...) by path."""
+        """Return the prior at given hyperparameters.
+
+        Args:
+            known: Hyperparameters and learned draws (...) by path.
+        """
         assert self.spec.columns is not None
         return Prior.of_terms([term.at(known, self.spec.columns) for term in self.spec.priors])
 
     @property
     def is_low_rank(self) -> bool:
-        """Whether the covariance is a product of dense features at all inputs; those with new levels add to it."""
+        """Whether the covariance is a product of dense features at all inputs.
+
+        This excludes levels, since new levels add to the covariance.
+        """
         assert self.spec.schema is not None
         prior = self.prior({path: self.values.standardized(path) for path in self.quantities})
         has_levels = ColumnKind.LEVEL in self.spec.schema.kinds
         return prior.has_weights_only and not prior.dense.has_residual and not has_levels
 
     def check_low_rank(self) -> None:
-        """Refuse terms that are no products of dense features.
+        """Check that all terms are products of dense features.
 
         Raises:
-            InvalidArgumentError: there are some.
+            InvalidArgumentError: If a term is not a product of dense features.
         """
         if not self.is_low_rank:
             raise InvalidArgumentError(
@@ -117,7 +131,7 @@ class DrawnTerms:
             values: The hyperparameters by path.
 
         Raises:
-            InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+            InvalidArgumentError: If a term is unknown, or an approximation does not support a term.
         """
         new = self.values.with_values(**values)
         data = self.spec.term_data(new, self.num_rows)
@@ -127,7 +141,11 @@ class DrawnTerms:
         return drawn
 
     def draws_shared_with(self, other: "DrawnTerms") -> list[str]:
-        """Return the paths of draws that are learned in terms whose approximations are the same."""
+        """Return the paths of learned draws in terms with the same approximation in both objects.
+
+        Args:
+            other: The same terms, perhaps with other approximations.
+        """
         old = self.spec.approximations
         same = [name for name, one in other.spec.approximations.items() if old[name] == one]
         pairs = zip(other.spec.terms, other.spec.priors, strict=True)
@@ -140,7 +158,7 @@ class DrawnTerms:
             asked: The approximations that the user gave.
 
         Raises:
-            InvalidArgumentError: the user chose an approximation that is no covariance function.
+            InvalidArgumentError: If the user chose an approximation without a covariance function.
         """
         found, chosen = self._without_covariance(), self.spec.approximations
         own = asked if isinstance(asked, Mapping) else {name: one for name, one in chosen.items() if one is asked}
@@ -171,11 +189,14 @@ class DrawnTerms:
     # --- rows -------------------------------------------------------------------------------------
 
     def read(self, x: Tensor) -> tuple[Tensor, bool]:
-        """Return the columns (..., n, D) that the kernel reads from inputs (..., n, d), and if there are new levels.
+        """Return the columns (..., n, D) that the kernel reads, and whether there are new levels.
+
+        Args:
+            x: Inputs (..., n, d).
 
         Raises:
-            DataError: a column cannot be read.
-            InvalidArgumentError: there is another number of columns.
+            DataError: If a column cannot be read.
+            InvalidArgumentError: If the number of columns differs from that of the rows.
         """
         schema, columns = self.spec.schema, self.spec.columns
         assert schema is not None
@@ -193,7 +214,13 @@ class DrawnTerms:
         return found.reshape(*x.shape[:-1], -1), bool((found[:, levels] >= known).any())
 
     def pair(self, x1: Tensor, x2: Tensor, batch: torch.Size) -> InputPair:
-        """Return the columns that the kernel reads, (B, n, D) and (B, m, D)."""
+        """Return the columns that the kernel reads of two inputs, (B, n, D) and (B, m, D).
+
+        Args:
+            x1: Inputs (..., n, d).
+            x2: Inputs (..., m, d).
+            batch: The shape of the batch, with B elements.
+        """
         is_same = is_same_memory(x1, x2)
         size = x1.shape[-2]
         if is_same or have_equal_values(x1, x2):
@@ -226,8 +253,11 @@ class DrawnTerms:
     def restored(self, state: Any) -> "DrawnTerms":
         """Return the terms with the draws of a state.
 
+        Args:
+            state: The value of `state` of the same terms.
+
         Raises:
-            InvalidArgumentError: this is no state, or it is that of other terms, approximations or rows.
+            InvalidArgumentError: If the state is invalid, or has other terms, approximations or rows.
         """
         own = self.state
         is_state = isinstance(state, dict) and state.keys() == own.keys() and isinstance(state["values"], dict)

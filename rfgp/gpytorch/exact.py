@@ -1,4 +1,4 @@
-"""The kernels that random features estimate, as GPyTorch has them or, where it has none, through the spectrum."""
+"""Exact stationary kernels: those of GPyTorch, or evaluated through a spectrum."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ class SpectrumKernel(Kernel):
         kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: The name is unknown.
+        InvalidArgumentError: If the name is unknown.
 
     Examples:
         >>> import torch
@@ -47,7 +47,15 @@ class SpectrumKernel(Kernel):
         last_dim_is_batch: bool = False,
         **params: Any,
     ) -> Tensor:  # (..., n, k), or (..., n)
-        """Return the covariance, or its diagonal."""
+        """Return the covariance (..., n, k), or its diagonal (..., n).
+
+        Args:
+            x1: Inputs (..., n, d).
+            x2: Inputs (..., k, d).
+            diag: Whether to return the diagonal.
+            last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
+            params: Not used.
+        """
         x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
         scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
         x1, x2 = x1 / scale, x2 / scale
@@ -61,7 +69,10 @@ class SpectrumKernel(Kernel):
 def columns_as_batch(
     x: Tensor,  # (..., n, d)
 ) -> Tensor:  # (..., d, n, 1)
-    """Return each column as a batch of inputs of its own.
+    """Return each column as an input of its own.
+
+    Args:
+        x: Inputs (..., n, d).
 
     Examples:
         >>> columns_as_batch(torch.ones(5, 3)).shape

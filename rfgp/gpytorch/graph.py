@@ -53,7 +53,13 @@ class GraphFeatureKernel(PositionKernel):
         self._see(WalkFeatures(walks, kernel))
 
     def at(self, nodes: Iterable[Hashable]) -> "GraphFeatureKernel":
-        """Return the kernel of other nodes (labels) of the same draw; it shares the parameters of this one."""
+        """Return the kernel on other nodes of the same draw.
+
+        It shares the parameters of this kernel.
+
+        Args:
+            nodes: The labels of the nodes.
+        """
         other = GraphFeatureKernel.__new__(
             GraphFeatureKernel
         )  # copy.copy would share the dictionary of GPyTorch's kernels
@@ -72,7 +78,11 @@ class GraphFeatureKernel(PositionKernel):
         self,
         x: Tensor,  # (n, 1)
     ) -> SparseLinearOperator:  # (..., n, N)
-        """Return the sparse features of the nodes at positions x, for each element of the kernel's batch."""
+        """Return the sparse features of nodes, for each element of the batch of the kernel.
+
+        Args:
+            x: Positions (n, 1) of the nodes.
+        """
         return self._all_features().take(self._find(x.squeeze(-1)))
 
     def forward(
@@ -82,7 +92,14 @@ class GraphFeatureKernel(PositionKernel):
         diag: bool = False,
         **params: Any,
     ) -> Tensor | LinearOperator:  # (..., n, k), or (..., n)
-        """Return the covariance, or its diagonal."""
+        """Return the covariance (..., n, k), or its diagonal (..., n).
+
+        Args:
+            x1: Positions (..., n, 1).
+            x2: Positions (..., k, 1).
+            diag: Whether to return the diagonal.
+            params: Not used.
+        """
         if x1.ndim > 2 or x2.ndim > 2:
             return self._of_batches(x1, x2, diag)
         phi1 = self.features(x1)

@@ -27,7 +27,7 @@ class _Shared:
 class GraphExactKernel(PositionKernel):
     """A graph kernel, evaluated exactly through all eigenpairs of the Laplacian.
 
-    The eigenpairs cost O(N^3) once per graph, which keeps them. Inputs are positions of nodes (..., n, 1), integer or
+    The eigenpairs cost O(N^3) once per graph, which caches them. Inputs are positions of nodes (..., n, 1), integer or
     float64. Parameters are those of `GraphFeatureKernel`.
 
     Args:
@@ -55,7 +55,11 @@ class GraphExactKernel(PositionKernel):
         self._shared = _Shared(graph, kernel)
 
     def at(self, nodes: Any) -> "GraphExactKernel":
-        """Return this kernel, which knows every node, whatever the labels (n,)."""
+        """Return this kernel, which covers all nodes.
+
+        Args:
+            nodes: Not used.
+        """
         return self
 
     def forward(
@@ -65,7 +69,14 @@ class GraphExactKernel(PositionKernel):
         diag: bool = False,
         **params: Any,
     ) -> Tensor:  # (..., n, k), or (..., n)
-        """Return the covariance, or its diagonal."""
+        """Return the covariance (..., n, k), or its diagonal (..., n).
+
+        Args:
+            x1: Positions (..., n, 1).
+            x2: Positions (..., k, 1).
+            diag: Whether to return the diagonal.
+            params: Not used.
+        """
         values = self._values().unsqueeze(-2)  # (..., 1, N)
         left = self._rows(x1)
         right = left if x2 is x1 else self._rows(x2)

@@ -43,7 +43,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         kernel_kwargs: Options of `gpytorch.kernels.Kernel`.
 
     Raises:
-        InvalidArgumentError: A name is unknown, m is not a positive integer, or numbers of dimensions differ.
+        InvalidArgumentError: If a name is unknown, m is not a positive integer, or numbers of dimensions differ.
 
     Examples:
         >>> import torch
@@ -89,24 +89,37 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, F)
-        """Return the features of x at the present lengthscale."""
+        """Return the features of inputs at the current lengthscale.
+
+        Args:
+            x: Inputs (..., n, d).
+        """
         return self._features(x, self.lengthscale)
 
     def exact(self) -> gpytorch.kernels.Kernel:
-        """Return the kernel that this one estimates, at the same lengthscale; nothing is shared with it."""
+        """Return the exact kernel at the same lengthscale.
+
+        It shares no parameters with this kernel.
+        """
         return exact_kernel(self.spectrum, self)
 
     def get_extra_state(self) -> Tensor:
-        """Return what a state_dict needs to repeat the draw: JSON, as bytes (b,), since some ask for tensors."""
+        """Return the state that repeats the draw, for a state_dict.
+
+        It is JSON as a tensor of bytes (b,), since some callers require tensors.
+        """
         dims = None if self.feature_map is None else self.feature_map.frequencies.shape[1]
         distribution = {name: repr(getattr(self, name)) for name in _DISTRIBUTION}
         return encode({"seed": self.seed, "num_dims": dims, "num_frequencies": self.num_frequencies, **distribution})
 
     def set_extra_state(self, state: Tensor) -> None:
-        """Repeat the draw of a state_dict, bytes (b,).
+        """Repeat the draw of a state.
+
+        Args:
+            state: The result (b,) of `get_extra_state`.
 
         Raises:
-            InvalidArgumentError: it is that of another coupling, spectrum, kind or number of features.
+            InvalidArgumentError: If the state has another coupling, spectrum, kind or number of features.
         """
         found = decode(state)
         if not {"seed", "num_dims", "num_frequencies", *_DISTRIBUTION} <= set(found):
@@ -134,7 +147,17 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         last_dim_is_batch: bool = False,
         **params: Any,
     ) -> Tensor | LinearOperator:  # (..., n, k), or (..., n)
-        """Return the covariance, of low rank where the features are fewer than the points, or its diagonal."""
+        """Return the covariance (..., n, k), or its diagonal (..., n).
+
+        The covariance is a linear operator. It has a low rank if there are fewer features than points.
+
+        Args:
+            x1: Inputs (..., n, d).
+            x2: Inputs (..., k, d).
+            diag: Whether to return the diagonal.
+            last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
+            params: Not used.
+        """
         x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
         scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
         phi1 = self._features(x1, scale)
@@ -147,7 +170,11 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         return LowRankRootLinearOperator(phi1) if phi1.shape[-1] < phi1.shape[-2] else RootLinearOperator(phi1)
 
     def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
-        """Return GPyTorch's strategy for products of features, which works in F dimensions, where it has one."""
+        """Return GPyTorch's prediction strategy for products of features, which works in F dimensions.
+
+        GPyTorch before 1.15 has no such strategy. The result is then the default one. Arguments are those of
+        `gpytorch.kernels.Kernel`.
+        """
         linear: Any = getattr(strategies, "LinearPredictionStrategy", None)  # since GPyTorch 1.15
         if linear is None:
             return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)
@@ -166,9 +193,13 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
 
 
 def encode(state: dict[str, Any]) -> Tensor:
-    """Return a dictionary as JSON in a tensor (b,) of bytes, of the same length whether `num_dims` is known or not.
+    """Return a dictionary as JSON in a tensor (b,) of bytes.
 
-    BoTorch puts saved states back element by element, also after a draw.
+    The length does not depend on whether `num_dims` is known. BoTorch restores saved states element by element, also
+    after a draw.
+
+    Args:
+        state: The dictionary, with the key "num_dims".
 
     Examples:
         >>> decode(encode({"seed": 1, "num_dims": None}))
@@ -179,10 +210,13 @@ def encode(state: dict[str, Any]) -> Tensor:
 
 
 def decode(state: Any) -> dict[str, Any]:
-    """Return what `encode` was given.
+    """Return the dictionary that `encode` received.
+
+    Args:
+        state: The result (b,) of `encode`.
 
     Raises:
-        InvalidArgumentError: this is nothing that it returned.
+        InvalidArgumentError: If the state is not a result of `encode`.
 
     Examples:
         >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]

@@ -1,4 +1,4 @@
-"""The base of kernels of graph nodes: inputs are positions, and parameters are GPyTorch's."""
+"""The base class of kernels of graph nodes, with positions as inputs and parameters of GPyTorch."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ class PositionKernel(gpytorch.kernels.Kernel):
 
     @property
     def lengthscale(self) -> Tensor | None:
-        """The graph kernel's lengthscale, of the batch's shape, or None where it has none."""
+        """The lengthscale of the graph kernel, of the shape of the batch, or None if it has none."""
         return self.__getattr__("lengthscale") if "lengthscale" in self._names else None
 
     @property
@@ -69,10 +69,13 @@ class PositionKernel(gpytorch.kernels.Kernel):
 def whole(
     positions: Tensor,  # (...)
 ) -> Tensor:
-    """Return positions as integers, (...) -> (...).
+    """Return positions as integers.
+
+    Args:
+        positions: Positions (...).
 
     Raises:
-        InvalidArgumentError: one is no whole number.
+        InvalidArgumentError: If a position is not an integer.
 
     Examples:
         >>> whole(torch.tensor([0.0, 2.0])).tolist()

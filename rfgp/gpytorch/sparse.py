@@ -1,8 +1,8 @@
-"""Sparse features as linear operators: what autograd sees of them are the values, and nothing but the values.
+"""Sparse features as linear operators, which are differentiable in their values only.
 
-`linear_operator` takes an operator apart into tensors and puts it together again, differentiates in each of them, and
-indexes and expands them by batch. Indices of a sparse matrix must not take part in that, so they live in a frozen
-object that is no tensor, and travel as a keyword.
+`linear_operator` splits an operator into tensors and rebuilds it. It differentiates in each tensor, and indexes and
+expands it by batch. The indices of a sparse matrix must not take part in this. They are therefore in a frozen object
+that is not a tensor, and are passed as a keyword argument.
 """
 
 import math
@@ -20,8 +20,8 @@ class SparseLinearOperator(LinearOperator):
     """A sparse matrix (..., n, N), or a batch of them on one pattern.
 
     Args:
-        values: (..., nnz), on the pattern's entries.
-        pattern: Where they stand.
+        values: Values (..., nnz) of the entries of the pattern.
+        pattern: The sparsity pattern (n, N).
 
     Examples:
         >>> import numpy as np
@@ -41,7 +41,11 @@ class SparseLinearOperator(LinearOperator):
         self,
         rows: Tensor,  # (b,)
     ) -> "SparseLinearOperator":  # (..., b, N)
-        """Return some of the rows."""
+        """Return some of the rows.
+
+        Args:
+            rows: The indices (b,) of the rows.
+        """
         pattern, entries = self.pattern.take(rows.cpu().numpy())
         return SparseLinearOperator(self.values[..., entries.to(self.device)], pattern)
 
@@ -102,7 +106,7 @@ class SparseRootLinearOperator(RootLinearOperator):
     """Phi Phi^T (..., n, n) for sparse Phi (..., n, N).
 
     Args:
-        root: Phi; or any other operator or tensor, for which this is a `RootLinearOperator`.
+        root: Phi. Other operators or tensors give a `RootLinearOperator`.
 
     Examples:
         >>> import numpy as np
@@ -135,7 +139,7 @@ class SparseRootLinearOperator(RootLinearOperator):
 
 
 class SparseProductLinearOperator(MatmulLinearOperator):
-    """Phi_1 Phi_2^T (..., n, k) for sparse factors of one number of columns.
+    """Phi_1 Phi_2^T (..., n, k) for sparse factors with the same number of columns.
 
     Args:
         left: Phi_1 (..., n, N).

@@ -1,4 +1,4 @@
-"""Sums of terms, each with an approximation of its own, as one GPyTorch kernel."""
+"""Sums of terms, each with its own approximation, as one GPyTorch kernel."""
 
 import json
 import re
@@ -45,12 +45,12 @@ def kernel_of(
 
     Args:
         kernel: The kernel.
-        approximations: One approximation for all terms that it can serve, a dict of approximations by the names of
-            terms, or "auto". Those of other terms are automatic. Approximations must be covariance functions, which
-            excludes Vecchia, sparse precisions, and inducing points with method="vfe". Learned frequencies and points
-            are parameters.
-        X: Training inputs (n, d), or batches of them (..., n, d), or similar rows. They decide starting values, bounds,
-            levels, inducing points and the plan. Parameters have their type.
+        approximations: One approximation for all terms that it supports, a dict of approximations by the names of
+            terms, or "auto". The approximations of other terms are automatic. Approximations must be covariance
+            functions, which excludes Vecchia, sparse precisions, and inducing points with method="vfe". Learned
+            frequencies and points are parameters.
+        X: Training inputs (n, d), or batches of them (..., n, d), or similar rows. They determine starting values,
+            bounds, levels, inducing points and the plan. Parameters have their dtype and device.
         start: Starting values by path or unique suffix, such as {"trend.lengthscale": 2.0}.
         priors: GPyTorch priors by path or unique suffix.
         fixed: Paths, unique suffixes or patterns of hyperparameters that have no gradient.
@@ -61,8 +61,8 @@ def kernel_of(
         The kernel.
 
     Raises:
-        DataError: a column is missing from X or cannot be read.
-        InvalidArgumentError: an option has a wrong type or value, or an approximation is no covariance function.
+        DataError: If a column is missing from X or cannot be read.
+        InvalidArgumentError: If an option has a wrong type or value, or an approximation has no covariance function.
 
     Examples:
         >>> import torch
@@ -89,13 +89,13 @@ def kernel_of(
 
 
 class TermKernel(gpytorch.kernels.Kernel):
-    """A sum of terms, each with an approximation of its own. `kernel_of` makes it.
+    """A sum of terms, each with its own approximation, made by `kernel_of`.
 
-    If all terms have weights, the covariance has a low rank, of which GPyTorch makes use. Terms without weights compute
-    the covariances of the elements of a batch one after another, unless the second inputs have no batch.
+    If all terms have weights, the covariance has a low rank, which GPyTorch exploits. Terms without weights compute the
+    covariances of the elements of a batch one after another, unless the second inputs have no batch.
 
-    Inducing points with method="fitc" add the variance that they miss between a row and itself: kernel(X) has it,
-    kernel(X, Z) does not. For variational models use method="sor".
+    Inducing points with method="fitc" add the missing variance of each row. It is part of kernel(X), but not of
+    kernel(X, Z). For variational models use method="sor".
 
     Args:
         drawn: The terms.
@@ -157,7 +157,10 @@ class TermKernel(gpytorch.kernels.Kernel):
 
     @property
     def hyperparameters(self) -> "HyperparametersByPath":
-        """The hyperparameters by path, in the user's units, which can be set. Also callable, as GPyTorch's method."""
+        """The hyperparameters by path, in the user's units, which can be set.
+
+        The object is also callable, as the method `hyperparameters` of GPyTorch.
+        """
         return HyperparametersByPath(self)
 
     @property
@@ -166,16 +169,24 @@ class TermKernel(gpytorch.kernels.Kernel):
         return dict(self._raw_names)
 
     def read(self, path: str) -> Tensor:
-        """Return the hyperparameter of a path, (..., p) or (...)."""
+        """Return a hyperparameter or learned draw, (..., p) or (...).
+
+        Args:
+            path: Its path.
+        """
         raw = getattr(self, self._raw_names[path])
         constraint = self.constraint_for_parameter_name(self._raw_names[path])
         return raw if constraint is None else constraint.transform(raw)
 
     def write(self, path: str, value: Any) -> None:
-        """Set the hyperparameter of a path to a number, or to numbers of its shape.
+        """Set a hyperparameter or learned draw.
+
+        Args:
+            path: Its path.
+            value: A number, or numbers of its shape.
 
         Raises:
-            InvalidArgumentError: the value has another shape, or lies outside its bounds.
+            InvalidArgumentError: If the value has another shape, or lies outside its bounds.
         """
         name = self._raw_names[path]
         raw, constraint = getattr(self, name), self.constraint_for_parameter_name(name)
@@ -194,7 +205,7 @@ class TermKernel(gpytorch.kernels.Kernel):
 
     @property
     def quantities(self) -> list[str]:
-        """The paths of the hyperparameters that are no draws."""
+        """The paths of the hyperparameters, without learned draws."""
         return [*self._drawn.quantities]
 
     @property
@@ -204,17 +215,18 @@ class TermKernel(gpytorch.kernels.Kernel):
 
     @with_torch_defaults()
     def with_approximation(self, approximation: Any) -> Self:
-        """Return the kernel with other approximations at the same hyperparameters, which it does not share.
+        """Return the kernel with other approximations at the same hyperparameters.
 
-        Draws that depend on hyperparameters, such as inducing points, are made at the present ones, or at their means
-        over a batch of kernels.
+        It shares no parameters with this kernel. Draws that depend on hyperparameters, such as inducing points, are
+        made at the current ones. For a batch of kernels they are made at the means over the batch.
 
         Args:
-            approximation: One approximation for every term that it can serve, or a dict of approximations by the names
-                of terms. Other terms keep theirs, and draws that were learned. {} makes the other draws again.
+            approximation: One approximation for all terms that it supports, or a dict of approximations by the names of
+                terms. Other terms keep their approximations and learned draws. {} repeats the draws that are not
+                learned.
 
         Raises:
-            InvalidArgumentError: there is no term of a name, or an approximation cannot serve a term.
+            InvalidArgumentError: If a term is unknown, or an approximation does not support a term.
         """
         found: Self = deepcopy(self)
         found._drawn = self._drawn.with_new_basis(approximation, _means(self))
@@ -224,21 +236,30 @@ class TermKernel(gpytorch.kernels.Kernel):
         return found
 
     def exact(self) -> Self:
-        """Return the kernel without approximations at the same hyperparameters, which it does not share."""
+        """Return the kernel without approximations at the same hyperparameters.
+
+        It shares no parameters with this kernel.
+        """
         return self.with_approximation(Exact())
 
     # --- states -----------------------------------------------------------------------------------
 
     def get_extra_state(self) -> Tensor:
-        """Return what a state_dict needs to repeat the draws: JSON, as bytes (b,)."""
+        """Return the state that repeats the draws, for a state_dict.
+
+        It is JSON as a tensor of bytes (b,).
+        """
         return torch.frombuffer(bytearray(json.dumps(self._drawn.state).encode()), dtype=torch.uint8)
 
     @with_torch_defaults()
     def set_extra_state(self, state: Tensor) -> None:
-        """Repeat the draws of a state_dict, bytes (b,).
+        """Repeat the draws of a state.
+
+        Args:
+            state: The result (b,) of `get_extra_state`.
 
         Raises:
-            InvalidArgumentError: it is that of other approximations or of other rows X.
+            InvalidArgumentError: If the state has other terms, approximations or rows X.
         """
         try:
             found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
@@ -256,7 +277,20 @@ class TermKernel(gpytorch.kernels.Kernel):
         last_dim_is_batch: bool = False,
         **params: Any,
     ) -> Tensor | LinearOperator:  # (..., n, m), or (..., n)
-        """Return the covariance of the sum of all terms, of low rank if all have weights, or its diagonal."""
+        """Return the covariance (..., n, m), or its diagonal (..., n).
+
+        If all terms have weights, the covariance is a linear operator of low rank.
+
+        Args:
+            x1: Inputs (..., n, d).
+            x2: Inputs (..., m, d).
+            diag: Whether to return the diagonal.
+            last_dim_is_batch: Not supported.
+            params: Not used.
+
+        Raises:
+            InvalidArgumentError: If `last_dim_is_batch` is True.
+        """
         if last_dim_is_batch:
             raise InvalidArgumentError("last_dim_is_batch is not supported. Use k.Additive for one term a column.")
         batch = torch.broadcast_shapes(x1.shape[:-2], x2.shape[:-2], self.batch_shape)
@@ -274,7 +308,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         """The number F of features of all terms.
 
         Raises:
-            InvalidArgumentError: a term is no product of features.
+            InvalidArgumentError: If a term is not a product of dense features.
         """
         self._drawn.check_low_rank()
         return self._priors_of(self.batch_shape).priors[0].num_features
@@ -283,10 +317,13 @@ class TermKernel(gpytorch.kernels.Kernel):
         self,
         x: Tensor,  # (..., n, d)
     ) -> Tensor:  # (..., n, F)
-        """Return features whose products are the covariance.
+        """Return features (..., n, F) whose inner products are the covariance.
+
+        Args:
+            x: Inputs (..., n, d).
 
         Raises:
-            InvalidArgumentError: a term is no product of features.
+            InvalidArgumentError: If a term is not a product of dense features.
         """
         self._drawn.check_low_rank()
         batch = torch.broadcast_shapes(x.shape[:-2], self.batch_shape)
@@ -294,7 +331,11 @@ class TermKernel(gpytorch.kernels.Kernel):
         return phi.reshape(*batch, *phi.shape[-2:]).to(x.dtype)
 
     def prediction_strategy(self, train_inputs: Any, train_prior_dist: Any, train_labels: Any, likelihood: Any) -> Any:
-        """Return GPyTorch's strategy for products of features if the covariance is one at all inputs."""
+        """Return GPyTorch's prediction strategy for products of features, if the covariance is one at all inputs.
+
+        Otherwise, and for GPyTorch before 1.15, it is the default one. Arguments are those of
+        `gpytorch.kernels.Kernel`.
+        """
         linear: Any = getattr(strategies, "LinearPredictionStrategy", None)  # since GPyTorch 1.15
         if linear is None or not self._drawn.is_low_rank:
             return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)

@@ -42,10 +42,15 @@ def names() -> tuple[str, ...]:
 
 
 def by_name(likelihood: "str | Likelihood") -> Likelihood:
-    """Return a likelihood by its name. A likelihood is returned unchanged.
+    """Return a likelihood by its name.
+
+    A likelihood is returned unchanged.
+
+    Args:
+        likelihood: One of `names()`, or a likelihood.
 
     Raises:
-        InvalidArgumentError: The name is unknown.
+        InvalidArgumentError: If the name is unknown.
 
     Examples:
         >>> import rfgp

@@ -29,9 +29,15 @@ It prevents means of e^200 after many zeros and one large count, see `benchmarks
 
 
 def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
-    """Return the log mean of targets (n,) minus half the variance of their logarithms, and that variance.
+    """Return initial moments of the latent function f for targets with mean e^f.
 
-    E e^f = exp(E f + var f / 2). `least` is added to the targets before their logarithms are taken.
+    Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
+    logarithms.
+
+    Args:
+        y: Positive or non-negative targets (n,).
+        weight: The weights (n,) of the targets.
+        least: A number that is added to the targets before their logarithms are computed. It is 0 for positive targets.
     """
     mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
     variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
@@ -39,9 +45,12 @@ def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
 
 
 def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[Tensor, Tensor]:
-    """Return E e^f and E var(e^f) + share E e^(2 f), for f ~ N(mean, variance), (n,) each.
+    """Return E e^f and E var(e^f) + share E e^(2 f) for f ~ N(mean, variance), (n,) each.
 
-    `share` is the ratio of the variance of an observation given f to its squared mean.
+    Args:
+        mean: The means (n,) of f.
+        variance: The variances (n,) of f.
+        share: The ratio of the variance of an observation given f to its squared mean.
     """
     first = (mean + variance / 2).exp()
     square = (2 * mean + variance).exp()  # the squared first moment, and E e^(2 f) = e^variance times it
@@ -70,7 +79,7 @@ class Poisson(Likelihood):
     lowest = 0.0
 
     def check(self, y: Tensor) -> str | None:
-        """Check that targets (n,) are counts."""
+        """Return a message about the first target of (n,) that is not a count, or None."""
         return _check_counts(y)
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
@@ -113,7 +122,7 @@ class Poisson(Likelihood):
         return torch.where(y < 0, torch.zeros_like(found), found)
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a count for each f (...)."""
+        """Return a count for each f, (...) -> (...)."""
         return torch.from_numpy(drawing(generator).poisson(f.exp().numpy()).astype(np.float64))
 
 
@@ -137,7 +146,7 @@ class NegativeBinomial(Likelihood):
     lowest = 0.0
 
     def check(self, y: Tensor) -> str | None:
-        """Check that targets (n,) are counts."""
+        """Return a message about the first target of (n,) that is not a count, or None."""
         return _check_counts(y)
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
@@ -175,7 +184,7 @@ class NegativeBinomial(Likelihood):
         return torch.where(y < 0, torch.zeros_like(f), torch.as_tensor(found, dtype=f.dtype))
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a count for each f (...)."""
+        """Return a count for each f, (...) -> (...)."""
         r, rng = float(self._size(f)), drawing(generator)
         rates = rng.gamma(r, f.exp().numpy() / r)
         return torch.from_numpy(rng.poisson(rates).astype(np.float64))
@@ -203,7 +212,7 @@ class Gamma(Likelihood):
     lowest, takes_exposure = 0.0, True
 
     def check(self, y: Tensor) -> str | None:
-        """Check that targets (n,) are positive."""
+        """Return a message about the first target of (n,) that is not positive, or None."""
         return first_where(~(y > 0), y, "positive")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
@@ -244,7 +253,7 @@ class Gamma(Likelihood):
         return out
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw an observation for each f (...)."""
+        """Return an observation for each f, (...) -> (...)."""
         a = float(self._shape(f))
         return torch.from_numpy(np.asarray(drawing(generator).gamma(a, f.exp().numpy() / a)))
 

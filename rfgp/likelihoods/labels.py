@@ -29,7 +29,7 @@ class Bernoulli(Likelihood):
         link: "logit" or "probit".
 
     Raises:
-        InvalidArgumentError: The link is unknown.
+        InvalidArgumentError: If the link is unknown.
 
     Examples:
         >>> import numpy as np
@@ -50,11 +50,11 @@ class Bernoulli(Likelihood):
             raise InvalidArgumentError(f'link must be "logit" or "probit", got {self.link!r}.')
 
     def check(self, y: Tensor) -> str | None:
-        """Check that targets (n,) are 0 or 1."""
+        """Return a message about the first target of (n,) that is not 0 or 1, or None."""
         return first_where((y != 0) & (y != 1), y, "0 or 1")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return the f of the fraction of ones in y (n,), with half an observation of each class added."""
+        """Return the f with the fraction of ones in y (n,), after adding half an observation of each class."""
         share = ((weight * y).sum() + 0.5) / (weight.sum() + 1)
         center = share.logit() if self.link == "logit" else torch.special.ndtri(share)
         return InitialMoments(center, torch.full_like(center, START_VARIANCE))
@@ -73,7 +73,7 @@ class Bernoulli(Likelihood):
         return -(self.mean(f) * ones + self.mean(-f) * zeros)
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
-        """Return log Phi(+-mean / sqrt(1 + variance)) for the probit link, (n,)."""
+        """Return log Phi(+-mean / sqrt(1 + variance)), (n,), for the probit link, otherwise None."""
         if self.link == "logit":
             return None
         out: Tensor = torch.special.log_ndtr((2 * y - 1) * mean / (1 + variance).sqrt())
@@ -93,7 +93,7 @@ class Bernoulli(Likelihood):
         return torch.where(y < 0, torch.zeros_like(zero), torch.where(y < 1, zero, torch.ones_like(zero)))
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw 0 or 1 for each f (...)."""
+        """Return 0 or 1 for each f, (...) -> (...)."""
         return torch.from_numpy(drawing(generator).random(f.shape) < self.mean(f).numpy()).to(f)
 
 
@@ -128,7 +128,7 @@ class Categorical(Likelihood):
         num_classes: C. If None, one more than the largest label in the data.
 
     Raises:
-        InvalidArgumentError: There are fewer than two classes, or more than 1,000.
+        InvalidArgumentError: If there are fewer than two classes, or more than 1,000.
 
     Examples:
         >>> import rfgp
@@ -151,13 +151,13 @@ class Categorical(Likelihood):
         return self.num_classes or 2
 
     def with_targets(self, y: Tensor) -> Self:
-        """Return the likelihood with the number of classes of its data (n,)."""
+        """Return the likelihood with the number of classes of its targets (n,)."""
         if self.num_classes is not None or self.check(y) is not None:
             return self
         return replace(self, num_classes=max(2, int(y.max()) + 1))
 
     def check(self, y: Tensor) -> str | None:
-        """Check that targets (n,) are labels 0 to C - 1."""
+        """Return a message about the first target of (n,) that is not a label from 0 to C - 1, or None."""
         most = MOST_CLASSES if self.num_classes is None else self.num_classes
         return first_where((y < 0) | (y != y.round()) | (y >= most), y, f"labels 0, 1, ..., at most {most - 1}")
 
@@ -192,11 +192,11 @@ class Categorical(Likelihood):
         return Expected((own * mean).sum(1) - total, own - p, curvature)
 
     def mean(self, f: Tensor) -> Tensor:
-        """Return the probabilities of the classes given f (..., C)."""
+        """Return the probabilities of the classes given f, (..., C) -> (..., C)."""
         return torch.softmax(f, dim=-1)
 
     def variance(self, f: Tensor) -> Tensor:
-        """Return the variances of the indicators of the classes given f (..., C)."""
+        """Return the variances of the indicators of the classes given f, (..., C) -> (..., C)."""
         p = torch.softmax(f, dim=-1)
         return p * (1 - p)
 
@@ -206,13 +206,18 @@ class Categorical(Likelihood):
         return (self.mean(f) * (labels <= y[..., None])).sum(-1)
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw a label for each f (..., C), (...)."""
+        """Return a label for each f, (..., C) -> (...)."""
         gumbel = torch.from_numpy(drawing(generator).gumbel(size=tuple(f.shape)))
         return (f + gumbel).argmax(-1).to(f)
 
 
 def normal_places(count: int) -> Tensor:
-    """Return points (p, count) of equal weight, a Sobol sequence and its mirror image, with covariance I.
+    """Return points (p, count) of equal weight with mean 0 and covariance I.
+
+    They are a Sobol sequence and its mirror image.
+
+    Args:
+        count: The dimension of the points.
 
     Examples:
         >>> points = normal_places(2)

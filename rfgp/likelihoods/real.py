@@ -45,7 +45,7 @@ class Gaussian(Likelihood):
         return LogProbDerivatives(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the normal log density (n,)."""
+        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each."""
         total = variance + torch.as_tensor(self.noise, dtype=mean.dtype)
         return -0.5 * ((y - mean).square() / total + (2 * math.pi * total).log())
 
@@ -59,7 +59,7 @@ class Gaussian(Likelihood):
         return out
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw an observation for each f (...)."""
+        """Return an observation for each f, (...) -> (...)."""
         return f + self.variance(f).sqrt() * torch.randn(f.shape, generator=generator, dtype=f.dtype)
 
 
@@ -120,9 +120,10 @@ class StudentT(Likelihood):
         return (nu + 1) / (nu * square + (y - f).square())
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the log density (n,) of a scale mixture: t is normal with variance scale^2 / g, g ~ Gamma.
+        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each.
 
-        The integral over log g, whose density is smooth, uses the trapezoidal rule.
+        t is a scale mixture: it is normal with variance scale^2 / g, where g has a gamma distribution. The integral
+        over log g, whose density is smooth, uses the trapezoidal rule.
         """
         nu, square = self._numbers(mean)
         a = float(nu) / 2
@@ -134,7 +135,7 @@ class StudentT(Likelihood):
         return torch.logsumexp(normal + weight, dim=1) + (log_g[1] - log_g[0]).log()
 
     def variance(self, f: Tensor) -> Tensor:
-        """Return the variance for each f (...), infinite up to two degrees of freedom."""
+        """Return the variance for each f (...). It is infinite for two or fewer degrees of freedom."""
         nu, square = self._numbers(f)
         return torch.where(nu > 2, square * nu / (nu - 2).clamp_min(1e-300), torch.inf).expand_as(f)
 
@@ -144,7 +145,7 @@ class StudentT(Likelihood):
         return torch.as_tensor(special.stdtr(float(nu), np.asarray((y - f) / square.sqrt())), dtype=f.dtype)
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw an observation for each f (...)."""
+        """Return an observation for each f, (...) -> (...)."""
         nu, square = self._numbers(f)
         return f + square.sqrt() * torch.from_numpy(drawing(generator).standard_t(float(nu), size=f.shape))
 
@@ -185,7 +186,7 @@ class Heteroscedastic(Likelihood):
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
         """Return the mean of the log density of y (n,) for f and g ~ N(mean, variance), (n, 2) each.
 
-        It is -(log(2 pi noise) + E g + r q) / 2 with r = (y - E f)^2 + var f and q = E e^-g / noise.
+        It is -(log(2 pi noise) + E g + r q) / 2. Here r = (y - E f)^2 + var f, and q = E e^-g / noise.
         """
         noise = torch.as_tensor(self.noise, dtype=mean.dtype)
         left, square = y - mean[:, 0], (y - mean[:, 0]).square() + variance[:, 0]
@@ -221,5 +222,5 @@ class Heteroscedastic(Likelihood):
         return self.middle.cdf(y, f)
 
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw an observation for each f (...)."""
+        """Return an observation for each f, (...) -> (...)."""
         return self.middle.sample(f, generator)

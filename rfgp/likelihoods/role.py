@@ -96,8 +96,8 @@ class Likelihood(ABC):
     Fields are parameters. If a field is None, the parameter is learned.
 
     Derivatives are in closed form, float64, and differentiable in the parameters. `information` is the curvature W of
-    the Laplace approximation: the negative second derivative if the log density is concave, else its mean over
-    observations, which must not depend on f (Fisher information).
+    the Laplace approximation. If the log density is concave, it is the negative second derivative. Otherwise it is the
+    mean of that over observations (Fisher information), which must not depend on f.
 
     Examples:
         >>> from rfgp import likelihoods
@@ -139,7 +139,11 @@ class Likelihood(ABC):
                 raise InvalidArgumentError(f"{name} must be positive and finite, or None to be learned, got {number}.")
 
     def at(self, numbers: Mapping[str, Tensor]) -> Self:
-        """Return the likelihood with values of its learned parameters, 0-d each, by name."""
+        """Return the likelihood with values of its learned parameters.
+
+        Args:
+            numbers: Values, 0-d each, by the name of the parameter.
+        """
         return replace(self, **numbers)
 
     @property
@@ -148,17 +152,29 @@ class Likelihood(ABC):
         return 1
 
     def with_targets(self, y: Tensor) -> Self:
-        """Return the likelihood with attributes from targets (n,), such as the number of classes."""
+        """Return the likelihood with attributes from targets (n,), such as the number of classes.
+
+        Args:
+            y: The targets (n,).
+        """
         return self
 
     def check(self, y: Tensor) -> str | None:
-        """Return a message about the first invalid target of (n,). None if all are valid."""
+        """Return a message about the first invalid target, or None if all are valid.
+
+        Args:
+            y: The targets (n,).
+        """
         return None
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from standardized targets (n,) with weights (n,).
+        """Return initial moments of f.
 
-        By default they are the median of y and the variance from the median absolute deviation.
+        By default the mean is the median of y, and the variance follows from the median absolute deviation.
+
+        Args:
+            y: Targets (n,), standardized if `is_standardized`.
+            weight: The weights (n,) of the targets.
         """
         center = _median(y, weight)
         spread = _MAD * _median((y - center).abs(), weight)
@@ -167,31 +183,60 @@ class Likelihood(ABC):
 
     @abstractmethod
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
-        """Return the log density of targets (n,) given f (n,), with its derivatives in f."""
+        """Return the log density of targets given f, with its first three derivatives in f.
+
+        Args:
+            y: The targets (n,).
+            f: The latent function (n,), or (n, L) for L latent functions.
+        """
 
     def log_prob(self, y: Tensor, f: Tensor) -> Tensor:
-        """Return the log density of targets (...) given f (...), which broadcast."""
+        """Return the log density of targets (...) given f (...), which broadcast.
+
+        Args:
+            y: The targets (...).
+            f: The latent function (...).
+        """
         return self.slopes(y, f).value
 
     def information(self, slopes: LogProbDerivatives, f: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the curvature W (n,) of the Laplace approximation at f (n,), and its derivative in f."""
+        """Return the curvature W (n,) of the Laplace approximation at f, and its derivative in f.
+
+        Args:
+            slopes: The result of `slopes` at f.
+            f: The latent function (n,).
+        """
         return -slopes.second, -slopes.third
 
     def fisher(self, f: Tensor) -> Tensor:
-        """Return the mean of the curvature over observations given f, (n,)."""
+        """Return the mean of the curvature over observations given f, (n,).
+
+        Args:
+            f: The latent function (n,).
+        """
         return -self.slopes(self.mean(f), f).second
 
     def majorizer(self, slopes: LogProbDerivatives, y: Tensor, f: Tensor) -> Tensor:
         """Return a nonnegative curvature (n,) that is at least that of the log density.
 
         Steps with this curvature never lower the posterior density.
+
+        Args:
+            slopes: The result of `slopes` at f.
+            y: The targets (n,).
+            f: The latent function (n,).
         """
         return -slopes.second
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
-        """Return the mean of the log density of y (n,) for independent f ~ N(mean, variance), (n, L) each.
+        """Return the mean of the log density of targets over independent normal f.
 
         It uses the trapezoidal rule. Curvatures may be negative if the log density is not concave.
+
+        Args:
+            y: The targets (n,).
+            mean: The means (n, L) of the L latent functions.
+            variance: The variances (n, L) of the latent functions.
         """
         deviation = variance.sqrt()
         f, y = mean + deviation * PLACES, y[:, None].expand(-1, len(PLACES))
@@ -200,30 +245,61 @@ class Likelihood(ABC):
         return Expected(slopes.value @ WEIGHTS, first[:, None], curvature[:, None])
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor | None:
-        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each. None without a closed form."""
+        """Return the log density (n,) of targets for normal f, or None without a closed form.
+
+        Args:
+            y: The targets (n,).
+            mean: The means (n,) of f.
+            variance: The variances (n,) of f.
+        """
         return None
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor] | None:
-        """Return mean and variance of y for f ~ N(mean, variance), (n,) each. None without a closed form."""
+        """Return the mean and variance of observations for normal f, or None without a closed form.
+
+        Args:
+            mean: The means (n,) of f.
+            variance: The variances (n,) of f.
+        """
         return None
 
     # --- the distribution of an observation given f -----------------------------------------------
 
     def mean(self, f: Tensor) -> Tensor:
-        """Return the mean of an observation given f, (...) -> (...). By default it is f."""
+        """Return the mean of an observation given f, (...) -> (...).
+
+        By default it is f.
+
+        Args:
+            f: The latent function (...).
+        """
         return f
 
     @abstractmethod
     def variance(self, f: Tensor) -> Tensor:
-        """Return the variance of an observation given f, (...) -> (...)."""
+        """Return the variance of an observation given f, (...) -> (...).
+
+        Args:
+            f: The latent function (...).
+        """
 
     @abstractmethod
     def cdf(self, y: Tensor, f: Tensor) -> Tensor:
-        """Return the probability of at most y (...) given f (...), which broadcast."""
+        """Return the probability of an observation of at most y given f.
+
+        Args:
+            y: Observations (...).
+            f: The latent function (...). It broadcasts with y.
+        """
 
     @abstractmethod
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw an observation for each f, (...) -> (...)."""
+        """Return a random observation for each f, (...) -> (...).
+
+        Args:
+            f: The latent function (...).
+            generator: The generator of the observations.
+        """
 
     def __repr__(self) -> str:
         chosen = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -232,18 +308,33 @@ class Likelihood(ABC):
 
 
 def given_parameters(likelihood: Likelihood) -> dict[str, Any]:
-    """Return the values of the user's parameters by name."""
+    """Return the values of the parameters that the user gave, by name.
+
+    Args:
+        likelihood: The likelihood.
+    """
     values = {parameter.name: getattr(likelihood, parameter.name) for parameter in likelihood.parameters}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def learned_parameters(likelihood: Likelihood) -> tuple[Parameter, ...]:
-    """Return the learned parameters."""
+    """Return the parameters without a given value.
+
+    Args:
+        likelihood: The likelihood.
+    """
     return tuple(parameter for parameter in likelihood.parameters if getattr(likelihood, parameter.name) is None)
 
 
 def standardized(likelihood: L, unit: float) -> L:
-    """Return the likelihood of targets divided by a unit, with its scales divided too."""
+    """Return the likelihood of targets that are divided by a unit.
+
+    Scales are divided by the unit, variances by its square.
+
+    Args:
+        likelihood: The likelihood.
+        unit: The unit, positive.
+    """
     held = given_parameters(likelihood)
     units = {p.name: unit**p.power for p in likelihood.parameters if p.name in held}
     return replace(likelihood, **{name: held[name] / units[name] for name in units})
@@ -263,19 +354,33 @@ def _short(value: Any) -> str:
 def refuse(likelihood: Likelihood, y: Tensor) -> None:
     """Check that targets (n,) are valid observations of a likelihood.
 
+    Args:
+        likelihood: The likelihood.
+        y: The targets (n,).
+
     Raises:
-        DataError: A target is invalid. The message names the first.
+        DataError: If a target is invalid. The message names the first.
     """
     if (wrong := likelihood.check(y)) is not None:
         raise DataError(f"{wrong} (likelihood {type(likelihood).__name__}).")
 
 
 def drawing(generator: torch.Generator) -> np.random.Generator:
-    """Return a numpy generator seeded by a torch one, for distributions that torch cannot sample."""
+    """Return a numpy generator seeded by a torch one, for distributions that torch cannot sample.
+
+    Args:
+        generator: The generator that gives the seed.
+    """
     return np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
 
 
 def first_where(bad: Tensor, y: Tensor, must: str) -> str | None:
-    """Return a message about the first target (n,) marked as bad (n,), or None."""
+    """Return a message about the first invalid target, or None.
+
+    Args:
+        bad: Whether each target is invalid, (n,).
+        y: The targets (n,).
+        must: The valid values, for the message.
+    """
     rows = bad.nonzero()
     return f"Targets must be {must}, got {float(y[rows[0]]):g} in row {int(rows[0])}" if len(rows) else None

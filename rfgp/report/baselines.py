@@ -48,7 +48,9 @@ class Baseline(NamedTuple):
 
 
 def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
-    """Return the baselines of a table. Distances are of standardized columns.
+    """Return the baselines of a table.
+
+    Distances are between standardized columns.
 
     Args:
         table: The table.
@@ -77,7 +79,7 @@ def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
 def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.int64]) -> tuple[Baseline, ...]:
     """Return the baselines of a field.
 
-    Distances are those of shortest paths along edges of length 1 / weight.
+    Distances are lengths of shortest paths along edges of length 1 / weight.
 
     Args:
         field: The field.
@@ -101,7 +103,7 @@ def baselines_of_nodes(field: Field, train: NDArray[np.int64], test: NDArray[np.
 
 
 def random_walks(field: Field, train: NDArray[np.int64], test: NDArray[np.int64], seed: int) -> tuple[Baseline, ...]:
-    """Return the error of random walks on a field's graph with the diffusion kernel.
+    """Return the error of random walks on the graph of a field, with the diffusion kernel.
 
     Args:
         field: The field.
@@ -140,7 +142,11 @@ def nearest(
     rows: NDArray[np.float64],  # (n, d)
     points: NDArray[np.float64],  # (k, d)
 ) -> NDArray[np.int64]:  # (k,)
-    """Return the row nearest to each point, the first among equals.
+    """Return the nearest row of each point, the first among equals.
+
+    Args:
+        rows: Rows (n, d).
+        points: Points (k, d).
 
     Examples:
         >>> nearest(np.array([[0.0], [1.0], [2.0]]), np.array([[0.9], [5.0]])).tolist()

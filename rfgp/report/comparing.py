@@ -1,4 +1,4 @@
-"""Comparison of the model of a report, and of other features of the same size, with the exact process."""
+"""Comparison of a model, and of other features of the same size, with the exact process."""
 
 import time
 import warnings
@@ -48,7 +48,7 @@ _OTHER_WALKS = ("iid", "systematic", "stratified")
 
 
 class Compared(NamedTuple):
-    """A comparison or the reason why there is none, and the model's method and size."""
+    """A comparison, or the reason why there is none, with the method and the size of the model."""
 
     comparison: Comparison | None
     remark: str
@@ -61,7 +61,11 @@ _NOISE = "Models whose noise is a process of its own are not compared with the e
 
 
 def coupling_label(coupling: str | Coupling) -> str:
-    """Return the name of a coupling, or its repr if no name stands for it."""
+    """Return the name of a coupling, or its repr if it has no name.
+
+    Args:
+        coupling: The coupling, or its name.
+    """
     if isinstance(coupling, str):
         return coupling
     try:
@@ -74,7 +78,7 @@ def coupling_label(coupling: str | Coupling) -> str:
 
 @dataclass(frozen=True, eq=False)
 class _Rows:
-    """Rows on which a model is compared with the exact process, and held-out rows."""
+    """Training rows and held-out rows of a comparison of a model with the exact process."""
 
     X: Any  # a dataframe (n, d)
     y: NDArray[np.float64]  # (n,)
@@ -83,7 +87,7 @@ class _Rows:
 
     @property
     def words(self) -> str:
-        """The numbers of rows in words."""
+        """A sentence about the numbers of rows."""
         return (
             f"The exact process and the model are given the same {counted(len(self.y), 'training row')} and predict "
             f"the same {counted(len(self.y_test), 'held-out row')}, with the fitted hyperparameters"
@@ -99,9 +103,18 @@ def compare_rows(
     seed: int,
     show: Report,
 ) -> Compared:
-    """Compare a fitted model of a table with its exact process.
+    """Return the comparison of a fitted model of a table with its exact process.
 
-    Both are given some of the training rows (n,) and predict some of the held-out rows (k,).
+    Both are conditioned on some of the training rows, and predict some of the held-out rows.
+
+    Args:
+        table: The table.
+        model: The model, fitted to the training rows.
+        train: The positions (n,) of the training rows.
+        test: The positions (k,) of the held-out rows.
+        title: The name of the table.
+        seed: The seed of the draws.
+        show: A function that is called with the progress.
     """
     model = _with_fixed_frequencies(model)
     if (remark := _without_comparison(model)) is not None:
@@ -131,7 +144,7 @@ def compare_rows(
 
 
 def _of_term(used: Mapping[str, Approximation], name: str) -> str:
-    """Return which of several terms is compared."""
+    """Return a phrase that names the compared term, if there are several terms."""
     return "" if len(used) == 1 else f" of the term {name}; other terms keep their approximations"
 
 
@@ -166,7 +179,7 @@ def _with_fixed_frequencies(model: GP) -> GP:
 
 
 def _without_comparison(model: GP) -> str | None:
-    """Return why there is no comparison with an exact process. If None, there is one."""
+    """Return the reason why there is no comparison with an exact process, or None."""
     used = model.spec.approximations.values()
     if all(isinstance(entry, ExactTerm | SparsePrecision) for entry in used):
         return EXACT
@@ -206,7 +219,13 @@ def of_rows(
     X: Any,  # a dataframe (n, d)
     y: NDArray[np.float64],  # (n,)
 ) -> GP:
-    """Return the model of other rows, with the same hyperparameters and new draws."""
+    """Return the model conditioned on other rows, with the same hyperparameters and new draws.
+
+    Args:
+        model: The model.
+        X: The inputs, a dataframe (n, d).
+        y: The targets (n,).
+    """
     small = model.with_approximation(dict(model.spec.approximations)).condition(X, y)
     return small.with_approximation(dict(model.spec.approximations))
 
@@ -246,9 +265,18 @@ def compare_nodes(
     seed: int,
     show: Report,
 ) -> Compared:
-    """Compare a fitted model of a field with its exact process.
+    """Return the comparison of a fitted model of a field with its exact process.
 
-    Both are given the observations (n,) and predict the held-out ones (k,).
+    Both are conditioned on the training observations, and predict the held-out ones.
+
+    Args:
+        field: The field.
+        model: The model, fitted to the training observations.
+        train: The positions (n,) of the training observations.
+        test: The positions (k,) of the held-out observations.
+        title: The name of the field.
+        seed: The seed of the draws.
+        show: A function that is called with the progress.
     """
     by_precision = has_small_precision(field.graph, model.fitted_kernel)
     if field.graph.num_nodes > (EXACT_NODES_BY_PRECISION if by_precision else EXACT_NODES):
@@ -298,7 +326,7 @@ def _remark(model: GraphGP, m: int, num_train: int, num_hidden: int) -> str:
 
 
 def _fitted_method(model: GraphGP) -> str | None:
-    """Return the name of the features in use. Coupled walks have that of the coupling."""
+    """Return the name of the features of the model. For coupled walks it is that of the coupling."""
     if model.features != "walks":
         return None if model.is_exact else model.features
     if _other_options(model):

@@ -1,4 +1,4 @@
-"""The page of the demo: four inputs, their fits and terms, and the distances from the exact processes."""
+"""The page of the demo: four inputs with fits, terms and comparisons with the exact processes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -28,7 +28,7 @@ _POINTS = 100
 
 @dataclass(frozen=True)
 class _Words:
-    """The title of an input, its content, and the command for a file of that kind."""
+    """The title of an input, its description, and the command for such a file."""
 
     title: str
     content: str
@@ -83,7 +83,7 @@ class DemoCase:
 
     @property
     def card(self) -> tuple[str, str, str]:
-        """The title, the KL per held-out point of the closest method, and a remark."""
+        """The title, the KL per held-out point of the method with the smallest KL, and a remark."""
         comparison, (method, size) = self.comparison, self.closest
         count = len(comparison.example.observed)
         errors = [
@@ -100,7 +100,7 @@ def demo_page(cases: Sequence[DemoCase]) -> str:
     """Return the page of the demo as one HTML file.
 
     Args:
-        cases: The inputs, named table, mesh, roads or terrain.
+        cases: The inputs. Their files are named table, mesh, roads or terrain.
 
     Examples:
         >>> import tempfile
@@ -145,7 +145,7 @@ def _fitted(case: DemoCase) -> tuple[Block, Block]:
 
 
 def _input(field: Field, posterior: NodePosterior) -> Block:
-    """Return a view of a field that is known everywhere, or of its values."""
+    """Return a view of a field with values at all nodes, or of its observed values."""
     nodes = field.graph.index(field.nodes)
     if len(np.unique(nodes)) < field.graph.num_nodes:
         return Plot(figures.histogram(field.values, field.quantity), "The input: values of the sensors.")
@@ -163,7 +163,7 @@ def _columns(table: Table) -> Block:
 
 
 def _sum_of_terms(table: Table) -> list[Block]:
-    """Fit a sum of three terms to a table of four columns, and show its effects."""
+    """Return the effects of a sum of three terms that is fitted to a table of four columns."""
     x1, x2, x3, x4 = table.columns
     kernel = k.RBF(x1) + k.RBF((x2, x3)) + k.RBF(x4)
     gp = GP(kernel, approximation=RandomFeatures(_FREQUENCIES), seed=0).fit(table.frame(), table.y)

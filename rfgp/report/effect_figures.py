@@ -22,12 +22,12 @@ _MOST_RUG, _MOST_MARKS = 400, 300
 
 @dataclass(frozen=True)
 class Scale:
-    """The scale on which effects are shown.
+    """The scale of effects in plots.
 
     Attributes:
-        name: The title of its axis.
-        words: A sentence about it. Empty if effects are in units of the target.
-        is_factor: Whether effects are exponentials, by which something is multiplied.
+        name: The title of the axis.
+        words: A sentence about the scale. Empty if effects are in units of the target.
+        is_factor: Whether effects are factors: exponentials of effects of the latent function.
 
     Examples:
         >>> Scale("factor of y", is_factor=True).shown([0.0]).tolist()
@@ -39,13 +39,22 @@ class Scale:
     is_factor: bool = False
 
     def shown(self, values: Any) -> NDArray[np.float64]:
-        """Return effects (n,) of the latent function on this scale."""
+        """Return effects of the latent function on this scale.
+
+        Args:
+            values: Effects (n,).
+        """
         array = np.asarray(values, dtype=np.float64)
         return np.exp(array) if self.is_factor else array
 
 
 def scale_of(likelihood: Likelihood, table: Table) -> Scale:
-    """Return the scale of the effects in a model of a table."""
+    """Return the scale of the effects in a model of a table.
+
+    Args:
+        likelihood: The likelihood of the model.
+        table: The table.
+    """
     target = figures.label(table.target, 28)
     if isinstance(likelihood, Bernoulli):
         unit = "log odds" if likelihood.link == "logit" else "probit"
@@ -61,7 +70,14 @@ def scale_of(likelihood: Likelihood, table: Table) -> Scale:
 
 
 def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
-    """Return the figure of an effect. Maps have two, of the mean and the deviation."""
+    """Return the figures of an effect.
+
+    A map has two figures, of the mean and the standard deviation.
+
+    Args:
+        effect: The effect.
+        scale: The scale of the effect.
+    """
     if effect.shape in (MAP, SCATTER):
         draw = _map if effect.shape == MAP else _scatter
         deviation = "sd of its logarithm" if scale.is_factor else "standard deviation"
@@ -73,7 +89,11 @@ def effect_figures(effect: Effect, scale: Scale) -> list[go.Figure]:
 
 
 def axis_values(variable: Variable, values: NDArray[Any]) -> list[Any]:
-    """Return values (n,) of a number or a date as an axis shows them.
+    """Return the values of a number or a date for an axis.
+
+    Args:
+        variable: The variable.
+        values: Its values (n,).
 
     Examples:
         >>> axis_values(Variable("day", DATE, "day", {}), np.array([0.0]))
@@ -124,7 +144,7 @@ def _level(variable: Variable, value: Any) -> str:
 
 
 def _with_zero(figure: go.Figure, scale: Scale, *, vertical: bool) -> go.Figure:
-    """Return a figure with a line at no effect."""
+    """Return a figure with a line at the value of no effect."""
     line, position = {"color": "#1b1f24", "width": 1, "dash": "dot"}, 1.0 if scale.is_factor else 0.0
     return figure.add_vline(x=position, line=line) if vertical else figure.add_hline(y=position, line=line)
 

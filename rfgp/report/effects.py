@@ -1,4 +1,4 @@
-"""Effects of variables: the posterior of each term along its columns, as contrasts."""
+"""Effects of variables: the centered posterior of each term along its columns."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -34,7 +34,7 @@ CURVE, LEVELS, MAP, SCATTER = "curve", "levels", "map", "scatter"
 
 @dataclass(frozen=True, eq=False)
 class Effect:
-    """The posterior of some terms along one or two variables, centered.
+    """The centered posterior of some terms along one or two variables.
 
     Attributes:
         terms: The names of the terms. The effect is of their sum.
@@ -45,8 +45,8 @@ class Effect:
         std: The posterior standard deviation, with the shape of the mean.
         is_partial: Whether further variables of the terms are at typical values.
         data: The values of each variable in the table, (n,) each.
-        num_levels: The number of levels of the variable, of which those with the largest effects are here.
-        period: The length of the one period that is shown, or None.
+        num_levels: The number of levels of the variable. The points are the levels with the largest effects.
+        period: The length of the period, if only one is shown, or None.
 
     Examples:
         >>> x = Variable("x", "number", "x", {})
@@ -96,8 +96,8 @@ def effects_of(model: GP, table: Table) -> list[Effect]:
 
     A term of one variable has a curve or levels, and a term of two numbers has a map. A term of more variables has a
     curve for each of the variables with the largest effects. The other variables are at typical values: medians, or the
-    most frequent level. Terms that read the same more than two variables are added. For an average of models, the model
-    with the largest weight is shown. Noise terms have no effects.
+    most frequent level. Terms that read the same more than two variables are added. For an average of models, the
+    effects are those of the model with the largest weight. Noise terms have no effects.
 
     Args:
         model: A fitted model of the table.
@@ -130,11 +130,14 @@ def effects_of(model: GP, table: Table) -> list[Effect]:
 def effect_sizes(model: GP, table: Table) -> dict[str, float]:
     """Return the standard deviation of the posterior mean along each variable.
 
-    The other variables have typical values.
+    The other variables are at typical values.
 
     Args:
         model: A fitted model of the table.
         table: The table.
+
+    Returns:
+        The standard deviations by the names of the variables.
     """
     import pandas as pd
 
@@ -154,14 +157,14 @@ def effect_sizes(model: GP, table: Table) -> dict[str, float]:
 
 
 def _few_values(variable: Variable, frame: Any) -> NDArray[Any]:
-    """Return a few values of a variable that stand for all rows."""
+    """Return a few values of a variable that represent all rows."""
     if variable.role == CATEGORY or variable.is_discrete:
         return np.array(variable.frequent(frame, MOST_LEVELS), dtype=object)
     return np.asarray(np.quantile(variable.values(frame), _QUANTILES))
 
 
 def _groups(terms: Sequence[Term], setting: _Setting) -> list[list[Term]]:
-    """Return the terms, those together that read the same more than two variables."""
+    """Return groups of terms. Terms that read the same more than two variables are in one group."""
     groups: dict[Any, list[Term]] = {}
     for i, term in enumerate(terms):
         read = _read(term, setting)

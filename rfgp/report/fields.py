@@ -35,11 +35,11 @@ def field_report(
     """Return the report on a field as one HTML page.
 
     Args:
-        study: The study of `study_field`.
-        field: The same field.
-        posterior: The posterior at every node, given all observations.
-        settings: Further settings by name to list under "How it was made". If None, none are.
-        command: The command that made the report, to list there. If None, none is.
+        study: The result of `study_field`.
+        field: The field of the study.
+        posterior: The posterior at all nodes, given all observations.
+        settings: Further settings by name to list under "How it was made". If None, there are none.
+        command: The command that made the report, to list there. If None, there is none.
 
     Examples:
         >>> import graphs
@@ -76,7 +76,7 @@ def field_report(
 
 
 def _settings(model: Process[Any]) -> dict[str, object]:
-    """Return the options of the model, and of its features those that are in use."""
+    """Return the options of the model, and of its features if they are in use."""
     if not isinstance(model, GraphGP):
         limit = {"farthest point from the surface": words.number(model.within)} if isinstance(model, MeshGP) else {}
         return {"process": describe_process(model), **limit, "seed": model.seed}
@@ -90,7 +90,12 @@ def _settings(model: Process[Any]) -> dict[str, object]:
 
 
 def views(field: Field, posterior: NodePosterior) -> list[Block]:
-    """Return the views of the posterior mean and standard deviation."""
+    """Return the views of the posterior mean and standard deviation.
+
+    Args:
+        field: The field.
+        posterior: The posterior at all nodes.
+    """
     sd = "standard deviation"
     return [
         view(field, posterior.mean, "mean", "Posterior mean", COLOR_MAPS["mean"]),
@@ -103,9 +108,9 @@ def view(field: Field, values: NDArray[np.float64], name: str, shown: str, color
 
     Args:
         field: The field, for its mesh or roads.
-        values: The values.
-        name: Their name on the scale of colors.
-        shown: Their name in the caption.
+        values: The values (N,).
+        name: The name of the values on the color bar.
+        shown: The name of the values in the caption.
         colors: The color map.
     """
     title, scale = f"{field.quantity}: {name}", "Colors span the 1 % to 99 % quantiles."

@@ -1,4 +1,4 @@
-"""The plots of a report, in plotly: plain lines and points, colors of Okabe and Ito, viridis and cividis."""
+"""The plots of a report, in plotly, with colors of Okabe and Ito, viridis and cividis."""
 
 import html
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ _BINS = 16
 
 
 def figure_of(traces: Sequence[Any], x: str, y: str, **layout: Any) -> go.Figure:
-    """Return a figure of traces in the look of reports, with titles of both axes.
+    """Return a figure of traces in the style of reports, with titles of both axes.
 
     Examples:
         >>> figure_of([], "time", "level").layout.xaxis.title.text
@@ -62,7 +62,7 @@ def plain(text: object, width: int = 40) -> str:
 
 
 def label(text: object, width: int = 40) -> str:
-    """Return text for plotly, without markup and control characters, cut to a width.
+    """Return text for plotly without markup and control characters, cut to a width.
 
     Examples:
         >>> label("a < b")
@@ -72,7 +72,7 @@ def label(text: object, width: int = 40) -> str:
 
 
 def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
-    """Return at most so many positions (k,), evenly spread.
+    """Return at most `most` positions (k,) among `count`, evenly spread.
 
     Examples:
         >>> thin(100, most=3).tolist()
@@ -82,7 +82,7 @@ def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
 
 
 def short(values: ArrayLike) -> list[float]:
-    """Return numbers (n,) with the six digits that a plot can show.
+    """Return numbers (n,) rounded to six digits.
 
     Examples:
         >>> short([1 / 3])
@@ -94,7 +94,7 @@ def short(values: ArrayLike) -> list[float]:
 def scatter(x: Any, y: Any, mode: str = "markers", **look: Any) -> go.Scatter:
     """Return points or lines at x (n,) and y (n,).
 
-    They are in the legend only if they have a name. Arrays are rounded by `short`, and lists are left as they are.
+    They are in the legend only if they have a name. Arrays are rounded by `short`, lists are not changed.
 
     Examples:
         >>> scatter(np.array([1.0, 2.0]), [0, 1]).x
@@ -131,7 +131,7 @@ def error_bars(above: ArrayLike, below: ArrayLike | None = None, **look: Any) ->
 
 
 def color_bar(name: str, **look: Any) -> dict[str, Any]:
-    """Return the scale of colors with a title.
+    """Return a color bar with a title.
 
     Examples:
         >>> color_bar("height")["title"]["text"]
@@ -141,7 +141,7 @@ def color_bar(name: str, **look: Any) -> dict[str, Any]:
 
 
 def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
-    """Draw the distribution of values (n,)."""
+    """Return the histogram of values (n,)."""
     counts, edges = np.histogram(values, bins=min(60, max(8, round(2 * len(values) ** (1 / 3)))))
     width, middle = short(np.diff(edges)), short((edges[:-1] + edges[1:]) / 2)
     bars = go.Bar(x=middle, y=counts.tolist(), width=width, marker={"color": COLORS[0], "line": {"width": 0}})
@@ -149,9 +149,9 @@ def histogram(values: NDArray[np.float64], name: str) -> go.Figure:
 
 
 def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int | None = None) -> go.Figure:
-    """Draw the share of observations y (n,) inside central intervals of each level.
+    """Return the plot of the fraction of observations y (n,) inside central intervals of each level.
 
-    The band is that of a number of independent observations. If None, it is n.
+    The band is that of `independent` independent observations. If None, their number is n.
     """
     count = len(y) if independent is None else independent
     levels = np.linspace(0.02, 0.98, 49)
@@ -164,7 +164,7 @@ def calibration(y: NDArray[np.float64], prediction: Prediction, independent: int
 
 
 def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
-    """Draw standardized residuals of y (n,) against the predicted mean."""
+    """Return the plot of standardized residuals of y (n,) against the predicted mean."""
     mean = np.asarray(prediction.observed().mean, dtype=np.float64)
     scores = metrics.standardized_residuals(y, prediction).numpy()
     rows = thin(len(mean))
@@ -178,7 +178,7 @@ def residuals(y: NDArray[np.float64], prediction: Prediction) -> go.Figure:
 
 
 def predicted(y: NDArray[np.float64], prediction: Prediction, *, is_log: bool = False) -> go.Figure:
-    """Draw observations y (n,) against the predicted mean, bars of one predictive sd.
+    """Return the plot of observations y (n,) against the predicted mean, with bars of one predictive sd.
 
     If they are logarithms, their exponentials are drawn on logarithmic axes.
     """
@@ -201,7 +201,7 @@ def reliability(
     bins: int = 10,
     design_effect: float = 1.0,
 ) -> go.Figure:
-    """Draw the share of ones among y (n,) against predicted probabilities (n,).
+    """Return the plot of the fraction of ones among y (n,) against predicted probabilities (n,).
 
     Bins have equally many observations. Bars are 2 standard errors, for one independent observation in `design_effect`.
     """
@@ -217,7 +217,7 @@ def reliability(
 
 
 def rootogram(y: NDArray[np.float64], prediction: Prediction, most: int = 60) -> go.Figure:
-    """Draw the roots of the observed and expected frequencies of counts y (n,).
+    """Return the plot of square roots of observed and expected frequencies of counts y (n,).
 
     There are at most `most` counts or bins.
     """
@@ -239,7 +239,7 @@ def _diagonal(a: NDArray[np.float64], b: NDArray[np.float64]) -> go.Scatter:
 
 
 def candidates(selection: SelectionReport) -> go.Figure:
-    """Draw the last scores of candidates and baselines, the best on top."""
+    """Return the plot of the last scores of candidates and baselines, the best at the top."""
     scored = [(trial.name, trial.last) for trial in selection.trials if trial.last is not None]
     known = [*scored, *selection.baselines.items()]
     sign = 1 if selection.measure == LOG_DENSITY else -1
@@ -252,7 +252,7 @@ def candidates(selection: SelectionReport) -> go.Figure:
 
 
 def convergence(fit: FitReport) -> go.Figure:
-    """Draw the log marginal likelihood of a row, plus log priors, by iteration."""
+    """Return the plot of the log marginal likelihood per row, plus log priors, by iteration."""
     lines, done, heights = [], 0, []
     stages = fit.traces()
     for i, (stage, trace) in enumerate(stages):
@@ -278,7 +278,7 @@ def _end_in_view(heights: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 
 def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
-    """Draw a score ("kl", "kernel_error") of each method against m, on log scales."""
+    """Return the plot of a score ("kl", "kernel_error") of each method against m, on log scales."""
     groups = comparison.groups()
     sizes = sorted({size for _, size in groups})
     traces = []
@@ -297,7 +297,7 @@ def by_size(comparison: Comparison, figure: str, name: str) -> go.Figure:
 
 
 def log_axis(heights: Sequence[float]) -> dict[str, Any]:
-    """Return a logarithmic axis with ticks that are written out.
+    """Return a logarithmic axis with written-out ticks.
 
     Examples:
         >>> log_axis([1.0, 100.0])["type"]
@@ -311,7 +311,7 @@ def log_axis(heights: Sequence[float]) -> dict[str, Any]:
 
 
 def against_exact(comparison: Comparison) -> go.Figure:
-    """Draw one draw's approximate against the exact posterior means, bars of one sd."""
+    """Return the plot of one draw's approximate against exact posterior means, with bars of one sd."""
     exact, ours = comparison.example.exact, comparison.example.approximate
     a, b = np.asarray(exact.mean), np.asarray(ours.mean)
     across, along = (error_bars(np.sqrt(prediction.variance), **_THIN) for prediction in (exact, ours))
@@ -320,7 +320,7 @@ def against_exact(comparison: Comparison) -> go.Figure:
 
 
 def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
-    """Draw values (N,) on a field's mesh, to be turned with the mouse or a finger."""
+    """Return an interactive view of values (N,) on the mesh of a field."""
     vertices, faces = np.asarray(field.mesh.vertices), np.asarray(field.mesh.faces)
     low, high = color_range(values)
     surface = go.Mesh3d(
@@ -344,10 +344,10 @@ def mesh_view(field: Field, values: NDArray[np.float64], name: str, colors: str)
 
 
 def distance_of_camera(vertices: NDArray[np.float64]) -> float:
-    """Return the camera's place on the diagonal that shows all of a mesh (V, 3).
+    """Return the position of the camera on the diagonal from which all of a mesh (V, 3) is visible.
 
-    The mesh is whole from each side, and as large as possible. The camera sees 45 degrees, and the mesh in units in
-    which the diagonal of its box is 1.6.
+    The mesh is visible as a whole from each side, and as large as possible. The camera sees 45 degrees. Lengths are in
+    units in which the diagonal of the bounding box is 1.6.
     """
     low, high = vertices.min(axis=0), vertices.max(axis=0)
     radius = 1.6 * np.linalg.norm(vertices - (low + high) / 2, axis=1).max() / np.linalg.norm(high - low)
@@ -355,7 +355,7 @@ def distance_of_camera(vertices: NDArray[np.float64]) -> float:
 
 
 def road_view(field: Field, values: NDArray[np.float64], name: str, colors: str) -> go.Figure:
-    """Draw values (N,) along the roads as a map, sensors as points."""
+    """Return a map of values (N,) along the roads, with sensors as points."""
     from plotly.colors import sample_colorscale
 
     coordinates, pieces = field.coordinates, field.pieces()

@@ -1,4 +1,4 @@
-"""The section on the data of a table: the target, statistics of columns, and the target against them."""
+"""The section on the data of a table: the target, statistics of columns, and plots of the target against columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -23,9 +23,9 @@ def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mappi
 
     Args:
         table: The table.
-        variables: Its variables.
-        frame: The dataframe of them.
-        sizes: The sizes of their effects by name, in whose order they are shown.
+        variables: The variables of the table.
+        frame: The dataframe of the variables.
+        sizes: The sizes of their effects by name. Variables are in the order of these sizes.
     """
     table, is_log = in_own_units(table), is_of_logarithms(table)
     order = sorted(variables, key=lambda variable: -sizes[variable.name])
@@ -45,7 +45,7 @@ def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mappi
 
 
 def _remarks(table: Table, num_variables: int) -> list[str]:
-    """Return sentences about rows and columns that are missing."""
+    """Return sentences about omitted rows and columns."""
     remarks, num_left_out = [], table.num_rows - len(table.y)
     if num_left_out:
         left_out = f"{num_left_out:,} with missing values {'is' if num_left_out == 1 else 'are'} left out"
@@ -70,7 +70,14 @@ def _statistics(table: Table, variables: Sequence[Variable], frame: Any) -> Bloc
 
 
 def small_multiples(table: Table, variables: Sequence[Variable], frame: Any, *, is_log: bool = False) -> go.Figure:
-    """Draw the target against variables, as points or as boxes of categories."""
+    """Return plots of the target against variables, as points or as boxes of categories.
+
+    Args:
+        table: The table.
+        variables: The variables.
+        frame: The dataframe of the variables.
+        is_log: Whether the axis of the target is logarithmic.
+    """
     from plotly.subplots import make_subplots
 
     across = min(_ACROSS, len(variables))

@@ -1,4 +1,4 @@
-"""Splits of observations into a training part and a held-out part."""
+"""Splits of observations into a training set and a held-out set."""
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,30 +21,30 @@ def split(
     groups: NDArray[np.int64] | None = None,  # (count,)
     holdout: str = "random",
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return positions (n,) to train on and positions (k,) to hold out.
+    """Return the positions (n,) of the training set and the positions (k,) of the held-out set.
 
-    The target is share * count held-out observations, at least 2. Without groups it is met exactly.
+    The target size of the held-out set is share * count, at least 2. Without groups it is met exactly.
 
-    Observations of one group stay together, because the rest of a group that was trained on is no test of the model.
-    Groups are drawn uniformly by systematic sampling (Cochran (1977), "Sampling Techniques", chapter 8). They are
-    sorted by size, with ties in random order, and every (1 / p)-th one is taken from a random start. Each group that
-    can be drawn therefore has the same probability p = target / (rows of those groups). The expected number of
-    held-out rows is the target. Because the sizes are sorted, the number differs from the target by at most the size of
-    the largest of these groups. Groups with more than a quarter of the target are always trained on, so that no group
-    dominates the held-out part. This limit is raised until the other groups hold half of all rows and twice the target.
-    The errors are then those of new groups of the sizes that can be drawn. At least two groups are held out, or one of
-    three, even if they hold more rows than the target.
+    Observations of one group are in the same set, because the rest of a training group does not test the model. Groups
+    are drawn uniformly by systematic sampling (Cochran (1977), "Sampling Techniques", chapter 8). They are sorted by
+    size, with ties in random order, and every (1 / p)-th one is drawn from a random start. Each group that can be drawn
+    therefore has the same probability p = target / (rows of those groups). The expected number of held-out rows is the
+    target. Because the sizes are sorted, the number differs from the target by at most the size of the largest of these
+    groups. Groups with more than a quarter of the target are always trained on, so that no group dominates the held-out
+    set. This limit is raised until the other groups hold half of all rows and twice the target. The errors are then
+    those of new groups of the sizes that can be drawn. At least two groups are held out, or one of three, even if they
+    hold more rows than the target.
 
     Args:
         count: The number of observations.
-        share: The share to hold out.
+        share: The fraction to hold out.
         seed: The seed of the split.
         groups: A number for each observation. If None, each observation is a group.
         holdout: "random", or "last" for the last observations in their order, even if it splits groups.
 
     Raises:
-        InvalidArgumentError: The share is not inside (0, 1), or there is no such holdout.
-        DataError: There are fewer than 8 observations, or fewer than 3 groups.
+        InvalidArgumentError: If the fraction is not inside (0, 1), or the holdout is unknown.
+        DataError: If there are fewer than 8 observations, or fewer than 3 groups.
 
     Examples:
         >>> train, test = split(100, 0.2, seed=0)
@@ -95,10 +95,14 @@ def _drawn(
 
 
 def group_numbers(groups: ArrayLike, count: int) -> NDArray[np.int64]:
-    """Return the numbers (count,) of groups that are given by numbers or texts.
+    """Return the numbers (count,) of groups.
+
+    Args:
+        groups: The group of each row, a number or a text.
+        count: The number of rows.
 
     Raises:
-        InvalidArgumentError: There is not one for each row.
+        InvalidArgumentError: If the number of groups differs from the number of rows.
 
     Examples:
         >>> group_numbers(["b", "a", "b"], 3).tolist()
@@ -114,7 +118,11 @@ def joined_groups(
     groups: NDArray[np.int64],  # (count,)
     others: NDArray[np.int64],  # (count,)
 ) -> NDArray[np.int64]:  # (count,)
-    """Return the finest partition that is coarser than both partitions.
+    """Return the finest partition that is coarser than two partitions.
+
+    Args:
+        groups: The groups (count,) of the first partition.
+        others: The groups (count,) of the second partition.
 
     Examples:
         >>> joined_groups(np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])).tolist()
@@ -134,6 +142,9 @@ def independent_groups(
 
     Suppose that observations are equal within a group and independent between groups. Their mean has the variance of
     the mean of this number of independent observations.
+
+    Args:
+        groups: The group (k,) of each observation.
 
     Examples:
         >>> independent_groups(np.array([0, 0, 1, 1]))

@@ -1,4 +1,4 @@
-"""The sections on the cost of a report, and on how it was made."""
+"""The sections of a report on costs and on reproduction."""
 
 import datetime
 import math
@@ -23,7 +23,11 @@ _VALUE, _COMMAND = 300, 2000
 
 
 def hyperparameters(model: Process[Any]) -> Grid:
-    """Return the hyperparameters as a table, in the user's units."""
+    """Return the hyperparameters as a table, in the user's units.
+
+    Args:
+        model: The fitted model.
+    """
     rows = [row for name in model.hyperparameters.names for row in _entries(model, name)]
     likelihood = model.spec.options.likelihood
     if not model.spec.is_gaussian:
@@ -57,11 +61,11 @@ def _entries(model: Process[Any], name: str) -> Iterator[list[str]]:
 
 
 def cost(study: Study, rows_of_model: Sequence[tuple[str, str]]) -> Section:
-    """Return the section on the cost.
+    """Return the section on costs.
 
     Args:
         study: The study.
-        rows_of_model: Names and values of the costs of the model.
+        rows_of_model: The names and values of the costs of the model.
     """
     rows = [[f"seconds to {step}", f"{seconds:.2f}"] for step, seconds in study.seconds.items()]
     if study.comparison is not None:
@@ -76,7 +80,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
 
     Args:
         study: The study.
-        settings: Settings by name.
+        settings: The settings by name.
         command: The command that made the report. If None, none is listed.
     """
     rows = [[name, figures.plain(value, _VALUE)] for name, value in {**settings, **study.reproduction_settings}.items()]
@@ -98,7 +102,7 @@ def making(study: Study, settings: Mapping[str, object], command: str | None) ->
 
 
 def _split(study: Study) -> str:
-    """Return how the held-out part was drawn, in words."""
+    """Return a sentence about the split."""
     if study.holdout == "last":
         return "the last in their order"
     return f"at random, by {figures.plain(study.split_by)}" if study.split_by else "at random"

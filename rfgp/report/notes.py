@@ -36,7 +36,11 @@ _MEANINGS = {
 
 
 def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
-    """Return a note if a baseline has a smaller error than the model's RMSE.
+    """Return a note if a baseline has a smaller error than the model.
+
+    Args:
+        baselines: The baselines with their errors.
+        rmse: The root mean squared error of the model.
 
     Examples:
         >>> of_baselines([Baseline("mean", 1.0)], rmse=2.0)
@@ -49,7 +53,11 @@ def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
 
 
 def of_selection(model: Process[Any]) -> tuple[str, ...]:
-    """Return notes on an unbeaten baseline and on the selected candidate."""
+    """Return notes on an unbeaten baseline and on the selected candidate.
+
+    Args:
+        model: The fitted model.
+    """
     selection = None if model.fit_report is None else model.fit_report.selection
     if selection is None:
         return ()
@@ -61,7 +69,12 @@ def of_selection(model: Process[Any]) -> tuple[str, ...]:
 def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
     """Return a note if the logarithm of targets (n,) may be fitted better.
 
-    The targets are positive, span a factor of 10, and have a skewness above 1, at least twice that of their logarithms.
+    This is the case if targets are positive and span a factor of 10. Their skewness must also be above 1, and at least
+    twice that of their logarithms.
+
+    Args:
+        y: The targets (n,).
+        name: The name of the target.
 
     Examples:
         >>> len(of_scale(np.exp(np.linspace(0, 8, 50)), "price"))
@@ -79,7 +92,11 @@ def of_scale(y: NDArray[np.float64], name: str) -> tuple[str, ...]:
 
 
 def of_bounds(model: Process[Any]) -> tuple[str, ...]:
-    """Return notes on hyperparameters that ended at a bound, with their meaning."""
+    """Return notes on hyperparameters at a bound after the fit, with their meaning.
+
+    Args:
+        model: The fitted model.
+    """
     report = model.fit_report
     return tuple(text for name in (() if report is None else report.at_bounds) for text in _of_bound(model, name))
 

@@ -1,4 +1,4 @@
-"""One HTML page that needs no network: sections of text, tables and interactive plots."""
+"""A self-contained HTML page of text, tables and interactive plots."""
 
 import base64
 import gzip
@@ -24,11 +24,11 @@ class Plot:
 
     Attributes:
         figure: A plotly figure.
-        caption: The content of the plot, and how to read it.
+        caption: The content of the plot, and its interpretation.
         height: The height on the screen, in CSS pixels.
         picture: A PNG of a three-dimensional view, for print and browsers without WebGL. If None, there is none.
-        wide: Whether it takes the page's full width.
-        starts_row: Whether it is at the left of the page.
+        wide: Whether the plot has the full width of the page.
+        starts_row: Whether the plot begins a new row of the page.
     """
 
     kind: ClassVar = "plot"
@@ -48,7 +48,11 @@ class Plot:
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A PNG of something that is too large to draw in a browser.
+    """A PNG of a plot that is too large for a browser.
+
+    Attributes:
+        content: The PNG.
+        caption: The content of the picture.
 
     Examples:
         >>> Picture(b"", "A large mesh.").caption
@@ -62,14 +66,14 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """A table, whose first column is text.
+    """A table. Its first column is text.
 
     Attributes:
         header: The names of the columns.
         rows: The cells of each row.
         caption: The content of the table.
-        wide: Whether it takes the page's full width.
-        texts: The places of further columns of text, which wraps. Others are figures.
+        wide: Whether the table has the full width of the page.
+        texts: The indices of further columns of text, which wraps. Other columns are numbers.
 
     Examples:
         >>> Grid(["column", "mean"], [["size", "1.5"]], "1 row.").rows
@@ -85,13 +89,16 @@ class Grid:
 
     @property
     def text_columns(self) -> set[int]:
-        """The places of the columns of text, named as such or with a long cell."""
+        """The indices of the columns of text: those in `texts`, and those with a long cell."""
         return {i for i in range(1, len(self.header)) if any(len(row[i]) > _LONG for row in self.rows)} | {*self.texts}
 
 
 @dataclass(frozen=True, eq=False)
 class Text:
     """A paragraph.
+
+    Attributes:
+        words: The text.
 
     Examples:
         >>> Text("All rows are used.").words
@@ -105,6 +112,9 @@ class Text:
 @dataclass(frozen=True, eq=False)
 class Command:
     """A command for a shell.
+
+    Attributes:
+        line: The command.
 
     Examples:
         >>> Command("rfgp demo").line
@@ -122,6 +132,10 @@ Block = Plot | Picture | Grid | Text | Command
 class Section:
     """A heading and its blocks.
 
+    Attributes:
+        title: The title.
+        blocks: The blocks.
+
     Examples:
         >>> Section("The data", [Text("All rows are used.")]).anchor
         'the-data'
@@ -132,7 +146,7 @@ class Section:
 
     @property
     def anchor(self) -> str:
-        """The title as the target of a link."""
+        """The title as the anchor of a link."""
         return "".join(c if c.isalnum() else "-" for c in self.title.lower())
 
 
@@ -142,7 +156,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
     Args:
         title: The title.
         lead: The first paragraph.
-        cards: The figures to see first, as (name, figure, remark).
+        cards: The main results, as (name, value, remark).
         sections: The sections.
 
     Examples:
@@ -176,7 +190,7 @@ def render(title: str, lead: str, cards: Sequence[tuple[str, str, str]], section
 
 
 def _printable(value: Any) -> Any:
-    """Return a text without control characters, and other values as they are."""
+    """Return a text without control characters, and other values unchanged."""
     return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -1,4 +1,4 @@
-"""The approximation of a process on a graph, a mesh or roads, in words and in bytes."""
+"""The description and the memory of processes on graphs, meshes or roads."""
 
 from typing import Any
 
@@ -13,7 +13,11 @@ _BYTES = 12.0
 
 
 def describe_process(model: Process[Any]) -> str:
-    """Return the kernel or the features of a process in words."""
+    """Return a description of the kernel or the features of a process.
+
+    Args:
+        model: The model.
+    """
     if not isinstance(model, GraphGP):
         assert isinstance(model, GP)
         return ", ".join(factor.domain.description() for factor in model.kernel.terms()[0].factors)
@@ -31,10 +35,13 @@ def describe_process(model: Process[Any]) -> str:
 
 
 def num_nonzeros(model: Process[Any]) -> int:
-    """Return the number of non-zero features, or of non-zeros in a precision's factor.
+    """Return the number of non-zeros of the features, or of the factor of a precision.
+
+    Args:
+        model: The fitted model.
 
     Raises:
-        NotFittedError: there are no data yet.
+        NotFittedError: If the model has no data.
     """
     prior, rows = model.state.prior(), gathered(model.state.require_rows(purpose="features"))
     if prior.precisions:
@@ -48,7 +55,11 @@ def num_nonzeros(model: Process[Any]) -> int:
 
 
 def memory_of(model: Process[Any]) -> float:
-    """Return the bytes of the features, of a kernel's matrix, or of a factor."""
+    """Return the memory of the features, the kernel matrix or the factor, in bytes.
+
+    Args:
+        model: The fitted model.
+    """
     if isinstance(model, GraphGP) and model.features == "exact":
         return 8.0 * model.graph.num_nodes**2
     return _BYTES * num_nonzeros(model)

@@ -1,4 +1,4 @@
-"""The section on a selection: candidates with their scores, baselines, and the reason for the best."""
+"""The section on a selection: candidates with their scores, baselines, and the reason for the choice."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +14,20 @@ _MISSING = "-"
 
 
 def selection_of(model: Process[Any]) -> SelectionReport | None:
-    """Return the selection of a model's last fit."""
+    """Return the selection of the last fit of a model, or None.
+
+    Args:
+        model: The model.
+    """
     return None if model.fit_report is None else model.fit_report.selection
 
 
 def sections(model: Process[Any]) -> list[Section]:
-    """Return the section on the selection, if there was one."""
+    """Return the section on the selection, if there was one.
+
+    Args:
+        model: The model.
+    """
     selection = selection_of(model)
     return [] if selection is None else [Section("Model selection", list(_blocks(selection)))]
 

@@ -1,4 +1,4 @@
-"""Studies: a model fitted to one part of the data and evaluated on the other."""
+"""Studies: models that are fitted to a training set and evaluated on a held-out set."""
 
 import time
 from collections.abc import Mapping
@@ -35,28 +35,28 @@ FIT_ROWS = 4000
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """A model fitted to a training part, with predictions of the held-out part.
+    """A model that is fitted to a training set, with predictions of a held-out set.
 
     Attributes:
         title: The name of the data.
-        model: The model, fitted to the training part.
-        train: The training part, positions (n,) among the observations.
-        test: The held-out part (k,).
-        observed: Targets of the held-out part (k,).
-        prediction: The model's prediction there.
+        model: The model, fitted to the training set.
+        train: The positions (n,) of the training set among the observations.
+        test: The positions (k,) of the held-out set.
+        observed: The targets (k,) of the held-out set.
+        prediction: The prediction of the held-out set.
         target_std: The standard deviation of the training targets.
-        seconds: The seconds of each step, by name.
+        seconds: The time of each step in seconds, by name.
         comparison: The comparison with the exact process at the fitted hyperparameters, or None.
         remark: The reason why there is no comparison, or the rows of the comparison.
-        method_and_size: The model's own method and size in the comparison. None if it is not one of them.
-        num_repeated: The number of rows that repeat another exactly, or of observations at the node of another. They
-            are on one side of the split.
-        baselines: The errors of baselines that were fitted to the same training part.
-        alternatives: The errors of other processes that were fitted to the same training part.
-        reproduction_settings: Settings with which the study can be made again, by name.
-        notes: Notes in sentences.
-        groups: The group (k,) of each held-out observation: copies, those of one node, or groups that were given. The
-            errors in a group are not independent. If None, each observation is its own.
+        method_and_size: The method and size of the model in the comparison. None if the model is not part of it.
+        num_repeated: The number of rows that equal another row, or of observations at the node of another. Copies are
+            in the same set.
+        baselines: The errors of baselines that were fitted to the training set.
+        alternatives: The errors of other processes that were fitted to the training set.
+        reproduction_settings: The settings that reproduce the study, by name.
+        notes: Notes for the report.
+        groups: The group (k,) of each held-out observation: copies, observations of one node, or given groups. The
+            errors in a group are not independent. If None, each observation is a group.
         holdout: The kind of the split, "random" or "last".
         split_by: The name of the given groups, such as that of a column. If "", none were given.
         is_log: Whether the targets are logarithms.
@@ -104,27 +104,27 @@ class Study:
 
     @property
     def r_squared(self) -> float:
-        """The share of the held-out targets' variance that the prediction explains (R^2)."""
+        """The fraction of the variance of the held-out targets that the prediction explains (R^2)."""
         total = np.mean((self.observed - self.observed.mean()) ** 2)
         return float(1 - self.rmse**2 / total) if total > 0 else float("nan")
 
     @property
     def rmse(self) -> float:
-        """Root mean squared error of the held-out targets, in their units."""
+        """The root mean squared error of the held-out targets, in their units."""
         return metrics.rmse(self.observed, self.prediction)
 
     @property
     def nlpd(self) -> float:
-        """Mean negative log predictive density, nats per held-out point."""
+        """The mean negative log predictive density, in nats per held-out point."""
         return metrics.nlpd(self.observed, self.prediction)
 
     @property
     def coverage(self) -> float:
-        """The share of held-out targets inside their central 95 % interval."""
+        """The fraction of held-out targets inside their central 95 % interval."""
         return float(metrics.interval_coverage(self.observed, self.prediction, [0.95])[0])
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures for JSON."""
+        """Return the scores for JSON."""
         return {
             "title": self.title,
             "train": len(self.train),
@@ -170,31 +170,35 @@ def study_table(
     split_by: str = "groups",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model to a part of a table and evaluate it on the rest.
+    """Fit a model to a part of a table, and evaluate it on the rest.
 
-    It is also compared with the exact process. Rows that repeat each other exactly are on one side of a random split.
-    The model reads the dataframe of `rfgp.report.input_frame`, in which a category that its kernel names is a column of
-    texts.
+    The model is also compared with the exact process. Equal rows are in the same set of a random split. The model reads
+    the dataframe of `rfgp.report.input_frame`, in which a category that its kernel names is a column of texts.
 
     Args:
         table: The table.
         model: A model that has not been fitted yet.
         title: The name of the table.
-        test_share: The share of rows to hold out.
-        fit_rows: The most training rows, at random, to which hyperparameters are fitted. The model is then conditioned
-            on all of them. If the kernel is selected, approximations are automatic, or terms have nearest neighbors,
-            all rows are given to the fit.
+        test_share: The fraction of rows to hold out.
+        fit_rows: The largest number of random training rows to which hyperparameters are fitted. The model is then
+            conditioned on all of them. If the kernel is selected, approximations are automatic, or terms have nearest
+            neighbors, the fit receives all rows.
         compare: Whether to compare with the exact process, on some of the training rows.
         seed: The seed of the split and the draws.
-        holdout: "random", or "last" for the last rows in the table's order, as of time series.
-        groups: Numbers or texts (n,), such as stations or patients. Rows of one group are on one side of the split, and
-            standard errors count groups. If None, copies of a row are a group.
+        holdout: "random", or "last" for the last rows in the order of the table, for example of time series.
+        groups: Numbers or texts (n,), such as stations or patients. Rows of one group are in the same set, and standard
+            errors count groups. If None, copies of a row are a group.
         split_by: The name of the groups, for the report.
-        report: Called with (step in words, steps done, steps in all or 0 if unknown). If None, nothing is.
+        report: A function of the step as text, the steps done, and their total or 0 if unknown. If None, there is no
+            report.
+
+    Returns:
+        The fitted model with its predictions and scores.
 
     Raises:
-        DataError: too few rows or groups, or rows that cannot be used.
-        InvalidArgumentError: a share outside (0, 1), fit_rows below 2, another holdout, or groups with holdout="last".
+        DataError: If there are too few rows or groups, or rows cannot be used.
+        InvalidArgumentError: If the fraction is outside (0, 1), fit_rows is below 2, the holdout is unknown, or groups
+            are combined with holdout="last".
 
     Examples:
         >>> import numpy as np
@@ -261,13 +265,17 @@ def study_field(
     holdout: str = "random",
     report: Report | None = None,
 ) -> Study:
-    """Fit a model to a part of a field's observations and evaluate it on the rest.
+    """Fit a model to a part of the observations of a field, and evaluate it on the rest.
 
-    It is also compared with the exact process. Observations of one node, and of one group of the field, are on one side
-    of the split. With holdout="last" the last ones in their order are held out, even if it splits a node. Other
-    arguments and errors are those of `study_table`, except for the model. The features of a `GraphGP` are compared with
-    the exact process of the same kernel, if that can be computed. A `MeshGP` or `RoadGP` is exact, and is compared with
-    a fit of random walks.
+    The model is also compared with the exact process. Observations of one node, and of one group of the field, are in
+    the same set. With holdout="last" the last observations are held out, even if this splits a node. Except for the
+    model, other arguments and errors are those of `study_table`.
+
+    The features of a `GraphGP` are compared with the exact process of the same kernel, if that can be computed. A
+    `MeshGP` or `RoadGP` is exact, and is compared with a fit of random walks.
+
+    Returns:
+        The fitted model with its predictions and scores.
 
     Examples:
         >>> import graphs
@@ -323,7 +331,7 @@ def _seen(
     test: NDArray[np.int64],  # (k,)
     reason: str = "order",
 ) -> tuple[str, ...]:
-    """Return a note if held-out observations repeat rows or nodes that are trained on."""
+    """Return a note if held-out observations have the rows or nodes of training observations."""
     seen = 0 if groups is None else int(np.isin(groups[test], groups[train]).sum())
     if not seen:
         return ()
@@ -332,12 +340,12 @@ def _seen(
 
 
 def _left_out(compared: Compared, wanted: bool) -> tuple[str, ...]:
-    """Return why there is no comparison, if one was wanted."""
+    """Return the reason why there is no comparison, if one was requested."""
     return (compared.remark,) if wanted and compared.comparison is None else ()
 
 
 def _takes_all_rows(model: GP) -> bool:
-    """Return whether a fit is given all rows, as selections and neighbors need."""
+    """Return whether a fit receives all rows, as selections and neighbors require."""
     given = model.spec.options.approximations
     known = [given] if isinstance(given, Approximation) else list(given.values()) if isinstance(given, Mapping) else []
     is_automatic = not known or model.spec.options.search_space is not None
@@ -354,7 +362,7 @@ def _fit_and_predict(
     most: int,
     show: Report,
 ) -> Study:
-    """Fit to some training items, condition on all, and predict the others."""
+    """Fit the model to some training items, condition it on all of them, and predict the others."""
     seconds, start = {}, time.perf_counter()
     rows, first = getattr(inputs, "iloc", inputs), train[:most]
 

@@ -22,10 +22,10 @@ def table_report(
     """Return the report on a table as one HTML page.
 
     Args:
-        study: The study of `study_table`.
-        table: The same table.
-        settings: Settings by name to list under "How it was made". If None, none are.
-        command: The command that made the report, to list there. If None, none is.
+        study: The result of `study_table`.
+        table: The table of the study.
+        settings: Settings by name to list under "How it was made". If None, there are none.
+        command: The command that made the report, to list there. If None, there is none.
 
     Examples:
         >>> import numpy as np
@@ -67,7 +67,7 @@ def _lead(study: Study, table: Table, model: GP, num_variables: int) -> str:
 
 
 def _terms(model: GP) -> str:
-    """Return the terms and their approximations in words."""
+    """Return a description of the terms and their approximations."""
     known = {figures.plain(name): type(term.approximation).__name__ for name, term in model.terms.items()}
     shown = [f"{name} ({approximation})" for name, approximation in list(known.items())[:_MOST_NAMED]]
     if len(known) > _MOST_NAMED:

@@ -17,7 +17,12 @@ _NAME, _KERNEL = 60, 200
 
 
 def section(model: GP, table: Table) -> Section:
-    """Return the section on the terms of a fitted model of a table."""
+    """Return the section on the terms of a fitted model of a table.
+
+    Args:
+        model: The fitted model.
+        table: The table.
+    """
     effects, scale = effects_of(model, table), scale_of(model.spec.options.likelihood, table)
     blocks: list[Block] = [grid(model)]
     if effects:
@@ -28,7 +33,11 @@ def section(model: GP, table: Table) -> Section:
 
 
 def grid(model: GP) -> Grid:
-    """Return the table of the terms."""
+    """Return the table of the terms.
+
+    Args:
+        model: The fitted model.
+    """
     header = ["term", "share of variance", "degrees of freedom", "kernel", "approximation", "computed with"]
     rows = [_row(name, term) for name, term in model.terms.items()]
     return Grid(
@@ -48,7 +57,7 @@ def _row(name: str, term: TermReport) -> list[str]:
 
 
 def _reading(model: GP, effects: list[Effect], scale: Scale) -> str:
-    """Return how the plots of effects are to be read."""
+    """Return sentences on the interpretation of the plots of effects."""
     text = (
         "The effect of a term is its posterior with a 95 % band, minus its mean over the points that are shown. "
         "A constant that several terms share does not widen the bands. Where data are scarce, bands are wide."
@@ -98,7 +107,7 @@ def _name(effect: Effect) -> str:
 
 
 def _of_levels(effect: Effect) -> str:
-    """Return which levels are shown, if not all are."""
+    """Return a phrase about the levels in the plot, if some are omitted."""
     noun = "level" if effect.variables[0].role == CATEGORY else "value"
     shown = len(effect.mean)
     return "" if shown == effect.num_levels else f"; the {shown} largest of {counted(effect.num_levels, noun)}"

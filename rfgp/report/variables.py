@@ -1,4 +1,4 @@
-"""The variables of a table, and the dataframe of them that a model reads."""
+"""The variables of a table, and their dataframe for models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,16 +25,16 @@ _LEVEL = "level"
 
 @dataclass(frozen=True)
 class Variable:
-    """A column of a file, and the columns of a dataframe that hold it.
+    """A column of a file, with the columns of a dataframe that represent it.
 
     Attributes:
         name: The name of the column of the file.
         role: "number", "date" (in days since 1970-01-01) or "category".
-        column: The column of the dataframe that holds the values, dates as times, or None.
+        column: The column of the dataframe with the values, dates as times, or None.
         indicators: The level of each column of zeros and ones, by the name of that column.
         levels: The levels of a category.
-        is_typical_of_row: Whether its typical value is that of the first row, as that of a coordinate.
-        is_discrete: Whether its typical value is the most frequent one.
+        is_typical_of_row: Whether the typical value is that of the first row, as for coordinates.
+        is_discrete: Whether the typical value is the most frequent one.
 
     Examples:
         >>> Variable("color", CATEGORY, None, {"color=red": "red", "color=blue": "blue"}).cells(["red"])
@@ -51,14 +51,18 @@ class Variable:
 
     @property
     def columns(self) -> frozenset[str]:
-        """The names of its columns, and of indicators that a model makes of its levels."""
+        """The names of the columns of the dataframe, and of indicators that a model makes of the levels."""
         if self.column is None:
             return frozenset(self.indicators)
         made = (f"{self.column}={level}" for level in self.levels)
         return frozenset((self.column, *self.indicators, *made))
 
     def values(self, frame: Any) -> NDArray[Any]:  # (n,)
-        """Return the value of each row of a dataframe (n, d)."""
+        """Return the value of each row of a dataframe (n, d).
+
+        Args:
+            frame: The dataframe (n, d).
+        """
         if self.column is not None:
             cells: NDArray[Any] = frame[self.column].to_numpy()
             return to_days(cells) if self.role == DATE else cells
@@ -67,7 +71,11 @@ class Variable:
         return np.asarray(levels[shares.argmax(axis=1)])
 
     def typical(self, frame: Any) -> Any:
-        """Return the median of a number, or the most frequent level."""
+        """Return the typical value: the median of a number, or the most frequent level.
+
+        Args:
+            frame: The dataframe (n, d).
+        """
         values = self.values(frame)
         if self.is_typical_of_row:
             return values[0]
@@ -76,12 +84,21 @@ class Variable:
         return self.frequent(frame, 1)[0]
 
     def frequent(self, frame: Any, most: int) -> list[Any]:
-        """Return its most frequent values, at most so many, in their order."""
+        """Return the most frequent values in ascending order.
+
+        Args:
+            frame: The dataframe (n, d).
+            most: The largest number of values.
+        """
         levels, counts = np.unique(self.values(frame), return_counts=True)
         return list(levels[np.sort(np.argsort(-counts, kind="stable")[:most])])
 
     def cells(self, values: ArrayLike) -> dict[str, NDArray[Any]]:
-        """Return its columns of a dataframe at values (n,)."""
+        """Return the columns of the dataframe for given values of the variable.
+
+        Args:
+            values: The values (n,).
+        """
         known = np.asarray(values, dtype=object if self.role == CATEGORY else None)
         by_column = {name: (known == level).astype(np.float64) for name, level in self.indicators.items()}
         if self.column is None:
@@ -92,6 +109,9 @@ class Variable:
 def is_of_logarithms(table: Table) -> bool:
     """Return whether the targets of a table are logarithms, by their name.
 
+    Args:
+        table: The table.
+
     Examples:
         >>> is_of_logarithms(Table(np.zeros((2, 1)), np.zeros(2), ("x",), "log of price"))
         True
@@ -100,7 +120,10 @@ def is_of_logarithms(table: Table) -> bool:
 
 
 def in_own_units(table: Table) -> Table:
-    """Return a table with the exponentials of its targets if these are logarithms.
+    """Return a table with the exponentials of its targets if the targets are logarithms.
+
+    Args:
+        table: The table.
 
     Examples:
         >>> in_own_units(Table(np.zeros((2, 1)), np.zeros(2), ("x",), "log of price")).y.tolist()
@@ -141,14 +164,26 @@ def input_frame(table: Table, model: GP) -> Any:
 
 
 def variables_of(table: Table, model: GP, frame: Any) -> list[Variable]:
-    """Return the variables of a dataframe from `input_frame`, in the file's order."""
+    """Return the variables of a table, in the order of the file.
+
+    Args:
+        table: The table.
+        model: The model of the table.
+        frame: The result of `input_frame`.
+    """
     kinds = _kinds(model)
     variables = [_variable(rule, frame, kinds.get(rule.name, set())) for rule in table.schema.inputs]
     return [variable for variable in variables if variable.columns]
 
 
 def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[str, NDArray[Any]]:
-    """Return the columns (count,) of a dataframe, at typical values of all variables."""
+    """Return columns of a dataframe at typical values of all variables.
+
+    Args:
+        variables: The variables.
+        frame: The dataframe (n, d) of the table.
+        count: The number of rows of the result.
+    """
     cells: dict[str, NDArray[Any]] = {}
     for variable in variables:
         cells |= variable.cells(np.array([variable.typical(frame)] * count))
@@ -156,9 +191,9 @@ def typical_row(variables: Sequence[Variable], frame: Any, count: int) -> dict[s
 
 
 def columns_of(model: Process[Any], path: str) -> list[str]:
-    """Return the columns of the factor that has a hyperparameter.
+    """Return the columns of the factor that has a given hyperparameter.
 
-    The noise, the mean and output scales have none.
+    The noise, the mean and output scales have no columns.
 
     Args:
         model: A fitted model.
@@ -175,7 +210,10 @@ def columns_of(model: Process[Any], path: str) -> list[str]:
 
 
 def as_dates(days: ArrayLike) -> list[str]:
-    """Return days (n,) since 1970-01-01 as dates, with times if not all are midnights.
+    """Return days since 1970-01-01 as dates, with times unless all are midnights.
+
+    Args:
+        days: Days (n,).
 
     Examples:
         >>> as_dates([0, 0.5])
@@ -197,7 +235,7 @@ def _variable(rule: ColumnRule, frame: Any, kinds: set[ColumnKind]) -> Variable:
 
 
 def _kinds(model: GP) -> dict[str, set[ColumnKind]]:
-    """Return how the kernel reads the columns that it names."""
+    """Return the kinds of the columns that the kernel names."""
     kinds: dict[str, set[ColumnKind]] = {}
     for factor in _factors(model):
         for key in factor.columns or ():

@@ -1,4 +1,4 @@
-"""Parts that all reports have: cards, diagnostics, and the comparison with the exact process."""
+"""Parts of all reports: cards, diagnostics, and the comparison with the exact process."""
 
 import math
 from collections.abc import Sequence
@@ -27,7 +27,10 @@ _ROUNDING = 1e-9  # nats
 
 
 def number(value: float) -> str:
-    """Write a figure with four significant digits.
+    """Return a number as text with four significant digits.
+
+    Args:
+        value: The number.
 
     Examples:
         >>> number(1234.567), number(12345.67)
@@ -37,7 +40,12 @@ def number(value: float) -> str:
 
 
 def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
-    """Return the names, values and remarks of cards. The noun is such as "rows"."""
+    """Return the names, values and remarks of the cards of a report.
+
+    Args:
+        study: The study.
+        noun: The noun of observations, such as "rows".
+    """
     count, covered = len(study.test), round(study.coverage * len(study.test))
     explained = f"{100 * study.r_squared:.1f} %" if math.isfinite(study.r_squared) else "not defined"
     others = f"standard deviation of the training targets: {number(study.target_std)}"
@@ -64,9 +72,13 @@ def cards(study: Study, noun: str) -> list[tuple[str, str, str]]:
 
 
 def verdict(study: Study, noun: str) -> str:
-    """Assess the coverage of 95 % intervals, and the calibration curve.
+    """Return an assessment of the coverage of 95 % intervals and of the calibration curve.
 
-    The levels of the tests are 5 % and 1 %. Standard errors are those of the effective number of groups.
+    The levels of the tests are 5 % and 1 %. Standard errors are for the effective number of groups.
+
+    Args:
+        study: The study.
+        noun: The noun of observations, such as "rows".
     """
     if few := too_few(study, noun):
         return few
@@ -98,7 +110,7 @@ def too_few(study: Study, noun: str) -> str:
 
 
 def in_groups(study: Study) -> str:
-    """Return the number of held-out groups in words, or "" if each is one observation."""
+    """Return a phrase with the number of held-out groups, or "" if each observation is a group."""
     return "" if study.num_groups == len(study.test) else f" in {counted(study.num_groups, 'group')}"
 
 
@@ -189,7 +201,7 @@ def _errors(study: Study) -> list[Block]:
 
 
 def shown(count: int, most: int) -> str:
-    """Return the number that is drawn, if not all are.
+    """Return a phrase with the number of drawn observations, or "" if all are drawn.
 
     Examples:
         >>> shown(5000, 2000)
@@ -199,7 +211,7 @@ def shown(count: int, most: int) -> str:
 
 
 def convergence(fit: FitReport) -> str:
-    """Return in words whether a fit converged."""
+    """Return a sentence on the convergence of a fit."""
     steps = f"{counted(fit.iterations, 'iteration')} and {counted(fit.evaluations, 'evaluation')}"
     if fit.converged:
         return f"The optimizer converged after {steps}."
@@ -207,7 +219,7 @@ def convergence(fit: FitReport) -> str:
 
 
 def repeats(study: Study) -> str:
-    """Return how many rows, or nodes of observations, repeat others, or ""."""
+    """Return a phrase with the number of repeated rows, or nodes of observations, or ""."""
     if not study.num_repeated:
         return ""
     is_single, is_apart = study.num_repeated == 1, study.holdout == "random"
@@ -265,7 +277,7 @@ def _accuracy_row(comparison: Comparison, method: str, size: int) -> list[str]:
 
 
 def mebibytes(count: float) -> str:
-    """Return a number of bytes in MiB.
+    """Return a number of bytes in MiB as text.
 
     Examples:
         >>> mebibytes(2**21)
@@ -279,13 +291,13 @@ STATISTICS = ("column", "mean", "sd", "min", "median", "max", "distinct")
 
 
 def statistics(names: Sequence[str], columns: NDArray[np.float64], noun: str) -> Grid:  # columns (n, k)
-    """Return the statistics of columns (n, k). The noun names their n rows."""
+    """Return a table of the statistics of columns (n, k)."""
     rows = [statistics_row(name, column) for name, column in zip(names, columns.T, strict=True)]
     return Grid(STATISTICS, rows, f"{counted(len(columns), noun)}.")
 
 
 def statistics_row(name: str, values: NDArray[Any], role: str = NUMBER) -> list[str]:
-    """Return the statistics of values (n,) of a variable of a role.
+    """Return the statistics of the values (n,) of a variable.
 
     Examples:
         >>> statistics_row("size", np.array([1.0, 2.0, 3.0]))

@@ -21,10 +21,15 @@ class OutputFormat(NamedTuple):
 
 
 def read_matrix(X: Any, dtype: torch.dtype | None, first: int = 0) -> tuple[Tensor, OutputFormat]:
-    """Return inputs (n, d) as a floating tensor, with rows counted from `first`.
+    """Return inputs (n, d) as a floating tensor, and the format of results.
+
+    Args:
+        X: The inputs of the user: a dataframe, an array, a tensor or a list of rows.
+        dtype: The dtype of the inputs. If None, that of X, or float64 for other numbers.
+        first: The number of the first row, for messages.
 
     Raises:
-        DataError: The inputs are not a numeric matrix, or a value is not finite. The message names its position.
+        DataError: If the inputs are not a numeric matrix, or a value is not finite. The message names its position.
 
     Examples:
         >>> read_matrix([[0.0], [1.0]], None)[0].shape
@@ -71,7 +76,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
         least: The smallest number of rows. Targets may be constant only if it is 1.
 
     Raises:
-        DataError: The shape or length is wrong, there are too few rows, values are not finite, or a target is
+        DataError: If the shape or length is wrong, there are too few rows, values are not finite, or a target is
             constant. Also if the floating dtype differs from that of X and the user selected none.
     """
     t = read_target_values(y)
@@ -93,10 +98,15 @@ def check_dtypes(
 ) -> None:
     """Check that targets have the dtype of the inputs, or are exact integers.
 
-    If the user selected a dtype, other floating targets are converted to it.
+    If the user selected a dtype, all targets are valid, since they are converted to it.
+
+    Args:
+        t: The targets.
+        like: A tensor with the dtype of the inputs.
+        dtype: The dtype that the user selected, or None.
 
     Raises:
-        DataError: They do not. The message names both dtypes.
+        DataError: If floating targets have another dtype, or integers are not exact in the dtype of the inputs.
     """
     largest = 2 / torch.finfo(like.dtype).eps
     if dtype is None and not t.is_floating_point() and t.numel() and float(t.double().abs().max()) > largest:
@@ -113,8 +123,14 @@ def check_dtypes(
 def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
     """Return targets, (n,) or (n, k), in the dtype and on the device of `like`.
 
+    Args:
+        t: The targets.
+        n: The number of rows of X.
+        like: A tensor with the dtype and device of the result.
+        first: The number of the first row, for messages.
+
     Raises:
-        DataError: The number of targets is wrong, or values are not finite.
+        DataError: If the number of targets is wrong, or values are not finite.
     """
     if len(t) != n:
         raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
@@ -136,8 +152,13 @@ def check_not_constant(
 ) -> None:
     """Check that targets differ by more than rounding errors.
 
+    Args:
+        low: The smallest value of each target.
+        high: The largest value of each target.
+        n: The number of rows, for messages.
+
     Raises:
-        DataError: A target is constant. The message names its value, and its output if there are several.
+        DataError: If a target is constant. The message names its value, and its output if there are several.
     """
     constant = (high - low) <= _ROUNDING[low.dtype] * torch.maximum(low.abs(), high.abs())
     if not bool(constant.any()):
@@ -158,8 +179,11 @@ _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, tor
 def read_target_values(y: Any) -> Tensor:
     """Return targets (n,) or (n, k) as a tensor with an unchanged dtype.
 
+    Args:
+        y: The targets of the user.
+
     Raises:
-        DataError: The targets are not numeric, or have another shape.
+        DataError: If the targets are not numeric, or have another shape.
     """
     t, _ = _to_tensor(y, "y")
     if t.ndim not in (1, 2) or (t.ndim == 2 and t.shape[1] == 0):
@@ -176,13 +200,19 @@ def read_per_row(
     positive: bool,
     first: int = 0,
 ) -> Tensor | None:
-    """Return one number per row (n,) as float64, or None.
+    """Return one number per row (n,) as float64, or None if there are no values.
 
-    `first` is the number of the first row in messages.
+    Args:
+        values: The numbers of the user, or None.
+        name: The name of the argument, for messages.
+        n: The number of rows.
+        like: A tensor with the device of the result.
+        positive: Whether 0 is invalid.
+        first: The number of the first row, for messages.
 
     Raises:
-        DataError: The shape is wrong, or values are not finite, negative, or zero if they must be positive. Squares of
-            positive values must not overflow or underflow.
+        DataError: If the shape is wrong, or values are not finite, negative, or zero if they must be positive. Squares
+            of positive values must not overflow or underflow.
     """
     if values is None:
         return None
@@ -235,7 +265,16 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
 
 
 def warn_of_booleans(y: Any, name: str = "y", stacklevel: int = 4) -> bool:
-    """Warn of boolean targets, (n,) or (n, k), and return whether they are boolean."""
+    """Return whether targets are boolean, and warn if they are.
+
+    Args:
+        y: Targets (n,) or (n, k).
+        name: The name of the argument, for the message.
+        stacklevel: As for `warnings.warn`.
+
+    Warns:
+        BooleanTargetWarning: If the targets are boolean.
+    """
     kind = str(getattr(y, "dtype", "object"))
     objects: Any = y if isinstance(y, list) else ()
     if kind == "object" and hasattr(y, "__array__"):

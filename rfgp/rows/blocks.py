@@ -35,7 +35,11 @@ class Rows(Protocol):
         """The number n of rows."""
 
     def blocks(self, size: int) -> "Iterator[Block]":
-        """Yield all rows in blocks of about `size`, to be left unchanged."""
+        """Yield all rows in blocks, which callers must not change.
+
+        Args:
+            size: The approximate number of rows of a block.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,14 +106,24 @@ class Block:
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
-        """Return the noise variance of one observation, including the learned one."""
+        """Return the noise variance of one observation of each row.
+
+        It is the sum of the learned and the known variance.
+
+        Args:
+            noise: The learned variance, 0-d.
+        """
         return noise if self.fixed_noise is None else noise + self.fixed_noise
 
     def noise_diag(
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # () or (b,)
-        """Return the noise variance of the mean of a row's observations."""
+        """Return the noise variance of the mean of the observations of each row.
+
+        Args:
+            noise: The learned variance, 0-d.
+        """
         variance = self.observation_noise(noise)
         return variance if self.weight is None else variance / self.weight
 
@@ -119,8 +133,11 @@ class Block:
     ) -> Tensor:  # 0-d
         """Return the log density term of repeated observations, or 0.
 
-        w observations of variance D with the mean y and the sum of squares S about it have the density
-        N(y; f, D / w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). Outputs count with their signs.
+        Let w observations of variance D have the mean y and the sum of squares S about it. Their density is N(y; f, D /
+        w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). The log densities of outputs are summed with their signs.
+
+        Args:
+            noise: The learned variance, 0-d.
         """
         if self.weight is None:
             return torch.zeros_like(noise)
@@ -132,23 +149,31 @@ class Block:
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # (b,)
-        """Return squares about each row's mean, over the noise."""
+        """Return the squares about the mean of each row, divided by the noise variance.
+
+        Args:
+            noise: The learned variance, 0-d.
+        """
         if self.replicate_sum_of_squares is None:
             return torch.zeros_like(self.targets[:, 0])
         return (self.replicate_sum_of_squares @ self.output_weights) / self.observation_noise(noise)
 
     def offset(self) -> Tensor:
-        """Return the logarithms of exposures (b,), which are added to the latent function."""
+        """Return the logarithms of the exposures (b,), which are added to the latent function."""
         if self.fixed_noise is None:
             return torch.zeros_like(self.targets[:, 0])
         return torch.where(self.fixed_noise > 0, self.fixed_noise, 1.0).log()
 
     def counts(self) -> Tensor:
-        """Return the numbers of observations, (b,) float64."""
+        """Return the number of observations of each row, (b,) float64."""
         return torch.ones_like(self.targets[:, 0]) if self.weight is None else self.weight
 
     def blocks(self, size: int) -> "Iterator[Block]":
-        """Yield all rows in blocks of `size`."""
+        """Yield all rows in blocks of `size`.
+
+        Args:
+            size: The number of rows of a block. The last one may be smaller.
+        """
         for first in range(0, len(self), size):
             yield self.take(slice(first, first + size))
 
@@ -156,7 +181,11 @@ class Block:
         self,
         rows: slice | Tensor,  # (b,)
     ) -> "Block":
-        """Return some rows."""
+        """Return some rows.
+
+        Args:
+            rows: A slice, indices (b,) or a mask.
+        """
         arrays = self.fixed_noise, self.weight, self.replicate_sum_of_squares
         noise, weight, squares = (None if value is None else value[rows] for value in arrays)
         return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, squares)
@@ -170,7 +199,11 @@ class DistributedRows(Rows, Protocol):
     """The interface of rows on other machines, which compute sums over their rows."""
 
     def total(self, function: Callable[[Rows], Sums]) -> Sums:
-        """Return the sum of function(part) over parts, each on its worker."""
+        """Return the sum of a function over the parts, each computed on its worker.
+
+        Args:
+            function: A function from rows to tensors, which are summed over parts.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,18 +240,30 @@ class JoinedRows:
         return sum(map(len, self.parts))
 
     def blocks(self, size: int) -> Iterator[Block]:
-        """Yield the blocks of all parts in order."""
+        """Yield the blocks of all parts in order.
+
+        Args:
+            size: The approximate number of rows of a block.
+        """
         for part in self.parts:
             yield from part.blocks(size)
 
 
 def parts_of(rows: Rows) -> list[Rows]:
-    """Return the parts of joined rows, or other rows as the only part."""
+    """Return the parts of joined rows, or other rows as the only part.
+
+    Args:
+        rows: The rows.
+    """
     return list(rows.parts) if isinstance(rows, JoinedRows) else [rows]
 
 
 def gathered(rows: Rows) -> Block:
-    """Return all rows in memory."""
+    """Return all rows in memory.
+
+    Args:
+        rows: The rows.
+    """
     if isinstance(rows, Block):
         return rows
     blocks = list(rows.blocks(2**16))

@@ -40,7 +40,11 @@ class Problem(NamedTuple):
 def without_marks(
     cells: NDArray[Any],  # (...), objects
 ) -> NDArray[Any]:
-    """Return objects with NaN instead of pandas.NA and NaT, which have no float value."""
+    """Return objects with NaN instead of pandas.NA and NaT, which have no float value.
+
+    Args:
+        cells: Objects (...).
+    """
     pandas = sys.modules.get("pandas")  # imported already if a cell is one of its marks
     if pandas is None:
         return cells
@@ -52,7 +56,12 @@ def problems_of(
     values: Any,  # (n,) or (n, d)
     names: tuple[str, ...] | None,
 ) -> list[Problem]:
-    """Return the problems of a matrix or column that is not numeric."""
+    """Return the problems of a matrix or column that is not numeric.
+
+    Args:
+        values: A column (n,) or matrix (n, d).
+        names: The names of the columns. If None, their indices.
+    """
     try:
         cells = without_marks(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
@@ -66,7 +75,11 @@ def problems_of(
 
 
 def listed(problems: list[Problem]) -> str:
-    """Return the problems of at most eight columns as text."""
+    """Return the problems of at most eight columns as text.
+
+    Args:
+        problems: The problems, one for each column and kind.
+    """
     columns = list(dict.fromkeys(problem.column for problem in problems))
     words = [str(problem) for problem in problems if problem.column in columns[:_MOST_COLUMNS]]
     rest = len(columns) - _MOST_COLUMNS
@@ -74,7 +87,12 @@ def listed(problems: list[Problem]) -> str:
 
 
 def remedy(problems: list[Problem], is_frame: bool) -> str:
-    """Return a remedy for the problems of a dataframe or another array, as a sentence."""
+    """Return a sentence with a remedy for problems.
+
+    Args:
+        problems: The problems.
+        is_frame: Whether the cells are from a dataframe.
+    """
     if is_frame:
         options = [option for kind, option in _READERS.items() if any(problem.kind == kind for problem in problems)]
         call = ", ".join(["table", "target", *options])

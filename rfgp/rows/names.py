@@ -17,14 +17,22 @@ _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
 
 
 def is_index_name(name: str) -> bool:
-    """Return whether a name is one that pandas or Parquet give to an unnamed index."""
+    """Return whether a name is one that pandas or Parquet give to an unnamed index.
+
+    Args:
+        name: The name.
+    """
     return _NAMES.fullmatch(name.strip()) is not None
 
 
 def counts_rows(
     values: NDArray[Any],  # (n,)
 ) -> bool:
-    """Return whether a column counts its rows, from 0 like pandas or from 1 like R."""
+    """Return whether a column counts its rows, from 0 like pandas or from 1 like R.
+
+    Args:
+        values: The column (n,).
+    """
     if values.dtype.kind not in "fiu" or len(values) < 2 or values[0] not in (0, 1):
         return False
     return bool(np.array_equal(values, values[0] + np.arange(len(values))))
@@ -65,10 +73,13 @@ def warn_of_levels(key: Any, levels: Sequence[Any], stacklevel: int) -> None:
 
 
 def names_of(X: Any) -> tuple[str, ...] | None:
-    """Return the column names of a dataframe as texts, or None.
+    """Return the column names of a dataframe as texts, or None for other objects.
+
+    Args:
+        X: The inputs.
 
     Raises:
-        DataError: Several columns have the same name.
+        DataError: If several columns have the same name.
     """
     labels = _labels(X)
     if labels is None:
@@ -89,9 +100,14 @@ def _labels(X: Any) -> Any:
 
 
 def without_index(X: Any, names: tuple[str, ...], stacklevel: int = 2) -> tuple[str, ...]:
-    """Return a dataframe's column names without an index, with a warning.
+    """Return the column names of a dataframe without those of an index, with a warning.
 
     If no column would remain, all are kept.
+
+    Args:
+        X: The dataframe.
+        names: The names of its columns.
+        stacklevel: As for `warnings.warn`.
     """
     unnamed = [index for index, name in enumerate(names) if is_index_name(name)]
     counts = {index for index in unnamed if counts_rows(np.asarray(_taken(X, [index])).reshape(-1))}
@@ -113,7 +129,7 @@ def arranged(X: Any, wanted: tuple[str, ...] | None, names: tuple[str, ...] | No
             position.
 
     Raises:
-        DataError: A wanted column is missing.
+        DataError: If a wanted column is missing.
     """
     names = names_of(X) if wanted is not None and names is None else names
     if wanted is None or names is None or names == wanted:

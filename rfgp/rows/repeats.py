@@ -37,9 +37,14 @@ def repeat_groups(
     X: NDArray[np.floating[Any]],  # (n, d)
     y: NDArray[np.floating[Any]],  # (n,) or (n, k)
 ) -> NDArray[np.int64] | None:  # (n,)
-    """Return a number for each row, shared by equal rows. None without copies.
+    """Return a number for each row, shared by equal rows, or None if there are no copies.
 
-    If inputs are repeated often, the table is coarse and equal rows are not copies.
+    If the same inputs are repeated often, the inputs are considered coarse, and equal rows are not copies. The result
+    is then None.
+
+    Args:
+        X: The inputs (n, d).
+        y: The targets (n,) or (n, k).
 
     Examples:
         >>> groups = repeat_groups(np.array([[1.0], [2.0], [1.0]]), np.array([3.0, 3.0, 3.0]))

@@ -43,7 +43,7 @@ class Chunk(NamedTuple):
         """Return the rows with the wanted columns of X (b, d). If None, with all.
 
         Raises:
-            DataError: A wanted column is missing, or several have the same name.
+            DataError: If a wanted column is missing, or several have the same name.
         """
         names = names_of(self.X) if self.names is None else self.names
         return self._replace(X=arranged(self.X, wanted, names), names=names if wanted is None else wanted)
@@ -143,7 +143,7 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
     """Return a source of rows that are read in blocks, or None.
 
     Raises:
-        DataError: A source is combined with other arguments, or arrays differ in length.
+        DataError: If a source is combined with other arguments, or arrays differ in length.
     """
     if isinstance(X, RowSource) and callable(X.chunks):  # arrays of other libraries have an attribute `chunks`
         if any(value is not None for value in (y, noise, sample_weight)):
@@ -175,7 +175,7 @@ def checked(
         first: The number of preceding rows.
 
     Raises:
-        DataError: A value is not finite, a column is missing, or a chunk differs from the first in its columns.
+        DataError: If a value is not finite, a column is missing, or a chunk differs from the first in its columns.
     """
     width, outputs, extras = None, None, None
     for block in chunks:
@@ -277,7 +277,7 @@ class SourceRows:
         count: The number of observations, including repetitions.
         as_numpy: Whether the rows are arrays and not tensors.
         sample: A standardized random sample of the rows. None for additional rows.
-        digest: The digest of all values. None before the first pass.
+        digest: The digest of all values. Empty before the first pass.
         ends: The smallest and the largest standardized inputs, (d,) each. None before the first pass.
     """
 
@@ -301,7 +301,7 @@ class SourceRows:
         """Yield all rows in blocks of `size`.
 
         Raises:
-            DataError: The number of rows has changed since the first pass.
+            DataError: If the number of rows has changed since the first pass.
         """
         count = 0
         chunks = checked(self.source.chunks(), self.dtype, True, self.scaling.columns)
@@ -333,7 +333,7 @@ class RemoteRows(SourceRows):
         """Return the sum of function(part) over the parts. Each part must fit into memory.
 
         Raises:
-            DataError: Values are invalid, or have changed since the first pass.
+            DataError: If values are invalid, or have changed since the first pass.
         """
         assert isinstance(self.source, DistributedSource)
         whole = replace(self, source=ArraySource(()), sample=None)  # do not send the other parts to a worker
@@ -373,7 +373,7 @@ class SourceInputs:
         """Yield all inputs in blocks (b, d) of `size`.
 
         Raises:
-            DataError: The number of columns differs from that of the training data.
+            DataError: If the number of columns differs from that of the training data.
         """
         some, chunks = False, checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
         for chunk in rebatched(chunks, size):
@@ -390,7 +390,7 @@ def check_kind(chunk: Chunk, rows: SourceRows) -> None:
     """Check that rows have the kind that the source had at the first pass.
 
     Raises:
-        DataError: The number of columns or outputs, or the presence of weights or noise, has changed.
+        DataError: If the number of columns or outputs, or the presence of weights or noise, has changed.
     """
     rows.scaling.check_columns(chunk.X)
     now = (chunk.y.shape[1], chunk.noise is None and chunk.sample_weight is None, chunk.noise is not None)

@@ -35,7 +35,12 @@ class Moments:
         x: Tensor,  # (b, d)
         weight: Tensor | None = None,  # (b,)
     ) -> None:
-        """Add rows (b, d) with weights."""
+        """Add rows (b, d) with weights.
+
+        Args:
+            x: Rows (b, d).
+            weight: The weights (b,) of the rows. If None, ones.
+        """
         x = x.detach().double().cpu()
         w = torch.ones(len(x), 1, dtype=torch.float64) if weight is None else weight.detach().double().cpu()[:, None]
         total, largest = float(w.sum()), x.abs().amax(0)
@@ -46,7 +51,11 @@ class Moments:
         self._combine(len(x), total, mean * unit, squares, unit, x.amin(0), x.amax(0))
 
     def merge(self, other: "Moments") -> None:
-        """Add the rows of other moments."""
+        """Add the rows of other moments.
+
+        Args:
+            other: Moments of the same columns.
+        """
         if other.count:
             self._combine(other.count, other.total, other.mean, other._squares, other._unit, other.low, other.high)
 
@@ -73,7 +82,11 @@ class Moments:
         return torch.where(self.low == self.high, torch.zeros_like(deviation), deviation)
 
     def standardizing(self, like: Tensor) -> Affine:
-        """Return the map to mean 0 and deviation 1, in the dtype of `like` (0,)."""
+        """Return the map to mean 0 and standard deviation 1.
+
+        Args:
+            like: A tensor (0,) with the dtype and device of the map.
+        """
         largest = torch.maximum(self.low.abs(), self.high.abs())
         mean = torch.where(self.low == self.high, self.low, self.mean)
         return Affine.of_moments(*(value.to(like) for value in (mean, self.deviation, largest)))
@@ -101,7 +114,7 @@ def survey(
     is_all: bool = True,
     columns: tuple[str, ...] | None = None,
 ) -> Survey:
-    """Read all rows once.
+    """Return the summary of a source after reading all rows once.
 
     Args:
         source: The rows. Those of a `DistributedSource` are read on the workers that hold them.
@@ -111,7 +124,7 @@ def survey(
         columns: The names of the wanted columns in order. If None, those of the source.
 
     Raises:
-        DataError: Values are invalid, there are fewer than two rows, or a target is constant.
+        DataError: If values are invalid, there are fewer than two rows, or a target is constant.
     """
     if isinstance(source, DistributedSource):
         return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
@@ -144,10 +157,13 @@ class Tally:
     def read(self, source: RowSource, dtype: torch.dtype | None, columns: tuple[str, ...] | None = None) -> None:
         """Add all rows of a source.
 
-        If names of columns are given, only these are read.
+        Args:
+            source: The rows.
+            dtype: The dtype of the inputs. If None, that of the source.
+            columns: The names of the columns to read. If None, all columns except an index.
 
         Raises:
-            DataError: Values are invalid.
+            DataError: If values are invalid.
         """
         chunks, digests = iter(source.chunks()), [hashlib.sha256() for _ in range(4)]
         first = next(chunks, None)
@@ -170,8 +186,11 @@ class Tally:
     def merged(self, other: "Tally") -> "Tally":
         """Return the tally of these rows followed by those of another.
 
+        Args:
+            other: The tally of the rows that follow.
+
         Raises:
-            DataError: The rows differ in kind.
+            DataError: If the rows differ in kind.
         """
         if other._targets.count == 0 or self._targets.count == 0:
             return self if other._targets.count == 0 else other
@@ -198,7 +217,7 @@ class Tally:
             is_all: Whether these are all the data.
 
         Raises:
-            DataError: There are fewer than two rows, a target is constant, or squares of values overflow.
+            DataError: If there are fewer than two rows, a target is constant, or squares of values overflow.
         """
         if self._kind is None:
             raise DataError("The source must have rows, got none. Check its path or its filter.")
@@ -219,7 +238,7 @@ def _check_range(moments: Moments, name: str) -> None:
     """Check that differences of values do not overflow in float64.
 
     Raises:
-        DataError: They do. The message has the largest value.
+        DataError: If differences overflow. The message has the largest value.
     """
     lost = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
     if bool(lost.any()):

@@ -48,7 +48,10 @@ class InputReader(Protocol):
         """Return checked inputs (n, d), or positions (n,), in the user's units."""
 
     def complete(self, chunk: Chunk) -> Chunk:
-        """Return the rows without missing targets. For tables, missing targets are errors."""
+        """Return the rows without those whose target is missing.
+
+        For tables, missing targets are errors.
+        """
 
 
 @runtime_checkable
@@ -113,7 +116,11 @@ class ArrayRows(Block):
         self,
         rows: slice | Tensor,  # (b,)
     ) -> Block:
-        """Return some rows."""
+        """Return some rows.
+
+        Args:
+            rows: A slice, indices (b,) or a mask.
+        """
         if len(self) <= MOST_COPIED or "plain_block" in vars(self):
             return self.plain_block.take(rows)
         return standardized(self.chunk.take(rows), self.scaling)
@@ -169,7 +176,7 @@ class TrainingArrays:
         Named columns are read in the order of `columns` if it is not None.
 
         Raises:
-            DataError: The data cannot be used. The message names the position.
+            DataError: If the data cannot be used. The message names the position.
         """
         if chunk.y is None:
             raise DataError(
@@ -196,7 +203,7 @@ class TrainingArrays:
         """Return the rows.
 
         Raises:
-            DataError: The number of columns or outputs differs from that of the scaling.
+            DataError: If the number of columns or outputs differs from that of the scaling.
         """
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
@@ -241,7 +248,7 @@ class TrainingSource:
         """Return the rows, which are standardized during reading.
 
         Raises:
-            DataError: The number of columns or outputs differs from that of the scaling.
+            DataError: If the number of columns or outputs differs from that of the scaling.
         """
         stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
         kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
@@ -259,7 +266,7 @@ def read_training(
     Named columns are read in the order of `columns` if it is not None.
 
     Raises:
-        DataError: The data cannot be used. The message names the position.
+        DataError: If the data cannot be used. The message names the position.
     """
     source = _source_of(reader, chunk)
     if source is None:
@@ -273,7 +280,7 @@ def read_more(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) ->
     A distributed source is read once, because its rows cannot be counted during later passes.
 
     Raises:
-        DataError: The data cannot be used. The message names the position.
+        DataError: If the data cannot be used. The message names the position.
     """
     source = _source_of(reader, chunk)
     if source is None:
@@ -288,7 +295,7 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
     """Return the rows of a source after reading its first chunk.
 
     Raises:
-        DataError: There are none, or they have another number of columns or outputs than the scaling is for.
+        DataError: If there are no rows, or their number of columns or outputs differs from that of the scaling.
     """
     first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
     if first is None:
@@ -307,7 +314,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     """Return all checked rows in the user's units, and whether the user passed arrays.
 
     Raises:
-        DataError: Some rows are read in blocks.
+        DataError: If some rows are read in blocks.
     """
     parts = parts_of(rows)
     arrays = [part for part in parts if isinstance(part, ArrayRows)]
@@ -372,7 +379,7 @@ def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
 
 
 def typical_noise(rows: Rows) -> float:
-    """Return the harmonic mean of known noise variances, or 0."""
+    """Return the harmonic mean of known noise variances, or 0 if the noise of some rows is not known."""
     noises = [rows_in_memory(part).fixed_noise for part in parts_of(rows)]
     known = [noise for noise in noises if noise is not None]
     return 1 / float((1 / torch.cat(known)).mean()) if len(known) == len(noises) else 0.0

@@ -39,7 +39,7 @@ def resolve_seed(random_state: Any) -> int:
             is from the system.
 
     Raises:
-        InvalidArgumentError: It has another type.
+        InvalidArgumentError: If the value is not such an integer, or has another type.
 
     Examples:
         >>> resolve_seed(7)
@@ -57,10 +57,16 @@ def resolve_seed(random_state: Any) -> int:
 
 
 def read_weights(sample_weight: Any, n: int) -> Any:
-    """Return the weights of the rows that have a positive one, (m,) or None for ones, and the mask (n,) of these rows.
+    """Return the positive weights (m,), and the mask (n,) of their rows.
+
+    Without weights, the first result is None.
+
+    Args:
+        sample_weight: The weights (n,), or one weight of all rows. If None, there are no weights.
+        n: The number of rows.
 
     Raises:
-        DataError: another shape, or weights that are negative or not finite, or fewer than two positive ones.
+        DataError: If the weights have another shape, are negative or not finite, or fewer than two are positive.
 
     Examples:
         >>> read_weights([1.0, 0.0, 2.0], 3)[0].tolist()
@@ -86,12 +92,16 @@ def read_weights(sample_weight: Any, n: int) -> Any:
 
 
 def common_float(X: Any, y: Any) -> Any:
-    """Return the floating dtype in which X (n, d) and y (n,) or (n, k) lose nothing: float32 or float64.
+    """Return the floating dtype that represents X and y without loss: float32 or float64.
 
     The dtype is that of y if X is a dataframe.
 
+    Args:
+        X: Rows (n, d), an array or a dataframe.
+        y: Targets (n,) or (n, k).
+
     Raises:
-        DataError: y is not numeric.
+        DataError: If y is not numeric.
 
     Examples:
         >>> common_float(np.zeros((2, 1), dtype=np.float32), np.zeros(2)).name
@@ -114,19 +124,19 @@ def read_rows(
 ) -> tuple[Any, Any, Any, Any]:
     """Return checked rows (m, d), their targets, weights and exposures.
 
-    Rows of weight zero are left out, and rows that repeat each other are merged (`merge_rows`).
+    Rows of weight zero are left out, and equal rows are merged (`merge_rows`).
 
     Args:
-        estimator: The estimator, which learns the names of the columns.
+        estimator: The estimator. The names of the columns are stored in it.
         X: Rows (n, d), an array or a dataframe.
         y: Targets.
-        sample_weight: How often each row counts (n,). If None, once.
+        sample_weight: The weights (n,). If None, ones.
         exposure: The exposures. If None, there are none.
         read_targets: The reader of targets that are not numbers. If None, they are numbers.
 
     Raises:
-        DataError: the weights cannot be used.
-        ValueError: scikit-learn's; other data cannot be used.
+        DataError: If the weights cannot be used.
+        ValueError: If other data cannot be used (raised by scikit-learn).
 
     Examples:
         >>> from rfgp.sklearn import GPRegressor
@@ -162,7 +172,7 @@ def _taken(X: Any, rows: NDArray[np.int64]) -> Any:
 def _has_mixed_columns(kernel: Any, X: Any) -> bool:
     """Return whether X is a dataframe whose columns the model reads by itself.
 
-    It does if the kernel is given, which names them, and if a column does not hold numbers.
+    This is the case if a kernel is given, which names columns, or if a column does not hold numbers.
     """
     if names_of(X) is None:
         return False
@@ -185,10 +195,14 @@ def _columns(X: Any) -> list[Any]:
 
 
 def named_rows(estimator: Any, X: Any) -> Any:
-    """Return checked rows (n, d) as a dataframe if they have names, for the model to know them.
+    """Return checked rows (n, d), as a dataframe if their columns have names.
 
-    A column that is an index of pandas is left out, with a warning. It is recognised before rows are merged, because it
-    does not count the rows that are left.
+    A column that is an index of pandas is left out, with a warning. The search for it is before the merge of equal
+    rows, since it does not count the remaining rows.
+
+    Args:
+        estimator: The estimator, with the names of the columns. The columns in use are stored in it.
+        X: Rows (n, d).
     """
     estimator.used_columns_ = None
     names = getattr(estimator, "feature_names_in_", None)
@@ -212,10 +226,14 @@ def _reads_all(kernel: Any) -> bool:
 
 
 def read_new(estimator: Any, X: Any) -> Any:
-    """Return checked new rows (n, d) of a fitted estimator, without the columns that its fit left out.
+    """Return checked new rows of a fitted estimator, without the columns that its fit left out.
+
+    Args:
+        estimator: The fitted estimator.
+        X: Rows (n, d).
 
     Raises:
-        ValueError: scikit-learn's.
+        ValueError: If the rows cannot be used (raised by scikit-learn).
     """
     if estimator.keeps_columns_ and names_of(X) is not None:
         return validate_data(estimator, X, reset=False, skip_check_array=True)
@@ -224,18 +242,20 @@ def read_new(estimator: Any, X: Any) -> Any:
 
 
 def merge_rows(sample_weight: Any, *data: Any) -> tuple[Any, Any]:
-    """Return the positions (m,) of the rows that a process is given, and their weights (m,), None for ones.
+    """Return the positions (m,) of distinct rows, and their weights (m,).
 
-    A fit stops close to an optimum, not at it. Data that differ in the order of their sums alone may therefore end
-    far apart, on one processor and not on another. Rows with weights, and the same rows written out, become the same
-    numbers in the same order (`rfgp.rows.merge_repeats`).
+    The weights are None if all are 1.
+
+    A fit stops near an optimum, not at it. Data that differ only in the order of their sums could therefore lead to
+    different results on different processors. Rows with weights and written-out repetitions give the same numbers in
+    the same order (`rfgp.rows.merge_repeats`).
 
     Args:
-        sample_weight: How often each row counts (n,). If None, once.
-        data: Everything by which rows differ, arrays (n,) or (n, k).
+        sample_weight: The weights (n,). If None, ones.
+        data: All inputs and targets, arrays (n,) or (n, k).
 
     Raises:
-        DataError: weights that cannot be used.
+        DataError: If the weights cannot be used.
 
     Examples:
         >>> rows, weight = merge_rows(None, np.array([3.0, 1.0, 3.0]))

@@ -1,4 +1,4 @@
-"""The common base of the classifiers: a fitted model of labels, and predictions as scikit-learn shapes them."""
+"""The base class of the classifiers: a fitted model of labels, with predictions in the shapes of scikit-learn."""
 
 from abc import ABC, abstractmethod
 from typing import Any, Self
@@ -15,7 +15,9 @@ from rfgp.sklearn.regressor import learn
 
 
 class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """A classifier around a model `gp_`. A subclass makes the model and reads inputs.
+    """A classifier with a model `gp_`.
+
+    A subclass makes the model and reads inputs.
 
     Examples:
         >>> from rfgp.sklearn import GPClassifier, GraphGPClassifier
@@ -37,8 +39,8 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             X: Rows (n, d), or n labels of nodes.
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X cannot be used.
         """
         check_is_fitted(self)
         mean = self.gp_.predict(self._read_new(X)).observed().mean
@@ -51,8 +53,8 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
             X: Rows (n, d), or n labels of nodes.
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X cannot be used.
         """
         shares = self.predict_proba(X)
         return self.classes_[shares.argmax(1)]
@@ -88,10 +90,13 @@ class ProcessClassifier(ClassifierMixin, BaseEstimator, ABC):
 
 
 def read_classes(y: Any) -> Any:
-    """Return checked labels (n,), numbers or text.
+    """Return checked labels (n,).
+
+    Args:
+        y: Labels (n,), numbers or texts.
 
     Raises:
-        ValueError: they are not classes.
+        ValueError: If the labels are not classes.
 
     Examples:
         >>> read_classes(["a", "b", "a"]).tolist()

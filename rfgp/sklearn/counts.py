@@ -19,22 +19,22 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
     """Gaussian process regression of counts 0, 1, 2, ..., by `rfgp.GP`.
 
     The logarithm of the mean count is a Gaussian process, where scikit-learn's `PoissonRegressor` has a linear
-    function. With the same seed and data `rfgp.GP` gives the same numbers. By default a fit selects the kernel as that
-    of `GPClassifier` does.
+    function. With the same seed and data `rfgp.GP` gives the same numbers. By default a fit selects the kernel, as for
+    `GPClassifier`.
 
     Args:
         kernel: As for `GPRegressor`, like the other options that are not listed here.
         approximation: As for `GPRegressor`.
-        likelihood: "negative-binomial", whose dispersion is learned, "poisson", or another likelihood of counts. If
-            "auto", the former.
-        inference: "laplace" or "variational". If None, the former.
-        standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
+        likelihood: "negative-binomial" with a learned dispersion, "poisson", or another likelihood of counts. If
+            "auto", "negative-binomial".
+        inference: "laplace" or "variational". If None, "laplace".
+        standardize: Whether columns of numbers are mapped to mean 0 and standard deviation 1.
 
     Attributes:
         gp_: The fitted `rfgp.GP`. `gp_.predict(X).observed()` is the distribution of counts.
         selection_: The candidates that the fit compared, with their scores. None if the kernel is given.
         log_marginal_likelihood_value_: The approximate log probability of the counts in total nats.
-        n_iter_: The number of iterations of the optimiser.
+        n_iter_: The number of iterations of the optimizer.
         n_features_in_: The number d of columns.
         feature_names_in_: The names of the columns, if X had some.
 
@@ -55,23 +55,23 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
     usual_likelihood = "negative-binomial"
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> Self:
-        """Select what is open, learn the hyperparameters, and condition on the data.
+        """Select automatic options, learn the hyperparameters, and condition on the data.
 
         Args:
             X: Rows (n, d), n at least 2: an array of numbers, or a dataframe.
             y: Counts (n,).
-            sample_weight: How often each row counts (n,), not negative. If None, once.
-            exposure: The times, areas or populations that the means are proportional to (n,), positive. If None, ones.
+            sample_weight: Non-negative weights (n,). A weight w counts a row w times. If None, ones.
+            exposure: Positive times, areas or populations (n,), to which the means are proportional. If None, ones.
 
         Returns:
             The estimator.
 
         Raises:
-            InvalidArgumentError: an option has a wrong value, such as a likelihood that is not of counts.
-            ValueError: the data cannot be used, such as targets that are not counts.
+            InvalidArgumentError: If an option has a wrong value, such as a likelihood that is not of counts.
+            ValueError: If the data cannot be used, such as targets that are not counts.
 
         Warns:
-            RfgpWarning: as `rfgp.GP.fit`.
+            RfgpWarning: As for `rfgp.GP.fit`.
         """
         gp = self._process(_of_counts(self._likelihood))
         counts = column_or_1d(y, warn=True)
@@ -82,27 +82,29 @@ class GPCountRegressor(GPOptions, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, exposure: Any = None) -> Any:
-        """Return the mean counts (n,), which are averages over the posterior of the latent function.
+        """Return the mean counts (n,), averaged over the posterior of the latent function.
 
         Args:
             X: Rows (n, d).
             exposure: The exposures of these rows, () or (n,), positive. If None, ones.
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            ValueError: X or the exposures cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X or the exposures cannot be used.
         """
         check_is_fitted(self)
         latent = self.gp_.predict(self._read_new(X))
         return (latent.observed() if exposure is None else latent.observed(exposure)).mean
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, exposure: Any = None) -> float:
-        """Return D^2, the explained share of the Poisson deviance. It is at most 1, and 0 for a constant.
+        """Return D^2, the explained fraction of the Poisson deviance.
+
+        It is at most 1, and 0 for the mean of y.
 
         Args:
             X: Rows (n, d).
             y: Counts (n,).
-            sample_weight: How often each row counts (n,). If None, once.
+            sample_weight: The weights (n,). If None, ones.
             exposure: As for `predict`.
         """
         return float(d2_tweedie_score(y, self.predict(X, exposure), sample_weight=sample_weight, power=1))
@@ -117,7 +119,7 @@ def _of_counts(found: Likelihood) -> Likelihood:
     """Return a likelihood whose observations are counts.
 
     Raises:
-        InvalidArgumentError: it is of other observations.
+        InvalidArgumentError: If the observations are not counts.
     """
     if not (found.takes_exposure and found.is_discrete):
         raise InvalidArgumentError(

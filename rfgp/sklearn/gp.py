@@ -18,47 +18,49 @@ class GPRegressor(GPOptions, ProcessRegressor):
     """Gaussian process regression on a table, by `rfgp.GP`.
 
     With the same seed and data `rfgp.GP` gives the same numbers. By default a fit selects the kernel and its
-    approximations by held-out scores, and `selection_` says why. A kernel of `rfgp.kernels` is fitted as it is.
+    approximations by held-out scores, and `selection_` reports the scores. A kernel of `rfgp.kernels` is fitted without
+    a selection.
 
-    X is an array of numbers or a dataframe. A dataframe may have text, booleans, categories and dates, and kernels name
-    its columns: `k.RBF("t") + k.Group("store")`.
+    X is an array of numbers or a dataframe. A dataframe may have text, booleans, categories and dates. Kernels refer to
+    its columns by name: `k.RBF("t") + k.Group("store")`.
 
     `predict` returns the posterior mean of the mean of an observation. That is the latent function f, or exp(f) for
-    Poisson, negative binomial and gamma likelihoods. Standard deviations and covariances are those of this mean,
-    without the noise of an observation: `gp_.predict(X).observed()` is the distribution of an observation.
-    scikit-learn's `GaussianProcessRegressor` with a `WhiteKernel` includes the noise in its standard deviations.
+    Poisson, negative binomial and gamma likelihoods. Standard deviations and covariances refer to this mean, without
+    the noise of an observation. `gp_.predict(X).observed()` is the distribution of an observation. scikit-learn's
+    `GaussianProcessRegressor` with a `WhiteKernel` includes the noise in its standard deviations.
 
-    An output that is constant is predicted as it is, with standard deviation 0 and a `rfgp.ConstantTargetWarning`.
+    A constant output is predicted exactly, with standard deviation 0 and a `rfgp.ConstantTargetWarning`.
 
     Args:
         kernel: The kernel, of `rfgp.kernels`. If "auto", a fit selects one over all columns.
-        approximation: One approximation for every term that it can serve, such as `rfgp.RandomFeatures(256)`, or a dict
+        approximation: One approximation for all terms that it supports, such as `rfgp.RandomFeatures(256)`, or a dict
             of approximations by the names of terms. If "auto", they are automatic, or selected with the kernel.
         likelihood: The distribution of an observation given the latent function: "gaussian", "student-t",
             "heteroscedastic", "gamma", or an object of `rfgp.likelihoods`. If "auto", "gaussian".
-        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, as usual for the
+        inference: "laplace" or "variational", for likelihoods that are not Gaussian. If None, the default of the
             likelihood.
         mean: "constant" or "zero".
-        standardize: Whether numbers and targets are mapped to mean 0 and standard deviation 1 inside.
-        start: Starting values by path or unique suffix, in the units of the data, such as {"noise": 0.1}. If None, the
-            data decide.
+        standardize: Whether columns of numbers and the targets are mapped to mean 0 and standard deviation 1.
+        start: Starting values by path or unique suffix, in the units of the data, such as {"noise": 0.1}. If None, they
+            depend on the data.
         priors: Log densities (objects with `log_prob`) by path or unique suffix.
         fixed: Names of hyperparameters that keep their starting values, such as ("noise",).
-        max_iter: The most iterations of the optimiser. If None, 500, or 300 steps for learned frequencies.
-        time_limit: The most time of a selection and its fit: seconds, "30s" or "5min". If None, it depends on the rows.
+        max_iter: The largest number of iterations of the optimizer. If None, 500, or 300 steps for learned frequencies.
+        time_limit: The time limit of a selection and its fit: seconds, "30s" or "5min". If None, it depends on the
+            number of rows.
         validate: The rows that a selection predicts from others: "forward", or the key of a column of groups. If None,
             random ones.
-        memory: The most memory of the largest arrays: bytes, "500MB" or "4GB". If None, most of the machine's, and 8 GB
-            for each candidate of a selection.
-        random_state: An integer, which is the seed; a `numpy.random.RandomState`, from which each fit draws a seed; or
-            None for a seed from the system. numpy's global state is never used.
+        memory: The memory limit of the largest arrays: bytes, "500MB" or "4GB". If None, most of the memory of the
+            machine, and 8 GB for each candidate of a selection.
+        random_state: The seed, or a `numpy.random.RandomState` from which each fit draws one. If None, the seed is from
+            the system. The global state of numpy is never used.
 
     Attributes:
         gp_: The fitted `rfgp.GP`, with `hyperparameters`, `fit_report`, `terms`, `exact()` and `save(path)`. With
-            several outputs, of those that are not constant. None if all are constant.
+            several outputs, it models those that are not constant. None if all are constant.
         selection_: The candidates that the fit compared, with their scores. None if the kernel is given.
         log_marginal_likelihood_value_: The log density of y in total nats, in the units of y. nan without `gp_`.
-        n_iter_: The number of iterations of the optimiser.
+        n_iter_: The number of iterations of the optimizer.
         n_features_in_: The number d of columns.
         feature_names_in_: The names of the columns, if X had some.
 
@@ -74,28 +76,28 @@ class GPRegressor(GPOptions, ProcessRegressor):
     """
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Select what is open, learn the hyperparameters, and condition on the data.
+        """Select automatic options, learn the hyperparameters, and condition on the data.
 
-        Rows that repeat each other are merged into one with a weight. Rows with weights and the same rows written out
-        therefore give the same numbers. float32 is kept if X and y have it; everything else is computed in float64.
+        Equal rows are merged into one with a weight. Rows with weights and written-out repetitions therefore give the
+        same numbers. float32 is kept if X and y have it. Other data are computed in float64.
 
         Args:
             X: Rows (n, d), n at least 2: an array of numbers, or a dataframe.
-            y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is taken as (n,).
-            sample_weight: How often each row counts (n,), not negative. If None, once. Divide weights that only compare
-                rows by their mean, because a target that is repeated without change implies little noise.
+            y: Targets (n,), or (n, k) for k outputs that share one kernel; (n, 1) is the same as (n,).
+            sample_weight: Non-negative weights (n,). A weight w counts a row w times. If None, ones. Divide relative
+                weights by their mean, because repeated equal targets imply little noise.
 
         Returns:
             The estimator.
 
         Raises:
-            InvalidArgumentError: an option has a wrong value.
-            ValueError: the data cannot be used.
+            InvalidArgumentError: If an option has a wrong value.
+            ValueError: If the data cannot be used.
 
         Warns:
-            ConstantTargetWarning: an output is constant.
-            BaselineNotBeatenWarning: no candidate of a selection beat a constant or a linear model.
-            RfgpWarning: as `rfgp.GP.fit`.
+            ConstantTargetWarning: If an output is constant.
+            BaselineNotBeatenWarning: If no candidate of a selection beat a constant or a linear model.
+            RfgpWarning: As for `rfgp.GP.fit`.
 
         Examples:
             >>> from rfgp import kernels as k
@@ -124,12 +126,12 @@ class GPRegressor(GPOptions, ProcessRegressor):
             X: Rows (n, d).
 
         Returns:
-            Pairs of arrays (n,), or (n, k) for k outputs. Constant outputs have none: their terms are 0.
+            Pairs of arrays (n,), or (n, k) for k outputs. The terms of constant outputs are 0.
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            InvalidArgumentError: the model is an average of several kernels, which have different terms.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            InvalidArgumentError: If the model is an average of several kernels, which have different terms.
+            ValueError: If X cannot be used.
 
         Examples:
             >>> import numpy as np
@@ -158,9 +160,9 @@ class GPRegressor(GPOptions, ProcessRegressor):
 class GPClassifier(GPOptions, ProcessClassifier):
     """Gaussian process classification of the rows of a table, by `rfgp.GP`.
 
-    Two classes have a logit link unless `likelihood` has another. More classes have a softmax of one latent function
-    for each class, with one kernel. scikit-learn's `GaussianProcessClassifier` fits one class against the others. With
-    the same seed and data `rfgp.GP` with the labels 0 to C - 1 gives the same numbers.
+    Two classes have a logit link unless `likelihood` specifies another. More classes have a softmax of one latent
+    function for each class, with one kernel. scikit-learn's `GaussianProcessClassifier` fits one class against the
+    others. With the same seed and data `rfgp.GP` with the labels 0 to C - 1 gives the same numbers.
 
     By default a fit selects one kernel. Up to 2,000 rows, exact models are scored by the log probabilities of left-out
     labels. Beyond, models with 128 or 512 random frequencies are scored by those of held-out labels. Give a kernel and
@@ -173,14 +175,14 @@ class GPClassifier(GPOptions, ProcessClassifier):
             If "auto", the one for the number of classes.
         inference: "laplace" or "variational". If None, variational up to 4,000 rows, or up to 500 rows of several
             classes without features.
-        standardize: Whether numbers in X are mapped to mean 0 and standard deviation 1 inside.
+        standardize: Whether columns of numbers are mapped to mean 0 and standard deviation 1.
 
     Attributes:
         gp_: The fitted `rfgp.GP`, of labels 0 to C - 1.
         classes_: The labels, (C,).
         selection_: The candidates that the fit compared, with their scores. None if the kernel is given.
         log_marginal_likelihood_value_: The approximate log probability of the labels in total nats.
-        n_iter_: The number of iterations of the optimiser.
+        n_iter_: The number of iterations of the optimizer.
         n_features_in_: The number d of columns.
         feature_names_in_: The names of the columns, if X had some.
 
@@ -206,22 +208,22 @@ class GPClassifier(GPOptions, ProcessClassifier):
         return found
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Select what is open, learn the hyperparameters, and condition on the data.
+        """Select automatic options, learn the hyperparameters, and condition on the data.
 
         Args:
             X: Rows (n, d), n at least 2: an array of numbers, or a dataframe.
             y: Labels (n,), numbers or text, of at least two classes.
-            sample_weight: How often each row counts (n,), not negative. If None, once.
+            sample_weight: Non-negative weights (n,). A weight w counts a row w times. If None, ones.
 
         Returns:
             The estimator.
 
         Raises:
-            InvalidArgumentError: an option has a wrong value.
-            ValueError: the data cannot be used, or are of one class.
+            InvalidArgumentError: If an option has a wrong value.
+            ValueError: If the data cannot be used, or are of one class.
 
         Warns:
-            RfgpWarning: as `rfgp.GP.fit`.
+            RfgpWarning: As for `rfgp.GP.fit`.
 
         Examples:
             >>> from rfgp import kernels as k

@@ -24,7 +24,7 @@ from rfgp.sklearn.regressor import ProcessRegressor
 
 @dataclass(eq=False, repr=False)
 class GraphOptions:
-    """The options that the estimators of nodes share. `GraphGPRegressor` documents them.
+    """The options that the estimators of nodes share, documented in `GraphGPRegressor`.
 
     Examples:
         >>> from rfgp.sklearn import GraphGPRegressor
@@ -65,7 +65,7 @@ class GraphOptions:
         """The graph.
 
         Raises:
-            InvalidArgumentError: There is none.
+            InvalidArgumentError: If there is no graph.
         """
         if self.graph is None:
             raise InvalidArgumentError(
@@ -78,7 +78,7 @@ class GraphOptions:
         """Return labels, targets and weights (n,) of the different observations.
 
         Raises:
-            ValueError: The data cannot be used.
+            ValueError: If the data cannot be used.
         """
         if y is None:
             raise DataError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
@@ -117,37 +117,37 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
     """Gaussian process regression on the nodes of a graph, through random walks or the exact kernel.
 
     An adapter of `rfgp.GraphGP`. X has labels of nodes instead of columns of numbers: n labels in a list, an array or a
-    Series. Arrays (n, 1) are accepted, as scikit-learn's tools make them. Rows of wider arrays are labels that are
-    tuples, and so are the entries of a list of tuples. There is no `n_features_in_`.
+    Series. Arrays (n, 1), as from tools of scikit-learn, are accepted. Rows of wider arrays are labels that are tuples,
+    and so are the entries of a list of tuples. There is no `n_features_in_`.
 
-    The standard deviations of `predict` are those of the latent function. `gp_.predict(X).observed()` is the
-    distribution of an observation. A constant output is predicted exactly, as by `GPRegressor`.
+    The standard deviations of `predict` refer to the latent function. `gp_.predict(X).observed()` is the distribution
+    of an observation. A constant output is predicted exactly, as by `GPRegressor`.
 
     Copies by `sklearn.base.clone` share the graph, which never changes.
 
     Args:
         graph: The `graphs.Graph`.
         kernel: One of `graphs.kernels.names()` that needs no options, or a kernel whose parameters are the start.
-        n_walkers: Walkers per node, as for `graphs.sample_walks`.
+        n_walkers: The number of walkers per node, as for `graphs.sample_walks`.
         random_state: The seed, or a `numpy.random.RandomState` from which each fit draws one. If None, the seed is from
-            the system. numpy's global state is never used.
+            the system. The global state of numpy is never used.
         features: "walks", "chebyshev", "taylor", "spectrum", "precision", "rational", "exact", or "auto", as
             for `rfgp.GraphGP`.
         p_halt: The halting probability.
-        lengths: The coupling of a node's lengths.
+        lengths: The coupling of the lengths of the walks of a node.
         step_coupling: The coupling of the steps of a node's walkers.
         exact_hops: An integer, a `graphs.HopRule`, or "auto".
-        outputscale: Starting value of the latent variance. If None, the variance of the targets.
-        noise: Starting value of the noise variance. If None, a tenth of the variance of the targets.
+        outputscale: The starting value of the latent variance. If None, the variance of the targets.
+        noise: The starting value of the noise variance. If None, a tenth of the variance of the targets.
         priors: Log densities of named hyperparameters (objects with `log_prob`), as for `rfgp.GraphGP`.
         fixed: Names of hyperparameters that keep their starting values.
-        max_iter: The most iterations of the optimiser. If None, 500.
+        max_iter: The largest number of iterations of the optimizer. If None, 500.
         walk_options: Further options of `graphs.sample_walks`.
 
     Attributes:
         gp_: The fitted `rfgp.GraphGP`. None if every output is constant.
         log_marginal_likelihood_value_: The log density of y in total nats, in its units. nan if `gp_` is None.
-        n_iter_: Iterations of the optimiser.
+        n_iter_: The number of iterations of the optimizer.
 
     Examples:
         >>> import networkx as nx
@@ -178,12 +178,12 @@ class GraphGPRegressor(GraphOptions, ProcessRegressor):
             The estimator.
 
         Raises:
-            InvalidArgumentError: There is no graph, or an unknown option.
-            graphs.UnknownNodeError: A label is not a node.
-            ValueError: The data cannot be used.
+            InvalidArgumentError: If there is no graph, or an option is unknown.
+            graphs.UnknownNodeError: If a label is not a node.
+            ValueError: If the data cannot be used.
 
         Warns:
-            ConstantTargetWarning: An output is constant.
+            ConstantTargetWarning: If an output is constant.
             RfgpWarning: The warnings of `rfgp.GraphGP.fit`, and those of `graphs`.
 
         Examples:
@@ -215,18 +215,18 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
 
     Args:
         graph: The graph. Options that are not listed here are as for `GraphGPRegressor`.
-        n_walkers: Walkers per node, if features are walks.
+        n_walkers: The number of walkers per node, if features are walks.
         link: The link of two classes, "logit" or "probit".
         inference: "laplace" or "variational". If None, variational up to 4,000 observations of two classes, and 500 of
             several.
         features: As for `rfgp.GraphGP`. With "precision", several classes need variational inference.
-        outputscale: Starting value of the latent variance. If None, 2 on average over the nodes.
+        outputscale: The starting value of the latent variance. If None, 2 on average over the nodes.
 
     Attributes:
         gp_: The fitted `rfgp.GraphGP`, of labels 0 to C - 1.
         classes_: The labels of the classes, (C,).
-        log_marginal_likelihood_value_: The approximate log probability of the classes, total nats.
-        n_iter_: Iterations of the optimiser.
+        log_marginal_likelihood_value_: The approximate log probability of the classes in total nats.
+        n_iter_: The number of iterations of the optimizer.
 
     Examples:
         >>> import networkx as nx
@@ -257,12 +257,12 @@ class GraphGPClassifier(GraphOptions, ProcessClassifier):
             The estimator.
 
         Raises:
-            InvalidArgumentError: There is no graph, or an unknown option.
-            graphs.UnknownNodeError: A label is not a node.
-            ValueError: The data cannot be used, or are of one class.
+            InvalidArgumentError: If there is no graph, or an option is unknown.
+            graphs.UnknownNodeError: If a label is not a node.
+            ValueError: If the data cannot be used, or are of one class.
 
         Warns:
-            RfgpWarning: as `rfgp.GraphGP.fit`; and those of `graphs`.
+            RfgpWarning: As for `rfgp.GraphGP.fit`; and those of `graphs`.
 
         Examples:
             >>> from graphs import Graph

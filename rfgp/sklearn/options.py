@@ -14,7 +14,7 @@ from rfgp.sklearn.checks import read_new, resolve_seed
 
 @dataclass(eq=False, repr=False)
 class GPOptions:
-    """The options of `rfgp.GP` as scikit-learn stores them. `GPRegressor` documents them.
+    """The options of `rfgp.GP` as stored by scikit-learn, documented in `GPRegressor`.
 
     Examples:
         >>> from rfgp.sklearn import GPRegressor

@@ -29,14 +29,14 @@ def make_kernel_ridge(
     """Return a pipeline that approximates kernel ridge regression: StandardScaler, RandomFeatures, Ridge.
 
     With the Gaussian spectrum it approximates `make_pipeline(StandardScaler(), KernelRidge(alpha=alpha, kernel="rbf",
-    gamma=1 / (2 * lengthscale**2)))`, and is that of the estimated kernel exactly: neither has an intercept. With
-    lengthscale="scale", gamma is 1 / d, the default of `KernelRidge`, while no column is constant.
+    gamma=1 / (2 * lengthscale**2)))`. It equals kernel ridge regression with the estimated kernel, since neither has an
+    intercept. With lengthscale="scale", gamma is 1 / d, the default of `KernelRidge`, if no column is constant.
 
     Args:
         alpha: The penalty.
-        n_frequencies: m; there are 2m features.
+        n_frequencies: The number m of frequencies. There are 2m features.
         coupling: As for `RandomFeatures`.
-        lengthscale: In standard deviations of the columns; as for `RandomFeatures`.
+        lengthscale: The lengthscale in standard deviations of the columns, as for `RandomFeatures`.
         spectrum: As for `RandomFeatures`.
         random_state: As for `RandomFeatures`.
 
@@ -68,15 +68,15 @@ def make_kernel_svc(
     """Return a pipeline that approximates a support vector classifier: StandardScaler, RandomFeatures, LinearSVC.
 
     With the Gaussian spectrum and two classes it approximates `make_pipeline(StandardScaler(), SVC(C=C, kernel="rbf",
-    gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. The intercept b of `SVC` is free. Here b^2 / 9 is
-    added to the squared norm of the weights, as if 9 were added to the kernel. More than two classes are fitted one
-    against the rest, but one against one by `SVC`. lengthscale="scale" is gamma="scale", the default of `SVC`.
+    gamma=1 / (2 * lengthscale**2)))`, with the same hinge loss. The intercept b of `SVC` is free. Here b^2 / 9 is added
+    to the squared norm of the weights, as if 9 were added to the kernel. More than two classes are fitted one against
+    the rest, while `SVC` fits them one against one. lengthscale="scale" is gamma="scale", the default of `SVC`.
 
     Args:
         C: The inverse of the penalty.
-        n_frequencies: m; there are 2m features.
+        n_frequencies: The number m of frequencies. There are 2m features.
         coupling: As for `RandomFeatures`.
-        lengthscale: In standard deviations of the columns; as for `RandomFeatures`.
+        lengthscale: The lengthscale in standard deviations of the columns, as for `RandomFeatures`.
         spectrum: As for `RandomFeatures`.
         random_state: As for `RandomFeatures`.
 

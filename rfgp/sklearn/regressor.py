@@ -1,4 +1,4 @@
-"""The common base of the regressors: a fitted model, and predictions as scikit-learn shapes them."""
+"""The base class of the regressors: a fitted model, with predictions in the shapes of scikit-learn."""
 
 import warnings
 from abc import ABC, abstractmethod
@@ -16,7 +16,9 @@ from rfgp.sklearn.targets import Targets
 
 
 class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
-    """A regressor around a model `gp_`. A subclass makes the model and reads inputs.
+    """A regressor with a model `gp_`.
+
+    A subclass makes the model and reads inputs.
 
     Examples:
         >>> from rfgp.sklearn import GPRegressor, GraphGPRegressor
@@ -44,9 +46,9 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
             the same shape. With `return_cov` a pair of the mean and the covariance (n, n), or (n, n, k).
 
         Raises:
-            sklearn.exceptions.NotFittedError: The model is not fitted.
-            InvalidArgumentError: Both `return_std` and `return_cov` are True.
-            ValueError: X cannot be used.
+            sklearn.exceptions.NotFittedError: If the model is not fitted.
+            InvalidArgumentError: If both `return_std` and `return_cov` are True.
+            ValueError: If X cannot be used.
         """
         if return_std and return_cov:
             raise InvalidArgumentError("Ask for return_std or for return_cov, not for both.")
@@ -61,20 +63,21 @@ class ProcessRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator, ABC):
         return mean
 
     def sample_y(self, X: Any, n_samples: int = 1, random_state: Any = 0) -> Any:
-        """Draw values of the mean function at some points from their joint posterior distribution.
+        """Return draws of the mean function at points from its joint posterior distribution.
 
         Args:
             X: Rows (n, d), or n labels of nodes.
             n_samples: The number s of draws.
-            random_state: An integer, a `numpy.random.RandomState`, or None for a seed from the system.
+            random_state: The seed, or a `numpy.random.RandomState` that draws one. If None, the seed is from the
+                system.
 
         Returns:
-            (n, s), or (n, k, s) for k outputs.
+            Draws (n, s), or (n, k, s) for k outputs.
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            InvalidArgumentError: s is not a positive integer, or `random_state` has a wrong type.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            InvalidArgumentError: If n_samples is not a positive integer, or `random_state` has a wrong type.
+            ValueError: If X cannot be used.
         """
         check_is_fitted(self)
         inputs, count, seed = self._read_new(X), check_count("n_samples", n_samples), resolve_seed(random_state)
@@ -119,12 +122,12 @@ NAMES: dict[str, str | None] = {
 
 
 def learn(estimator: Any, gp: Process[Any], X: Any, y: Any, **given: Any) -> None:
-    """Fit the model of an estimator, and keep the results of the fit.
+    """Fit the model of an estimator, and store the results in the estimator.
 
     Args:
         estimator: The estimator, with `fixed` and `max_iter`. It gets `gp_`, `log_marginal_likelihood_value_` and
             `n_iter_`.
-        gp: Its model.
+        gp: The model of the estimator.
         X: Inputs, (n, d) or n labels.
         y: Targets, (n,) or (n, k).
         given: Other arguments of `rfgp.GP.fit`.

@@ -1,4 +1,4 @@
-"""Targets of an estimator: which outputs are learned, and which are constant."""
+"""The outputs of an estimator, split into learned and constant ones."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -13,12 +13,14 @@ from rfgp.rows.arrays import check_not_constant
 
 @dataclass(frozen=True, eq=False)
 class Targets:
-    """The outputs of training targets (n,) or (n, k); a single column counts as a vector.
+    """The outputs of training targets (n,) or (n, k).
+
+    A single column counts as a vector.
 
     Attributes:
-        means: (k,).
-        varies: Which outputs are not constant, (k,).
-        is_vector: Whether there is one output, and results have no axis for it.
+        means: The means (k,) of the outputs.
+        varies: Whether each output is not constant, (k,).
+        is_vector: Whether there is one output. Results then have no axis of outputs.
 
     Examples:
         >>> targets = Targets.of(np.array([[1.0, 2.0], [3.0, 2.0]]))
@@ -35,7 +37,11 @@ class Targets:
         cls,
         y: NDArray[Any],  # (n,) or (n, k)
     ) -> "Targets":
-        """Return what floating targets are made of."""
+        """Return the outputs of floating targets.
+
+        Args:
+            y: Targets (n,) or (n, k).
+        """
         table = y.reshape(len(y), -1)
         return cls(table.mean(0), np.array([_varies(column) for column in table.T]), table.shape[1] == 1)
 
@@ -43,7 +49,11 @@ class Targets:
         self,
         y: NDArray[Any],  # (n,) or (n, k)
     ) -> NDArray[Any]:  # (n,) or (n, j)
-        """Return the j outputs that are not constant."""
+        """Return the j outputs that are not constant.
+
+        Args:
+            y: Targets (n,) or (n, k).
+        """
         return y.reshape(-1) if self.is_vector else y[:, self.varies]
 
     def whole(
@@ -52,7 +62,7 @@ class Targets:
         lead: tuple[int, ...],
         constant: Any,
     ) -> NDArray[Any]:  # (...) or (..., k)
-        """Return values of all outputs, given those of the learned outputs.
+        """Return values of all outputs from values of the learned outputs.
 
         Args:
             learned: Values of shape `lead` for one output, or (*lead, j). None if no output was learned.

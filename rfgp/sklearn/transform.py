@@ -18,11 +18,11 @@ from rfgp.sklearn.checks import FLOATS, resolve_seed, validate_data
 
 @dataclass(eq=False, repr=False)
 class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
-    """A transformer to coupled random features, whose inner products estimate a kernel.
+    """A transformer to coupled random features; their inner products estimate a kernel.
 
     For the Gaussian spectrum the kernel is exp(-|x - z|^2 / (2 lengthscale^2)), the "rbf" kernel of scikit-learn with
     gamma = 1 / (2 lengthscale^2). `sklearn.kernel_approximation.RBFSampler` is the uncoupled estimate with random
-    phases. Standardise the columns first, or give each column its own lengthscale.
+    phases. Standardize the columns first, or give each column its own lengthscale.
 
     Args:
         n_frequencies: The number m of frequencies. There are 2m Fourier features (m cosines, then m sines), or m
@@ -31,12 +31,13 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         lengthscale: A positive number, or one for each column (d,). "scale" is sqrt(d Var(X) / 2), as gamma="scale" of
             `sklearn.svm.SVC`.
         random_state: The seed, or a `numpy.random.RandomState` from which each fit draws one. If None, the seed is from
-            the system. numpy's global state is never used.
+            the system. The global state of numpy is never used.
         spectrum: The kernel's spectrum, by name or as a `rfgp.spectra.Spectrum`.
         features: "fourier", or "laplace" for positive features of the Gaussian spectrum.
 
     Attributes:
-        feature_map_: The drawn `rfgp.features.Fourier` or `Laplace`. `transform` depends only on it and `lengthscale_`.
+        feature_map_: The drawn `rfgp.features.Fourier` or `Laplace`. `transform` depends only on this map and
+            `lengthscale_`.
         lengthscale_: The lengthscale, () or (d,).
         n_features_in_: The number d of columns.
         feature_names_in_: The names of the columns, if X had some.
@@ -65,15 +66,15 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         """Draw the frequencies for the columns of X.
 
         Args:
-            X: Rows (n, d). Only d matters, and the variance for lengthscale="scale".
+            X: Rows (n, d). The fit depends only on d, and for lengthscale="scale" on the variance.
             y: Not used.
 
         Returns:
             The transformer.
 
         Raises:
-            InvalidArgumentError: an option that there is not.
-            ValueError: X cannot be used.
+            InvalidArgumentError: If an option is unknown, or has a wrong value.
+            ValueError: If X cannot be used.
         """
         m, seed = check_count("n_frequencies", self.n_frequencies), resolve_seed(self.random_state)
         spectrum, kind = spectra.by_name(self.spectrum), feature_maps.by_name(self.features)
@@ -89,17 +90,19 @@ class RandomFeatures(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEsti
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the features of rows, float32 for float32 and float64 for everything else.
+        """Return the features of rows.
+
+        They are float32 if X is, otherwise float64.
 
         Args:
             X: Rows (n, d).
 
         Returns:
-            (n, 2m) for Fourier features, (n, m) for Laplace features.
+            Features (n, 2m) for "fourier", or (n, m) for "laplace".
 
         Raises:
-            NotFittedError: scikit-learn's, before `fit`.
-            ValueError: X cannot be used.
+            NotFittedError: If the estimator is not fitted (raised by scikit-learn).
+            ValueError: If X cannot be used.
         """
         check_is_fitted(self)
         X = validate_data(self, X, dtype=FLOATS, reset=False)

@@ -1,6 +1,6 @@
 """Tables from files, with every problem named by row and column.
 
-The readers load torch and come on first use, so that the command line can look at a header without them.
+The readers need torch. They are imported on first use, so the command line can read a header without torch.
 """
 
 from typing import TYPE_CHECKING, Any

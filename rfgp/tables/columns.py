@@ -37,11 +37,11 @@ class Column:
         file: The file, or the title of a dataframe.
         name: The column's name.
         position: Its position in the file.
-        is_named: Whether the name is the file's own.
+        is_named: Whether the name is from the file.
         kind: The type of the cells. A column without any value counts as numbers.
-        values: (n,) numbers, or days since 1970-01-01; NaN where missing. In text columns the
-            number that a cell happens to be, else NaN.
-        cells: (n,) Arrow texts, null where missing; None where the file held typed values.
+        values: Numbers (n,), or days since 1970-01-01, NaN if missing. In text columns, NaN for cells that are not
+            numbers.
+        cells: Arrow texts (n,), null if missing. None if the file held typed values.
         is_target: Whether this is the target, which cannot be left out.
         is_level: Whether a kernel reads the cells as levels.
 
@@ -79,11 +79,19 @@ class Column:
         return "It is the target; choose another." if self.is_target else f"Leave it out with {self.drop}."
 
     def error(self, why: str) -> DataError:
-        """Return an error that names the column."""
+        """Return an error that names the column.
+
+        Args:
+            why: The end of the message, after the name of the column.
+        """
         return DataError(f"{title(self.file)}: column {quoted(self.name)} {why}")
 
     def spell(self, row: int | np.integer[Any]) -> str:
-        """Return a cell as a message shows it."""
+        """Return a cell as text for messages.
+
+        Args:
+            row: The position of the cell.
+        """
         if self.kind == "number" or self.cells is None:
             return f"{'day ' * (self.kind == 'date')}{self.values[row]:.10g}"
         return quoted(str(self.cells[int(row)]))
@@ -94,14 +102,14 @@ class Column:
         return np.flatnonzero(np.isnan(self.values) & ~self.missing)
 
     def as_text(self) -> "Column":
-        """Return the column as one of texts, whatever it holds."""
+        """Return the column as a column of texts."""
         import pyarrow as pa
 
         spelled = (None if np.isnan(v) else f"{v:.15g}" for v in self.values)
         return replace(self, kind="text", cells=pa.array(spelled, pa.string()) if self.cells is None else self.cells)
 
     def filled(self) -> "Column":
-        """Return a column of texts whose missing cells have a level of their own."""
+        """Return a column of texts in which missing cells have their own level."""
         return replace(self, cells=self.cells.fill_null(MISSING_LABEL))
 
     def take(self, rows: NDArray[np.int64]) -> "Column":
@@ -117,10 +125,10 @@ class Frame:
         file: The file, or the title of a dataframe.
         names: The columns' names. They are "0", "1", ... if the file has no header.
         header: Whether the file has names.
-        sources: Arrow's cells (n,) of each column; an Arrow type where the column cannot be read. The marks of missing
-            cells are null already where the texts are not coded by a dictionary.
-        num_rows: n.
-        form: How text cells are spelled.
+        sources: The Arrow cells (n,) of each column, or the Arrow type of a column that cannot be read. Marks of
+            missing cells are null, except in texts with a dictionary.
+        num_rows: The number n of rows.
+        form: The format of text cells.
 
     Examples:
         >>> import pandas as pd
@@ -140,8 +148,12 @@ class Frame:
     def column(self, index: int, is_target: bool = False) -> Column:
         """Return the column at a position.
 
+        Args:
+            index: The position of the column.
+            is_target: Whether the column is the target.
+
         Raises:
-            DataError: its type cannot become numbers.
+            DataError: If the type of the column cannot be converted to numbers.
         """
         import pyarrow as pa
 
@@ -157,7 +169,7 @@ class Frame:
         """Return the cells of a column in `rows` (m,) as texts, "" if missing.
 
         Raises:
-            DataError: its type cannot be written as text.
+            DataError: If its type cannot be written as text.
         """
         import pyarrow as pa
 
@@ -170,13 +182,16 @@ class Frame:
     def find(self, wanted: str | int) -> int:
         """Return the position of a column by name, or by position from an end.
 
+        Args:
+            wanted: The name, or the position. Negative positions count from the end.
+
         Raises:
-            InvalidArgumentError: there is no such column.
+            InvalidArgumentError: If there is no such column.
         """
         return find_column(self.names, wanted)
 
     def holds_booleans(self, column: Column) -> bool:
-        """Say whether the numbers of a column of this file are booleans."""
+        """Return whether the numbers of a column of this file are booleans."""
         import pyarrow as pa
 
         if column.kind != "number" or column.cells is None:
@@ -185,10 +200,10 @@ class Frame:
         return len(first) > 0 and all_match(first, BOOLEAN)
 
     def check_names(self, indices: Sequence[int]) -> None:
-        """Check that the columns at these positions have different names.
+        """Check that columns have different names.
 
         Raises:
-            DataError: two have the same name.
+            DataError: If two columns have the same name.
         """
         seen: dict[str, int] = {}
         for index in indices:
@@ -201,10 +216,14 @@ class Frame:
 
 
 def find_column(names: Sequence[str], wanted: str | int) -> int:
-    """Return the position of a column by name, or by position from an end.
+    """Return the position of a column by name or position.
+
+    Args:
+        names: The names of all columns.
+        wanted: The name, or the position. Negative positions count from the end.
 
     Raises:
-        InvalidArgumentError: there is no such column.
+        InvalidArgumentError: If there is no such column.
 
     Examples:
         >>> find_column(["size", "price"], "price"), find_column(["size", "price"], -2)
@@ -225,7 +244,7 @@ def find_column(names: Sequence[str], wanted: str | int) -> int:
 
 
 def is_readable(kind: Any) -> bool:
-    """Say whether a column of this Arrow type can be read.
+    """Return whether a column of an Arrow type can be read.
 
     Examples:
         >>> import pyarrow as pa
@@ -306,7 +325,7 @@ def _read_texts(cells: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.fl
 
 
 def all_match(cells: Any, pattern: str) -> bool:
-    """Return whether all Arrow texts (n,) match a pattern. Missing ones are ignored.
+    """Return whether all Arrow texts (n,) that are not missing match a pattern.
 
     Examples:
         >>> import pyarrow as pa
@@ -327,7 +346,7 @@ _ISO = (  # Arrow's reader of times needs a time, no blank before the zone, and 
 
 
 def timestamps(cells: Any) -> Any:
-    """Return the times (n,) of ISO 8601 dates; null for those that do not exist.
+    """Return the times (n,) of ISO 8601 dates, null for dates that do not exist.
 
     Examples:
         >>> import pyarrow as pa
@@ -370,7 +389,7 @@ def _days(array: Any) -> NDArray[np.float64]:
 
 
 def is_value(cell: str, form: TextFormat) -> bool:
-    """Say whether a text is a number or a date.
+    """Return whether a text is a number or a date.
 
     Examples:
         >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())

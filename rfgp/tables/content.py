@@ -32,8 +32,11 @@ _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
 def check_file(file: Path) -> None:
     """Check that a file exists and is not empty.
 
+    Args:
+        file: The file.
+
     Raises:
-        DataError: It is missing, empty, a folder, or a device.
+        DataError: If the file is missing, empty, a folder, or a device.
 
     Examples:
         >>> check_file(Path("missing.csv"))
@@ -54,10 +57,15 @@ def check_file(file: Path) -> None:
 
 
 def read_utf8(file: Path, encoding: str) -> bytes:
-    """Return a text file, perhaps gzipped, as UTF-8 without a byte order mark.
+    """Return the content of a text file, perhaps gzipped, as UTF-8 without a byte order mark.
+
+    Args:
+        file: The file.
+        encoding: The encoding of the file.
 
     Raises:
-        DataError: there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1 GiB.
+        DataError: If there is no such file, it is not text in this encoding, cannot be unpacked, or is larger than 1
+            GiB.
 
     Examples:
         >>> import tempfile
@@ -84,8 +92,12 @@ def read_utf8(file: Path, encoding: str) -> bytes:
 def read_first(file: Path, count: int) -> bytes:
     r"""Return the first lines of a UTF-8 text file, perhaps gzipped.
 
+    Args:
+        file: The file.
+        count: The number of bytes to read. Only whole lines within them are returned.
+
     Raises:
-        DataError: there is no such file, it is no text, or cannot be unpacked.
+        DataError: If there is no such file, it is not text, or cannot be unpacked.
 
     Examples:
         >>> import tempfile
@@ -122,7 +134,7 @@ def _opened(file: Path) -> Iterator[IO[bytes] | gzip.GzipFile]:
 
 
 def _is_wide(encoding: str) -> bool:
-    """Say whether a character of this encoding has two bytes and more."""
+    """Return whether a character of this encoding has two or more bytes."""
     return re.match(r"utf[_-]?(16|32)", encoding.lower()) is not None
 
 

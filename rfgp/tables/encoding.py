@@ -37,9 +37,13 @@ _MOST_PROBLEMS = 8
 def encode_table(frame: Frame, request: ReadOptions) -> Table:
     """Return the table of a file's columns, encoded by the request.
 
+    Args:
+        frame: The columns of the file.
+        request: The options of `read_table`.
+
     Raises:
-        DataError: A column has text, dates or gaps that the request does not allow.
-        InvalidArgumentError: there is no such target or dropped column.
+        DataError: If a column has text, dates or gaps that the request does not allow.
+        InvalidArgumentError: If there is no such target or dropped column.
 
     Examples:
         >>> import pandas as pd
@@ -78,7 +82,7 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     """Return the means (d,) of the encoded values of columns.
 
     Raises:
-        DataError: a column has no value.
+        DataError: If a column has no value.
     """
     empty = [column for column in inputs if column.missing.all()]
     if empty:
@@ -122,7 +126,7 @@ def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set
     """Return the positions of wanted inputs and the target, in order.
 
     Raises:
-        InvalidArgumentError: there is no such column, or it is the target or dropped.
+        InvalidArgumentError: If there is no such column, or it is the target or dropped.
     """
     indices = {frame.find(name) for name in wanted}
     for index in sorted(indices & {target, *dropped}):
@@ -153,8 +157,12 @@ def _indices(frame: Frame, candidates: Iterable[int]) -> set[int]:
 def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
     """Return the results of steps, one for each column.
 
+    Args:
+        frame: The columns of the file, for messages.
+        steps: The steps, each a function without arguments.
+
     Raises:
-        DataError: Steps fail. The message joins theirs.
+        DataError: If a step fails. The message combines those of all steps.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -196,7 +204,7 @@ def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -
     """Return a column as `_used` does, with all its problems in one error.
 
     Raises:
-        DataError: Its type, texts, dates or gaps are not allowed, or its texts are all different.
+        DataError: If its type, texts, dates or gaps are not allowed, or its texts are all different.
     """
     problems = []
     try:
@@ -250,7 +258,16 @@ def _used(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> C
 
 
 def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
-    """Return the positions (n,) of the rows to use, given a mask of rows with gaps.
+    """Return the positions (n,) of the rows to use.
+
+    Args:
+        frame: The columns of the file.
+        gap: The mask of rows with missing cells.
+        policy: The policy for missing cells: "error", "drop" or "mean".
+        remedy: The end of the message.
+
+    Raises:
+        DataError: If all rows have missing cells.
 
     Examples:
         >>> from types import SimpleNamespace
@@ -279,8 +296,12 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
 def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
     """Return the encoded matrix (n, d), NaN where missing.
 
+    Args:
+        rules: The encoding of each column.
+        columns: The columns.
+
     Raises:
-        DataError: it would be larger than 1 GiB.
+        DataError: If the matrix would be larger than 1 GiB.
 
     Examples:
         >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))
@@ -307,6 +328,10 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
 
     Missing and unknown texts become NaN.
 
+    Args:
+        rule: The encoding of the column.
+        column: The column.
+
     Examples:
         >>> import pyarrow as pa
         >>> column = Column("t.csv", "color", 0, True, "text", np.full(2, np.nan), pa.array(["red", "blue"]))
@@ -323,7 +348,11 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
 
 
 def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
-    """Return the matrix (n, d) with the schema's means in its gaps.
+    """Return the matrix (n, d) with the means of the schema instead of NaN.
+
+    Args:
+        X: Encoded inputs (n, d).
+        schema: The schema, with d means.
 
     Examples:
         >>> from types import SimpleNamespace

@@ -10,7 +10,10 @@ _NAME = "The dataframe"
 
 
 def is_frame(table: Any) -> bool:
-    """Return whether this is a dataframe rather than a path.
+    """Return whether a table is a dataframe and not a path.
+
+    Args:
+        table: The dataframe or path.
 
     Examples:
         >>> import pandas as pd
@@ -21,10 +24,14 @@ def is_frame(table: Any) -> bool:
 
 
 def read_frame(table: Any, form: TextFormat) -> Frame:
-    """Return the columns of a dataframe (n, d); an index of pandas is not among them.
+    """Return the columns of a dataframe (n, d), without an index of pandas.
+
+    Args:
+        table: A dataframe of pandas, polars or Arrow.
+        form: The format of text cells.
 
     Raises:
-        DataError: it has no rows or columns.
+        DataError: If the dataframe has no rows or columns.
 
     Examples:
         >>> import pandas as pd

@@ -18,21 +18,21 @@ def read_groups(
     rows: NDArray[np.int64] | None = None,  # (n,)
     **options: Unpack[TableOptions],
 ) -> NDArray[np.int64]:
-    r"""Return a group number for each row (n,), by the value of a column.
+    r"""Return the group number of each row (n,), by the value of a column.
 
     Args:
         path: The file.
         column: The name or position of a column of numbers, dates or texts.
-        rows: The rows of interest (n,), such as `Table.rows`; the column may have missing cells in others. If None,
+        rows: The rows of interest (n,), such as `Table.rows`. The column may have missing cells in other rows. If None,
             all N rows.
-        **options: Options of `read_table`. Only those about the spelling of the file matter.
+        **options: Options of `read_table`. Only those about the format of the file have an effect.
 
     Returns:
-        Numbers (n,), from 0.
+        Group numbers (n,), from 0.
 
     Raises:
-        DataError: The file cannot be read, or the column has missing cells.
-        InvalidArgumentError: There is no such column.
+        DataError: If the file cannot be read, or the column has missing cells.
+        InvalidArgumentError: If there is no such column.
 
     Examples:
         >>> from tempfile import TemporaryDirectory

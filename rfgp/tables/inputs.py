@@ -20,9 +20,14 @@ from rfgp.tables.table import Inputs
 def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
     """Return the inputs of a file encoded by the schema, and further texts.
 
+    Args:
+        frame: The columns of the file.
+        schema: The schema of the fitted table.
+        carried: Further columns, by name or position, whose texts are returned.
+
     Raises:
-        DataError: Columns are missing, or hold cells that the schema does not know.
-        InvalidArgumentError: There is no such further column.
+        DataError: If columns are missing, or hold cells that the schema does not know.
+        InvalidArgumentError: If there is no such further column.
 
     Examples:
         >>> import pandas as pd
@@ -133,7 +138,7 @@ def _check_classes(rule: ColumnRule, column: Column) -> Column:
     """Return a target after checking that the fitted table has its classes.
 
     Raises:
-        DataError: There is another class.
+        DataError: If there is another class.
     """
     unseen = _unseen(rule, column)
     if len(unseen):

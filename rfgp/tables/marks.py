@@ -14,9 +14,13 @@ def pointed(
     cells: Any,  # (n,)
     form: TextFormat,
 ) -> Any:
-    """Return Arrow texts (n,) with decimal points and no thousands marks.
+    """Return Arrow texts (n,) with decimal points and without separators of thousands.
 
-    A separator that is not between groups of three digits stays, and the cell is not a number.
+    A separator that is not between groups of three digits is kept, so the cell is not a number.
+
+    Args:
+        cells: Arrow texts (n,).
+        form: The format of the texts.
 
     Examples:
         >>> import pyarrow as pa
@@ -34,7 +38,13 @@ def pointed(
 
 
 def pointed_text(cell: str, form: TextFormat) -> str:
-    """Return one cell likewise, or a text that is no number.
+    """Return a cell with a decimal point and without separators of thousands.
+
+    If the cell has an invalid mark, the result is a text that is not a number.
+
+    Args:
+        cell: The cell.
+        form: The format of the cell.
 
     Examples:
         >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
@@ -56,13 +66,13 @@ def _grouped(thousands: str, decimal: str) -> str:
 def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) -> str:
     """Return advice on the options that read a column's numbers, or "".
 
-    No advice changes the scale of the numbers in another column. A separator of thousands in one column is never
-    advised as the decimal mark for another.
+    The recommended options do not change the scale of the numbers in other columns. A separator of thousands in one
+    column is never recommended as a decimal mark.
 
     Args:
         columns: The cells that could be numbers with marks (`marked`), by column name.
         name: The column that cannot be read.
-        form: The spelling of cells in the current options.
+        form: The format of the current options.
 
     Examples:
         >>> advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
@@ -95,6 +105,9 @@ def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) ->
 def has_marks(cell: str) -> bool:
     """Return whether a text could be a number with a comma or a point.
 
+    Args:
+        cell: The cell.
+
     Examples:
         >>> has_marks("1,200"), has_marks("1200")
         (True, False)
@@ -103,7 +116,10 @@ def has_marks(cell: str) -> bool:
 
 
 def marked(source: Any) -> list[str]:
-    """Return distinct Arrow cells that may be numbers with comma or point.
+    """Return distinct cells that may be numbers with a comma or a point.
+
+    Args:
+        source: Arrow cells (n,), or an Arrow type.
 
     Examples:
         >>> import pyarrow as pa
@@ -129,9 +145,9 @@ _MARKED = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
 def _use(cells: Sequence[str], decimal: str) -> str:
     """Return the role of the other mark, comma or point, in the cells of a column that have marks.
 
-    The roles are "thousands" (it separates thousands), "decimal" (it is the decimal mark) and "both" (it is the decimal
-    mark and the given decimal mark separates thousands). The others are "present" (only the given decimal mark occurs),
-    "odd" (none of these) and "" (there are no marks).
+    The roles "thousands" and "decimal" are those of a separator of thousands and a decimal mark. "both" is a decimal
+    mark, and the given decimal mark then separates thousands. The other roles are "present" (only the given decimal
+    mark occurs), "odd" (none of these) and "" (there are no marks).
     """
     mark = "," if decimal == "." else "."
     unlike = [cell for cell in cells if mark in cell]
@@ -147,10 +163,16 @@ def _use(cells: Sequence[str], decimal: str) -> str:
 
 
 def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -> Any:
-    """Return an Arrow batch of texts with numbers in some columns.
+    """Return an Arrow batch in which the texts of some columns are numbers.
+
+    Args:
+        file: The file, for messages.
+        batch: The batch of Arrow texts.
+        columns: The names of the columns of numbers.
+        form: The format of the texts.
 
     Raises:
-        DataError: A cell of these columns is not a number with these marks.
+        DataError: If a cell of these columns is not a number with these marks.
 
     Examples:
         >>> import pyarrow as pa

@@ -13,7 +13,10 @@ from rfgp.messages import unquoted as unquoted
 
 
 def title(file: Path | str) -> str:
-    """Return a file's path, or the name of a dataframe, as a message shows it.
+    """Return the path of a file, or the name of a dataframe, as text for messages.
+
+    Args:
+        file: The file, or the name.
 
     Examples:
         >>> title("table.csv")
@@ -24,6 +27,10 @@ def title(file: Path | str) -> str:
 
 def unreadable(file: Path, why: str) -> DataError:
     """Return the error for a file that is not a table.
+
+    Args:
+        file: The file.
+        why: The reason, which ends the message.
 
     Examples:
         >>> str(unreadable(Path("table.csv"), "it is a picture."))

@@ -29,7 +29,17 @@ CHOICES: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class TextFormat:
-    """How a text file spells its cells.
+    """The format of the cells of a text file.
+
+    Attributes:
+        decimal: The decimal mark, "." or ",".
+        comment: The mark of lines to skip. If None, no line is skipped.
+        missing_marks: The texts that mark a missing cell.
+        encoding: The encoding of the file.
+        thousands: The separator of groups of three digits. If None, there is none.
+
+    Raises:
+        InvalidArgumentError: If a field has an invalid value.
 
     Examples:
         >>> TextFormat(decimal=",", thousands=".").decimal
@@ -91,7 +101,10 @@ class TableOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """A checked call of `read_table`; the fields are its arguments.
+    """The checked arguments of `read_table`, as fields.
+
+    Raises:
+        InvalidArgumentError: If an argument has an invalid value.
 
     Examples:
         >>> ReadOptions("price", drop="id").left_out
@@ -124,7 +137,7 @@ class ReadOptions:
 
     @property
     def format(self) -> TextFormat:
-        """How the text file spells its cells."""
+        """The format of the cells of the text file."""
         return TextFormat(self.decimal, self.comment, tuple(self.missing_marks), self.encoding, self.thousands)
 
     @property
@@ -134,12 +147,12 @@ class ReadOptions:
 
     @property
     def forced(self) -> tuple[str | int, ...]:
-        """The columns that are categories whatever they hold, by name or position."""
+        """The columns that are categories regardless of their cells, by name or position."""
         return _as_tuple(self.as_categories)
 
     @property
     def wanted(self) -> tuple[str | int, ...] | None:
-        """The input columns by name or position. None for all but the target."""
+        """The input columns by name or position, or None for all except the target."""
         return None if self.columns is None else _as_tuple(self.columns)
 
     @property
@@ -153,7 +166,11 @@ def _as_tuple(columns: str | int | Sequence[str | int]) -> tuple[str | int, ...]
 
 
 def no_choice(option: str, value: object) -> InvalidArgumentError:
-    """Return the error for an option whose value is not among its choices.
+    """Return the error for an option with an invalid value.
+
+    Args:
+        option: The name of the option.
+        value: The invalid value.
 
     Examples:
         >>> str(no_choice("decimal", ";"))

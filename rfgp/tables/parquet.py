@@ -18,10 +18,17 @@ _MAGIC = b"PAR1"
 
 @contextmanager
 def opened(file: Path, **options: Any) -> Iterator[Any]:
-    """Open a Parquet file, with named errors inside the context.
+    """Open a Parquet file, and convert errors inside the context.
+
+    Args:
+        file: The file.
+        options: Options of `pyarrow.parquet.ParquetFile`.
+
+    Yields:
+        The open `pyarrow.parquet.ParquetFile`.
 
     Raises:
-        DataError: the file is missing, no Parquet, damaged, or has two columns of one name.
+        DataError: If the file is missing, not Parquet, damaged, or has two columns of the same name.
 
     Examples:
         >>> import tempfile
@@ -58,10 +65,14 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
 
 
 def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
-    """Read the columns of a Parquet file.
+    """Return the columns of a Parquet file.
+
+    Args:
+        file: The file.
+        form: The format of text cells.
 
     Raises:
-        DataError: the file is missing, no Parquet, damaged, without rows or columns, or too large.
+        DataError: If the file is missing, not Parquet, damaged, without rows or columns, or too large.
 
     Examples:
         >>> import tempfile

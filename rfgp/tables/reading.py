@@ -1,4 +1,4 @@
-"""Readers of tables to fit, and of the inputs of later files."""
+"""Readers of training tables, and of the inputs of later files."""
 
 from collections.abc import Sequence
 from os import PathLike
@@ -49,11 +49,11 @@ def read_table(
 ) -> Table:
     """Read a table with a target from a text file, Parquet or a dataframe.
 
-    Text files end in .csv, .tsv, .txt or .data, perhaps followed by .gz.
-    Text is separated by commas, semicolons, tabs or blanks. The first line is a header unless all its cells are numbers
-    or dates. Without a header the columns are called "0", "1" and so on. Columns of True and False become 0 and 1. A
-    text target becomes classes, and `y` has their positions. An unnamed column that counts the rows, such as an index
-    of pandas, is left out with a warning.
+    Text files end in .csv, .tsv, .txt or .data, perhaps followed by .gz. Their cells are separated by commas,
+    semicolons, tabs or blanks. The first line is a header unless all its cells are numbers or dates. Without a header
+    the columns are called "0", "1" and so on. Columns of True and False become 0 and 1. A text target becomes classes,
+    and `y` has their positions. An unnamed column that counts the rows, such as an index of pandas, is left out with a
+    warning.
 
     Args:
         path: The file, or a dataframe of pandas, polars or Arrow. The index of a dataframe is not read.
@@ -68,21 +68,24 @@ def read_table(
         decimal: The decimal mark, "." or ",".
         comment: The mark of lines to skip. If None, no line is skipped.
         missing_marks: The texts that mark a missing cell.
-        encoding: The text's encoding.
+        encoding: The encoding of the text.
         as_categories: Columns, by name or position, to encode one-hot even if they hold numbers. A target among them
             becomes classes.
         thousands: The separator of groups of three digits, such as "," in 1,200. If None, there is none.
-        columns: The input columns to read, by name or position. If None, all but the target.
+        columns: The input columns to read, by name or position. If None, all except the target.
         levels: Columns whose texts a kernel reads as levels, by name or position. `X` has their positions among the
             sorted levels, `frame()` the texts. Columns of numbers stay numbers.
 
+    Returns:
+        The encoded table.
+
     Raises:
-        DataError: The file cannot be read, or has cells that cannot become finite numbers. The message names their row
-            and column. Row 0 is the first after the header.
-        InvalidArgumentError: There is no such column, choice, encoding or ending of a name.
+        DataError: If the file cannot be read, or has cells that cannot become finite numbers. The message names their
+            row and column. Row 0 is the first after the header.
+        InvalidArgumentError: If there is no such column, choice, encoding or ending of a name.
 
     Warns:
-        IndexColumnWarning: An unnamed column counts the rows and is left out, or may be an index.
+        IndexColumnWarning: If an unnamed column counts the rows and is left out, or may be an index.
 
     Examples:
         >>> import pandas as pd, rfgp
@@ -116,16 +119,19 @@ def read_table(
 
 
 def read_csv(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
-    r"""Read a text table, plain or gzipped, with any ending of its name.
+    r"""Read a text table, plain or gzipped, from a file with any name.
 
     Args:
         path: The file.
         target: The column's name or position (negative: from the end). If None, the last column.
         **options: Options of `read_table`.
 
+    Returns:
+        The encoded table.
+
     Raises:
-        DataError: The file is missing, empty, not text or ragged, or has cells that cannot become finite numbers.
-        InvalidArgumentError: There is no such column, choice or encoding.
+        DataError: If the file is missing, empty, not text or ragged, or has cells that cannot become finite numbers.
+        InvalidArgumentError: If there is no such column, choice or encoding.
 
     Examples:
         >>> import tempfile
@@ -139,16 +145,19 @@ def read_csv(path: str | Path, target: str | int | None = None, **options: Unpac
 
 
 def read_parquet(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
-    """Read a Parquet table, with any ending of its name.
+    """Read a Parquet table from a file with any name.
 
     Args:
         path: The file.
         target: The column's name or position (negative: from the end). If None, the last column.
-        **options: Options of `read_table`. Those about spelling concern text columns only.
+        **options: Options of `read_table`. Those about the format of cells affect text columns only.
+
+    Returns:
+        The encoded table.
 
     Raises:
-        DataError: The file is missing, damaged, too large, or has cells that cannot become finite numbers.
-        InvalidArgumentError: There is no such column or choice, or `names` is given.
+        DataError: If the file is missing, damaged, too large, or has cells that cannot become finite numbers.
+        InvalidArgumentError: If there is no such column or choice, or `names` is given.
 
     Examples:
         >>> import tempfile
@@ -165,16 +174,19 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
     """Read the inputs of a file or dataframe, encoded by the schema of a fitted table.
 
     Columns are found by name if the fitted file had a header. Their order is free, and other columns are ignored.
-    Without a header, columns are found by position. The target may be there or not.
+    Without a header, columns are found by position. The file may also have the target.
 
     Args:
         path: The file, or a dataframe.
         schema: `Table.schema`, or `Schema.with_missing` for another policy about missing cells.
         carried: More columns, by name or position, whose texts are returned unchanged.
 
+    Returns:
+        The encoded inputs.
+
     Raises:
-        DataError: The file cannot be read, lacks columns, or has cells that the schema does not know.
-        InvalidArgumentError: The ending of the file's name is unknown, or there is no such column.
+        DataError: If the file cannot be read, lacks columns, or has cells that the schema does not know.
+        InvalidArgumentError: If the ending of the file's name is unknown, or there is no such column.
 
     Examples:
         >>> import pandas as pd
@@ -197,8 +209,8 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         **options: Options of `read_table`.
 
     Raises:
-        DataError: The file cannot be read.
-        InvalidArgumentError: There is no such choice, encoding or ending of a name.
+        DataError: If the file cannot be read.
+        InvalidArgumentError: If there is no such choice, encoding or ending of a name.
 
     Examples:
         >>> import tempfile
@@ -219,8 +231,8 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         **options: The options of `read_names`.
 
     Raises:
-        DataError: The file cannot be read.
-        InvalidArgumentError: There is no such choice, encoding or ending of a name.
+        DataError: If the file cannot be read.
+        InvalidArgumentError: If there is no such choice, encoding or ending of a name.
 
     Examples:
         >>> import tempfile

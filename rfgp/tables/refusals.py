@@ -18,6 +18,10 @@ _CORRECT = "Correct these cells first."
 def refused_dates(column: Column, is_target: bool) -> DataError:
     """Return the error for dates without a policy for them.
 
+    Args:
+        column: The column.
+        is_target: Whether the column is the target.
+
     Examples:
         >>> column = Column("t.csv", "day", 0, True, "date", np.array([19_000.0]))
         >>> "holds dates" in str(refused_dates(column, is_target=False))
@@ -56,7 +60,10 @@ def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> Dat
 
 
 def are_all_different(column: Column) -> bool:
-    """Return whether a column's texts are too many for categories, or all different.
+    """Return whether the texts of a column are all different, or too many for categories.
+
+    Args:
+        column: The column of texts.
 
     Examples:
         >>> import pyarrow as pa
@@ -70,7 +77,14 @@ def are_all_different(column: Column) -> bool:
 
 
 def check_identifier(column: Column, frame: Frame) -> None:
-    """Raise an error for texts that are not categories.
+    """Check that the texts of a column can be categories.
+
+    Args:
+        column: The column of texts.
+        frame: The file, for a remedy.
+
+    Raises:
+        DataError: If the texts are all different, or too many.
 
     Examples:
         >>> import pandas as pd
@@ -88,10 +102,17 @@ def check_identifier(column: Column, frame: Frame) -> None:
 
 
 def is_identifier(column: Column, frame: Frame) -> bool:
-    """Return whether all texts of a column differ, with a warning.
+    """Return whether all texts of a column differ, and warn if they do.
+
+    Args:
+        column: The column of texts.
+        frame: The file, for a remedy.
 
     Raises:
-        DataError: The texts may be numbers or dates in another spelling.
+        DataError: If the texts may be numbers or dates in another spelling.
+
+    Warns:
+        IdentifierWarning: If all texts of the column differ.
 
     Examples:
         >>> import pandas as pd
@@ -117,6 +138,9 @@ def is_identifier(column: Column, frame: Frame) -> bool:
 def holds_text(column: Column) -> str:
     """Return "holds text ('x' in row 1, 1 such cell)".
 
+    Args:
+        column: A column with texts among its cells.
+
     Examples:
         >>> import pyarrow as pa
         >>> holds_text(Column("t.csv", "size", 0, True, "text", np.array([1.0, np.nan]), pa.array(["1", "x"])))
@@ -127,7 +151,11 @@ def holds_text(column: Column) -> str:
 
 
 def hint(column: Column, frame: Frame) -> str:
-    """Return the remedy that the text cells suggest.
+    """Return a remedy for the text cells of a column, or "".
+
+    Args:
+        column: The column.
+        frame: The file.
 
     Examples:
         >>> import pandas as pd
@@ -148,7 +176,14 @@ def hint(column: Column, frame: Frame) -> str:
 
 
 def check_mixed(column: Column, frame: Frame) -> None:
-    """Raise an error for a column of numbers with some texts among them.
+    """Check that a column of texts does not mainly hold numbers.
+
+    Args:
+        column: The column.
+        frame: The file, for a remedy.
+
+    Raises:
+        DataError: At least half of the cells are numbers.
 
     Examples:
         >>> import pandas as pd
@@ -166,7 +201,14 @@ def check_mixed(column: Column, frame: Frame) -> None:
 
 
 def check_cells(column: Column, policy: str) -> None:
-    """Check that a column has values, and no gaps against the policy.
+    """Check that a column has values, and missing cells only if the policy allows them.
+
+    Args:
+        column: The column.
+        policy: The policy for missing cells: "error", "drop" or "mean".
+
+    Raises:
+        DataError: If all cells are missing, or a cell is missing against the policy or infinite.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
@@ -179,10 +221,13 @@ def check_cells(column: Column, policy: str) -> None:
 
 
 def check_dates(column: Column) -> None:
-    """Check that all dates exist.
+    """Check that all dates of a column exist.
+
+    Args:
+        column: The column of dates.
 
     Raises:
-        DataError: One does not, such as February 30.
+        DataError: If a date does not exist, such as February 30.
 
     Examples:
         >>> import pyarrow as pa
@@ -194,12 +239,16 @@ def check_dates(column: Column) -> None:
 
 
 def check_gaps(column: Column, policy: str) -> None:
-    """Check that no cell is infinite, or missing against the policy.
+    """Check that no cell is infinite, and that missing cells are allowed by the policy.
 
-    If means fill the inputs, rows without a target are dropped. Numbers that are levels are never filled.
+    With the policy "mean", rows without a target are dropped. Numbers that are levels are never filled.
+
+    Args:
+        column: The column.
+        policy: The policy for missing cells: "error", "drop" or "mean".
 
     Raises:
-        DataError: There are such cells.
+        DataError: If a cell is infinite, or missing against the policy.
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))

@@ -22,10 +22,10 @@ class Roles:
     """The roles of columns.
 
     Attributes:
-        target: The target's name, or k names. If None, there is no target, as in rows to predict at.
+        target: The name of the target, or k names. If None, there is no target, as in inputs of predictions.
         columns: The names of the inputs, in order. If None, all other columns.
-        noise: The name of the column of known noise variances.
-        sample_weight: The name of the column of weights.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
 
     Examples:
         >>> Roles("price", noise="variance").inputs(["size", "price", "variance"], "The file")
@@ -56,14 +56,18 @@ class Roles:
 
     @property
     def others(self) -> tuple[str, ...]:
-        """The names of the columns that are no inputs: targets, noise and weights."""
+        """The names of the columns that are not inputs: targets, noise and weights."""
         return (*self.targets, *(name for name in (self.noise, self.sample_weight) if name is not None))
 
     def inputs(self, names: Sequence[str], where: str) -> list[str]:
         """Return the names of the inputs among all names.
 
+        Args:
+            names: The names of all columns.
+            where: The file, for messages.
+
         Raises:
-            InvalidArgumentError: A name is not there, or there are no inputs.
+            InvalidArgumentError: If a column is missing, or there are no inputs.
         """
         for name in (*self.others, *(self.columns or ())):
             if name not in names:
@@ -77,12 +81,12 @@ class Roles:
     def without_index(self, inputs: list[str], where: str, first: Callable[[str], NDArray[Any]]) -> list[str]:
         """Return the inputs without unnamed columns that count the first rows.
 
-        Rows to predict at, and inputs given by name, keep such columns.
+        Inputs of predictions, and inputs given by name, keep such columns.
 
         Args:
             inputs: The names of the inputs.
             where: The file, for a warning.
-            first: Returns the first rows (b,) of a column.
+            first: A function from the name of a column to its first rows (b,).
         """
         if self.columns is not None or self.target is None:
             return inputs
@@ -95,14 +99,24 @@ class Roles:
         return [name for name in inputs if name not in counts]
 
     def chunk(self, table: Columns, inputs: Sequence[str]) -> Chunk:
-        """Return the rows of columns (b,), with the inputs in this order."""
+        """Return the rows of columns (b,), with the inputs in a given order.
+
+        Args:
+            table: The columns (b,) by name.
+            inputs: The names of the inputs.
+        """
         table = _one_type({name: table[name] for name in (*inputs, *self.others)})
         return self.with_targets(np.stack([table[name] for name in inputs], axis=1), table)._replace(
             names=tuple(inputs)
         )
 
     def with_targets(self, X: Any, table: Columns) -> Chunk:
-        """Return inputs (b, d) or columns with targets, noise and weights (b,)."""
+        """Return the rows of inputs, with targets, noise and weights (b,).
+
+        Args:
+            X: Inputs (b, d), or columns.
+            table: The other columns (b,) by name.
+        """
         y: Any = None
         if isinstance(self.target, str):
             y = table[self.target]
@@ -112,7 +126,13 @@ class Roles:
         return Chunk(X, y, noise, weight)
 
     def chunks(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
-        """Yield the rows of a file's Arrow batches."""
+        """Yield the rows of Arrow batches, with matrices of inputs.
+
+        Args:
+            file: The file, for messages.
+            batches: The batches.
+            inputs: The names of the inputs.
+        """
         first = 0
         for batch in batches:
             table = {name: _numbers(file, name, batch.column(name), first) for name in (*inputs, *self.others)}
@@ -121,7 +141,13 @@ class Roles:
                 yield self.chunk(table, inputs)
 
     def tables(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
-        """Yield the rows of a file's Arrow batches, with the inputs as Arrow tables."""
+        """Yield the rows of Arrow batches, with Arrow tables of inputs.
+
+        Args:
+            file: The file, for messages.
+            batches: The batches.
+            inputs: The names of the inputs.
+        """
         import pyarrow as pa
 
         first = 0
@@ -133,7 +159,13 @@ class Roles:
 
 
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
-    """Return the inputs among columns. If None or not inputs, return all.
+    """Return the inputs among given columns.
+
+    If the columns are None, or one of them is not an input, all inputs are returned.
+
+    Args:
+        inputs: The names of the inputs.
+        columns: The names of the columns, or None.
 
     Examples:
         >>> selected(["size", "age"], ["age"])
@@ -147,7 +179,7 @@ def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
     """Return a column of numbers.
 
     Raises:
-        DataError: It holds other values or missing cells. The message names the row.
+        DataError: If the column holds other values or missing cells. The message names the row.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

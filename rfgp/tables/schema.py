@@ -19,13 +19,13 @@ _HUGE = sys.float_info.max
 
 @dataclass(frozen=True)
 class ColumnRule:
-    """How one column of the file becomes numbers.
+    """The encoding of one column of a file as numbers.
 
     Attributes:
         name: The column's name, or its position if the file has no header.
         position: Its position in the file, from 0.
-        role: "number", "category" (one column of 0 and 1 for each level), "date" (days since 1970-01-01T00:00 UTC) or
-            "level" (one column of the texts' positions among the levels).
+        role: "number", "category", "date" or "level". A category becomes one column of 0 and 1 for each level. A date
+            becomes days since 1970-01-01T00:00 UTC. A level becomes one column of positions among the levels.
         levels: The texts of a category or of levels, sorted.
 
     Examples:
@@ -40,26 +40,26 @@ class ColumnRule:
 
     @property
     def encoded(self) -> tuple[str, ...]:
-        """The encoded columns' names: "color=red" for each level, else the name itself."""
+        """The names of the encoded columns: "color=red" for each level of a category, otherwise the name itself."""
         return tuple(f"{self.name}={level}" for level in self.levels) if self.role == "category" else (self.name,)
 
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table and how they were encoded.
+    """The columns of a table and their encoding.
 
     Attributes:
-        inputs: The rules of the input columns, in the file's order.
-        output: The rule of the target column. Levels of a category are the classes.
+        inputs: The encodings of the input columns, in the order of the file.
+        output: The encoding of the target column. Levels of a category are the classes.
         width: The number of columns of the file.
-        header: Whether the file had names of its own.
+        header: Whether the file had a header.
         dropped: The names of the columns that were left out.
         missing: The policy for missing cells: "error", "drop" or "mean".
         fills: The d means that fill the encoded columns if `missing` is "mean". Otherwise empty.
         decimal: The decimal mark.
         comment: The mark of lines that are skipped.
         missing_marks: The texts that mark a missing cell.
-        encoding: The text's encoding.
+        encoding: The encoding of the text.
         thousands: The separator of thousands.
 
     Examples:
@@ -111,7 +111,7 @@ class Schema:
 
     @property
     def format(self) -> TextFormat:
-        """How a text file spells its cells."""
+        """The format of the cells of a text file."""
         return TextFormat(self.decimal, self.comment, self.missing_marks, self.encoding, self.thousands)
 
     def with_missing(self, missing: str) -> "Schema":
@@ -121,7 +121,7 @@ class Schema:
             missing: The policy: "error", "drop" or "mean".
 
         Raises:
-            InvalidArgumentError: There is no such policy, or it needs means that the fitted table has not.
+            InvalidArgumentError: If the policy is unknown, or needs means that the fitted table does not have.
         """
         if missing not in CHOICES["missing"]:
             raise no_choice("missing", missing)
@@ -133,7 +133,7 @@ class Schema:
         return replace(self, missing=missing, fills=self.fills if missing == "mean" else ())
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the schema in lists, texts and numbers, ready for JSON."""
+        """Return the schema as dicts, lists, texts and numbers, for JSON."""
         content = {"version": _VERSION, **_listed(asdict(self))}
         if self.thousands is None:
             del content["thousands"]  # which older readers do not know
@@ -144,10 +144,10 @@ class Schema:
         """Return the schema that `to_dict` wrote, with all content checked.
 
         Args:
-            content: The dict, perhaps from JSON.
+            content: The result of `to_dict`, perhaps from JSON.
 
         Raises:
-            DataError: A field is missing, unknown, of another type or size, or contradicts another.
+            DataError: If a field is missing, unknown, of another type or size, or contradicts another.
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")

@@ -1,8 +1,8 @@
-"""Tables that need not fit in memory, read in batches of rows.
+"""Tables larger than memory, which are read in batches of rows.
 
-Each is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP` reads
-columns of numbers, dates, text and booleans by name. Other models need columns of numbers. Categories and dates of
-tables that fit in memory can be encoded by `rfgp.tables.read_table`.
+Each class is a `rfgp.rows.RowSource`, which `fit`, `condition`, `update` and `predict` accept instead of arrays. `GP`
+reads columns of numbers, dates, text and booleans by name. Other models need columns of numbers. Categories and dates
+of tables that fit in memory can be encoded by `rfgp.tables.read_table`.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -35,13 +35,13 @@ class Parquet:
     Args:
         path: A file, several, or a folder whose *.parquet files are read in the order of their names.
         target: The target column's name, or a list of k. If None, the table has no target.
-        columns: Names of the input columns, in order. If None, all others.
-        noise: Name of the column of known noise variances.
-        sample_weight: Name of the column of weights.
+        columns: The names of the input columns, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
 
     Raises:
-        DataError: A file is missing or not Parquet. While it is read: cells that are not finite numbers.
-        InvalidArgumentError: There is no such column.
+        DataError: If a file is missing or not Parquet. While it is read, if cells are not finite numbers.
+        InvalidArgumentError: If there is no such column.
 
     Examples:
         >>> import tempfile
@@ -76,7 +76,11 @@ class Parquet:
             yield from self._roles.chunks(file, self._batches(file, self._inputs), self._inputs)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches, with Arrow tables of the inputs, or of these columns."""
+        """Yield all rows in batches, with Arrow tables of inputs.
+
+        Args:
+            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
+        """
         inputs = selected(self._inputs, columns)
         for file in self.paths:
             yield from self._roles.tables(file, self._batches(file, inputs), inputs)
@@ -109,17 +113,18 @@ class CSV:
         path: The file, plain or gzipped.
         target: The name of the target column, or a list of k names. If None, the table has no target, for example rows
             to predict at. Without a header, the columns are "0", "1" and so on.
-        columns: Names of the input columns, in order. If None, all others.
-        noise: Name of the column of known noise variances.
-        sample_weight: Name of the column of weights.
-        names: The columns' names, for a file without a header.
+        columns: The names of the input columns, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
+        names: The names of the columns, for a file without a header.
         decimal: The decimal mark, "." or ",".
         thousands: The separator of groups of three digits, such as "," in 1,200. If None, numbers are not grouped.
 
     Raises:
-        DataError: The file is missing, empty, not text, separated by blanks, or has two columns of one name. While it
-            is read: the header changed, or a cell is not a finite number where one is required.
-        InvalidArgumentError: There is no such column, decimal mark or separator, or `names` has not one name a column.
+        DataError: If the file is missing, empty, not text, separated by blanks, or has two columns of one name. While
+            it is read, if the header has changed, or a required number is not finite.
+        InvalidArgumentError: If there is no such column, decimal mark or separator, or `names` does not have one name
+            for each column.
 
     Examples:
         >>> import tempfile
@@ -157,10 +162,13 @@ class CSV:
             yield chunk if self._head.is_named else chunk._replace(names=None)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches, with Arrow tables of the inputs, or of these columns.
+        """Yield all rows in batches, with Arrow tables of inputs.
 
-        The first rows decide which columns are numbers, dates or booleans. Later cells of another type are left as
-        text. Without a header, columns have numbers.
+        The types of columns (numbers, dates or booleans) are those of the first rows. Later cells of another type are
+        left as text. Without a header, columns have numbers.
+
+        Args:
+            columns: The names of the inputs to read. If None, or if one is not an input, all inputs.
         """
         inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
         for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
@@ -220,12 +228,13 @@ class Batches:
     Args:
         read: A list of batches, or a function that returns an iterable of the same batches at each call.
         target: The name of the target column, or a list of k. For matrices (b, d + 1), the target's position.
-        columns: Names of the input columns, in order. If None, all others.
-        noise: Name of the column of known noise variances.
-        sample_weight: Name of the column of weights.
+        columns: The names of the input columns, in order. If None, all other columns.
+        noise: The name of the column of known noise variances. If None, there is none.
+        sample_weight: The name of the column of weights. If None, there is none.
 
     Raises:
-        InvalidArgumentError: `read` is an iterator, which can be read only once. Later: there is no such column.
+        InvalidArgumentError: If `read` is an iterator, which can be read only once. While batches are read, if there is
+            no such column.
 
     Examples:
         >>> import numpy as np
@@ -265,7 +274,13 @@ class Batches:
             yield self._rows(block, self._chunk)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
-        """Yield all rows in batches. Columns by name may have any type."""
+        """Yield all rows in batches.
+
+        Columns by name may have any type.
+
+        Args:
+            columns: The names of the inputs. All inputs are read in any case.
+        """
         for block in self._all():
             yield self._rows(block, self._table)
 
@@ -273,7 +288,7 @@ class Batches:
         """Return the batches of all rows.
 
         Raises:
-            DataError: The caller's function returns something else.
+            DataError: If the caller's function returns something else.
         """
         batches = self._read() if callable(self._read) else self._read
         if not isinstance(batches, Iterable):
@@ -284,7 +299,7 @@ class Batches:
         """Return the rows of a batch.
 
         Raises:
-            DataError: It is not a batch.
+            DataError: If it is not a batch.
         """
         try:
             return read(block)
@@ -330,7 +345,7 @@ class Batches:
         """Return the names of the inputs among columns by name, in the order of the first batch.
 
         Raises:
-            DataError: A column is missing.
+            DataError: If a column is missing.
         """
         if self._position is not None:
             raise InvalidArgumentError("target must be a name, since the columns of the batches have names.")

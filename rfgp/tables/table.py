@@ -75,10 +75,10 @@ class Table:
         """Check that the target is numeric, or has few enough classes.
 
         Args:
-            most_classes: The largest number of classes that the likelihood takes.
+            most_classes: The largest number of classes of the likelihood.
 
         Raises:
-            DataError: The target has more classes. The message names a model for them.
+            DataError: If the target has more classes. The message names a model for them.
         """
         if self.classes is None or len(self.classes) <= most_classes:
             return
@@ -92,7 +92,7 @@ class Table:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Inputs:
-    """The inputs of a file to predict at.
+    """The encoded inputs of a file, for predictions.
 
     Attributes:
         X: Inputs (n, d), float64, encoded by the schema.
@@ -121,7 +121,7 @@ class Inputs:
         Levels are texts, dates are times, and others are numbers.
 
         Args:
-            has_dates: Whether dates are times. If not, they are days, as models of earlier versions read them.
+            has_dates: Whether dates are times. If not, they are days, for models of earlier versions.
         """
         return frame_of(self.rules, self.X, has_dates=has_dates)
 
@@ -135,6 +135,9 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 
     They are in microseconds, or in seconds beyond `_FAR`.
 
+    Args:
+        days: Days (n,).
+
     Examples:
         >>> import numpy as np
         >>> times_of(np.array([0.5])).tolist()
@@ -146,6 +149,11 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
 
 def frame_of(rules: Sequence[ColumnRule], X: NDArray[np.float64], *, has_dates: bool = True) -> Any:
     """Return encoded inputs (n, d) as a DataFrame with levels and dates.
+
+    Args:
+        rules: The encodings of the columns.
+        X: Encoded inputs (n, d).
+        has_dates: Whether dates are times. If not, they are days.
 
     Examples:
         >>> import numpy as np

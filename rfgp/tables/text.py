@@ -40,13 +40,16 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
 
     Args:
         file: The file.
-        form: How its cells are spelled.
+        form: The format of its cells.
         names: The columns' names. If None, they are in the header.
-        header: Whether the first line holds names. If None, it does unless all its cells are numbers or dates.
+        header: Whether the first line holds names. If None, it holds names unless all its cells are numbers or dates.
+
+    Returns:
+        The columns of the file.
 
     Raises:
-        DataError: the file is missing, empty, not text, or ragged.
-        InvalidArgumentError: `names` has not one name for each column.
+        DataError: If the file is missing, empty, not text, or ragged.
+        InvalidArgumentError: If `names` does not have one name for each column.
 
     Examples:
         >>> import tempfile
@@ -73,9 +76,14 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
 def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) -> Head:
     r"""Return the names and the separator of a text table for batches.
 
+    Args:
+        file: The file.
+        form: The format of its cells.
+        names: The names of the columns. If None, they are in the header.
+
     Raises:
-        DataError: the file is missing, empty, not text, or separated by blanks.
-        InvalidArgumentError: `names` has not one name for each column.
+        DataError: If the file is missing, empty, not text, or separated by blanks.
+        InvalidArgumentError: If `names` does not have one name for each column.
 
     Examples:
         >>> import tempfile
@@ -97,10 +105,16 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
 
 
 def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
-    r"""Return the names from the first lines of a text table, or None.
+    r"""Return the names of the columns from the first lines of a text table.
+
+    The result is None if they cannot be found.
+
+    Args:
+        file: The file.
+        form: The format of its cells.
 
     Raises:
-        DataError: the file is missing, empty or not text.
+        DataError: If the file is missing, empty or not text.
 
     Examples:
         >>> import tempfile
@@ -212,7 +226,7 @@ def _named(cells: Sequence[str]) -> list[str]:
 
 
 def _is_header(file: Path, cells: list[str], form: TextFormat) -> bool:
-    """Say whether the first line holds names."""
+    """Return whether the first line holds names."""
     values = [is_value(cell, form) for cell in cells]
     if all(value or cell in form.missing_marks for value, cell in zip(values, cells, strict=True)):
         return not any(values)

@@ -1,4 +1,4 @@
-"""Texts of a file that is read in batches, as numbers, dates or booleans."""
+"""Conversion of texts to numbers, dates or booleans, for files that are read in batches."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +13,10 @@ Reader = Callable[[Any, TextFormat], Any]
 
 def reader_of(cells: Any, form: TextFormat) -> Reader:
     """Return the reader of a column, given the texts (b,) of its first rows.
+
+    Args:
+        cells: Arrow texts (b,).
+        form: The format of the texts.
 
     Examples:
         >>> import pyarrow as pa
@@ -34,7 +38,11 @@ def as_texts(cells: Any, form: TextFormat) -> Any:
 
 
 def as_numbers(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as integers or as numbers.
+    """Return texts (b,) as integers or floating numbers, or unchanged if a cell is neither.
+
+    Args:
+        cells: Arrow texts (b,).
+        form: The format of the texts.
 
     Examples:
         >>> import pyarrow as pa
@@ -54,7 +62,11 @@ def as_numbers(cells: Any, form: TextFormat) -> Any:
 
 
 def as_dates(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as dates.
+    """Return texts (b,) as dates, or unchanged if a cell is not a date.
+
+    Args:
+        cells: Arrow texts (b,).
+        form: Not used.
 
     Examples:
         >>> import pyarrow as pa
@@ -68,7 +80,11 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
 
 
 def as_truth(cells: Any, form: TextFormat) -> Any:
-    """Return texts (b,) as booleans.
+    """Return texts (b,) as booleans, or unchanged if a cell is not one.
+
+    Args:
+        cells: Arrow texts (b,).
+        form: Not used.
 
     Examples:
         >>> import pyarrow as pa

@@ -171,7 +171,7 @@ def _excess_of_the_reversal(p_halt: float) -> float:
 
 
 def figure_10(scale: Scale) -> Result:
-    """Return the errors of Fig. 3 on ten graphs of 34 to 2,708 nodes, as ratios to those of i.i.d. walkers.
+    """Return the errors of Fig. 3 on ten graphs of 34 to 2,708 nodes, relative to i.i.d. walkers.
 
     The paper's figure is a plot; its caption claims that sigma is as good or better across p and graphs.
     """
@@ -203,9 +203,9 @@ def figure_10(scale: Scale) -> Result:
 
 
 def figure_8(scale: Scale) -> Result:
-    """Return the errors of permutations (n,) of two objectives on eurosis, and how far these permutations are apart.
+    """Return the errors of permutations (n,) of two objectives on eurosis, and their distances.
 
-    The paper's figure is a plot against n = 2 to 10; its text claims no significant difference of errors, and a Cayley
+    The paper's figure is a plot against n = 2 to 10. Its text claims no significant difference of errors, and a Cayley
     distance that grows.
     """
     graph = datasets.load("eurosis")
@@ -246,20 +246,20 @@ def figure_8(scale: Scale) -> Result:
 
 
 def same_errors(z: Sequence[float]) -> Value:
-    """Return that errors of two permutations do not differ, of those pairs that are not of the same permutation."""
+    """Return the claim that errors of two different permutations do not differ."""
     name = f"exact against approximate objective: largest |z| of {len(z)} pairs of permutations that differ"
     far = worst(z, two_sided=True) if z else 0.0
     return Value(name, max(map(abs, z), default=0.0), printed="0", z=far, why="no significant difference is claimed")
 
 
 def sigma_errors(graph: graphs.Graph, K: Floats, p_halt: float, draws: int, **options: Any) -> Floats:  # (draws,)
-    """Return the relative Frobenius errors of draws, whatever their loads."""
+    """Return the relative Frobenius errors of draws, for any loads."""
     with quiet():
         return errors(graph, K, p_halt, draws, **options)[0]
 
 
 def cayley(first: np.ndarray, second: np.ndarray) -> int:
-    """Return the fewest transpositions that lead from one permutation (n,) to another: n less the cycles between."""
+    """Return the Cayley distance of two permutations (n,), the fewest transpositions between them."""
     steps, seen, cycles = np.argsort(first)[second], set(), 0
     for start in range(len(steps)):
         cycles += start not in seen

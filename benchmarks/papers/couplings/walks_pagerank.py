@@ -40,7 +40,10 @@ def exact_rank(graph: graphs.Graph, p_halt: float) -> Floats:  # (N,)
 
 
 class Copies:
-    """Copies of a graph side by side: one estimate of their PageRank is as many of the graph's, independent ones."""
+    """Copies of a graph side by side.
+
+    One estimate of their PageRank is as many independent estimates for the graph.
+    """
 
     def __init__(self, graph: graphs.Graph, repeats: int) -> None:
         self.graph = graph
@@ -60,7 +63,7 @@ class Copies:
 
 
 def figure_9(scale: Scale) -> Result:
-    """Return the Euclidean errors of PageRank vectors (N,) on ten graphs, as ratios to those of i.i.d. walkers.
+    """Return the Euclidean errors of PageRank vectors (N,) on ten graphs, relative to i.i.d. walkers.
 
     The paper's figure is a plot against nine halting probabilities p; its caption claims that sigma's error is at least
     as small everywhere.

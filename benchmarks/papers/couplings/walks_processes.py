@@ -49,14 +49,15 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Values of some nodes, to be distinguished from those of others.
+    """The values of training nodes and of test nodes.
 
     Attributes:
-        graph: With N nodes.
-        train: Positions (n,).
-        test: Positions (t,).
-        y: Values (N,), less their mean and in units in which a start of 1 makes sense; others than those two are 0.
-        unit: Of y.
+        graph: The graph, with N nodes.
+        train: The positions (n,) of the training nodes.
+        test: The positions (t,) of the test nodes.
+        y: The values (N,) minus their mean, in units for which hyperparameters can start at 1. They are 0 at nodes of
+            neither set.
+        unit: The unit of y.
     """
 
     graph: graphs.Graph
@@ -68,7 +69,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Trained:
-    """exp(-gamma^2 L) times kappa, and the noise's standard deviation."""
+    """The kernel exp(-gamma^2 L) times kappa, and the standard deviation of the noise."""
 
     gamma: float
     kappa: float
@@ -80,7 +81,7 @@ class Trained:
 
 
 def train(task: Task, seed: int) -> tuple[Trained, int]:
-    """Return hyperparameters and the epochs that they took."""
+    """Return the hyperparameters and the number of epochs of the fit."""
     walks = draw(task.graph, TRAINING_WALKERS, HALT, seed, **PAPER["i.i.d."])
     x, first, second, path = np.log([1.0, 1.0, 0.1]), np.zeros(3), np.zeros(3), []
     for epoch in range(1, EPOCHS + 1):
@@ -163,7 +164,7 @@ def cases(found: Mapping[tuple[str, int, str], Floats], metrics: Sequence[str] =
 
 
 def claims(name: str, found: Mapping[tuple[str, int, str], Floats]) -> list[Value]:
-    """Return that sigma is nowhere worse, and for each metric the mean ratios over numbers of walkers."""
+    """Return the claim that sigma is nowhere worse, and the mean ratios of each metric over numbers of walkers."""
     means = [mean_ratios(f"{name}, {metric}, mean over m", cases(found, [metric])) for metric in METRICS]
     return [*nowhere_worse(name, cases(found)), *(value for some in means for value in some)]
 
@@ -190,9 +191,9 @@ def mesh_task(name: str) -> Task:
 
 
 def figure_4(scale: Scale) -> Result:
-    """Return how well walkers interpolate the normals of meshes' faces: kernel error, RMSE and KL.
+    """Return scores of the interpolation of the normals of mesh faces by walks: kernel error, RMSE and KL.
 
-    The paper's figure is a plot of the three over numbers of walkers for six meshes; its caption claims that sigma is
+    The paper's figure is a plot of the three over numbers of walkers for six meshes. Its caption claims that sigma is
     better, at times by a factor above 2.
     """
     values, notes, gains = [], [], []
@@ -229,7 +230,7 @@ def figure_4(scale: Scale) -> Result:
 
 
 def largest_gain(found: Sequence[Mapping[str, Floats]]) -> tuple[float, float]:
-    """Return i.i.d. / sigma, and its standard error, over every second draw in the case that is best in the others."""
+    """Return i.i.d. / sigma, with its standard error, on every second draw, for the best case of the others."""
 
     def gain(case: Mapping[str, Floats], first: int) -> tuple[float, float]:
         return ratio_of_means(case["i.i.d."][first::2], case["sigma"][first::2], paired=True)
@@ -251,7 +252,7 @@ def road_tasks(splits: int) -> Iterator[Task]:
 
 
 def figure_11(scale: Scale) -> Result:
-    """Return the same three metrics for the speeds on highways, 325 of 1,016 nodes having one.
+    """Return the same three metrics for the speeds on highways, with values at 325 of 1,016 nodes.
 
     The paper's figure is a plot over 4, 8 and 16 walkers; its text claims that sigma is best in each.
     """

@@ -1,7 +1,7 @@
-"""What the figures on graphs have in common: graphs, walkers as the paper has them, and claims without numbers.
+"""Common parts of the figures on graphs: graphs, walkers as in the paper, and claims without numbers.
 
-The figures of the paper's half on graphs are plots. What its text claims of them, mostly that sigma is nowhere worse,
-is tested here: by the mean over cases, and by the worst of them, a normal variable of its own (`record.everywhere`).
+The figures of the paper's half on graphs are plots. The claims of its text, mostly that sigma is nowhere worse, are
+tested here. The tests use the mean over cases, and the worst case as a normal variable (`record.everywhere`).
 """
 
 import warnings
@@ -49,7 +49,7 @@ RANDOM_GRAPH = "an Erdos-Renyi graph of 100 nodes, edges with probability 0.1 (n
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """No warnings of walks with a large variance: the paper has such walks."""
+    """Suppress warnings of walks with a large variance, which the paper also uses."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.GraphWarning)
         yield
@@ -79,9 +79,9 @@ def draw(graph: graphs.Graph, walkers: int, p_halt: float, seed: int, **options:
 
 
 def behind(first: Floats, second: Floats) -> float:
-    """Return by how much the mean of the first is below that of the second, (r,) each, in pairs: Student's t.
+    """Return the support for a smaller mean of the first of paired samples (r,), by Student's t.
 
-    As the normal variable of the same probability; 0 where all are equal.
+    It is the normal variable of the same probability, or 0 if all are equal.
     """
     difference = second - first
     error = difference.std(ddof=1) / np.sqrt(len(difference))
@@ -93,9 +93,10 @@ def behind(first: Floats, second: Floats) -> float:
 
 
 def nowhere_worse(name: str, cases: Sequence[Mapping[str, Floats]]) -> list[Value]:
-    """Return the claim that sigma's mean is in no case above those of i.i.d. and of antithetic walkers, of each.
+    """Return the claim that sigma's mean is in no case above the means of i.i.d. and antithetic walkers.
 
-    Ours is the ratio in the case that speaks most against it. A tie is undecided, whatever the number of draws.
+    Our value is the ratio in the case with the most evidence against the claim. A tie is undecided for any number of
+    draws.
     """
     values = []
     for other in ("i.i.d.", "antithetic"):
@@ -117,7 +118,8 @@ def nowhere_worse(name: str, cases: Sequence[Mapping[str, Floats]]) -> list[Valu
 def mean_ratio(name: str, cases: Sequence[Mapping[str, Floats]], method: str, base: str = "i.i.d.") -> Value:
     """Return the geometric mean over cases of the ratio of two mean errors, with its standard error over draws.
 
-    Draws of one place are of one seed in all cases and for both methods. That sigma's is below 1 is claimed.
+    Draws with the same index have the same seed in all cases and for both methods. The claim is that the ratio of sigma
+    is below 1.
     """
     pairs = [(case[method], case[base]) for case in cases]
     ratio = geometric(a.mean() / b.mean() for a, b in pairs)

@@ -56,7 +56,7 @@ _PRINTED = {
 
 
 def printed(data: str, method: str) -> Array:  # (7, 2)
-    """Return the least and the greatest that are printed."""
+    """Return the least and the greatest printed errors."""
     cells = _PRINTED[data][method].split()
     return 1e-4 * np.array([[float(number) for number in cell.split("-")] for cell in cells])
 
@@ -69,8 +69,8 @@ class Clusters:
     """Two clusters of a thousand points a side.
 
     Attributes:
-        x: (2000, d).
-        y: (2000, d).
+        x: The points (2000, d) of the first side.
+        y: The points (2000, d) of the second side.
     """
 
     x: Array
@@ -78,7 +78,7 @@ class Clusters:
 
 
 def made(data: str, seed: int) -> Clusters:
-    """Return clusters for which s is as stated, or as close to it as sign flips come."""
+    """Return clusters with the stated s, or as close to it as sign flips allow."""
     (sigma, targets), lengths = DATA[data], np.array(LENGTHS)
     rng = random.numpy_generator(seed, random.Role.DATA, list(DATA).index(data))
     means = SIZE * rng.standard_normal((2, D))
@@ -98,7 +98,7 @@ def _rotation(rng: np.random.Generator) -> Array:
 def _signs(sizes: Array, targets: Array, rng: np.random.Generator) -> Array:  # (4, d)
     """Return signs for which s = 4 sum |x_k y_k| over equal signs is close to the targets, by random flips.
 
-    That is what the best real diagonal leaves of |A x + A^-1 y|^2: Eq. 21 at Eq. 88.
+    This is the minimum of |A x + A^-1 y|^2 over real diagonals A: Eq. 21 at Eq. 88.
     """
     products = 4 * sizes[:2, None] * sizes[None, 2:]
     signs = rng.choice([-1.0, 1.0], (4, D))
@@ -121,8 +121,9 @@ def _signs(sizes: Array, targets: Array, rng: np.random.Generator) -> Array:  # 
 class Judge:
     """Mean squared errors over all pairs, in single precision but for sums, from products of features.
 
-    |Phi Psi^T - K|^2 is the sum of (Phi^T Phi) * (Psi^T Psi), less twice that of Phi * (K Psi), and |K|^2. All of it is
-    a sum over pairs of frequencies and over frequencies: one draw of 200 has ten trials of 20, four of 50, and so on.
+    |Phi Psi^T - K|^2 is the sum of (Phi^T Phi) * (Psi^T Psi), minus twice the sum of Phi * (K Psi), plus |K|^2. These
+    are sums over pairs of frequencies and over frequencies. One draw of 200 frequencies therefore has ten trials of 20,
+    four of 50, and so on.
 
     Args:
         clusters: The data.
@@ -236,9 +237,9 @@ def law_of(errors: Array, bound: float, which: str) -> float:
 
 
 def rank(samples: Sequence[Array], printed_one: float, which: str, unit: float = 1e-4) -> float:
-    """Return where a printed least or greatest lies in its distribution under ours, as a standard normal variable.
+    """Return the position of a printed least or greatest in its distribution under ours, as a normal score.
 
-    The distribution is averaged over our data sets, and over what rounding to the unit took away.
+    The distribution is averaged over our data sets, and over the rounding to the unit.
     """
     bounds = printed_one + unit * (np.arange(11) - 5) / 11
     mean = np.mean([[law_of(errors, bound, which) for bound in bounds] for errors in samples])
@@ -252,7 +253,7 @@ def _extreme(errors: Array, which: str, share: float) -> float:
 
 
 def _cells(data: str, column: str, found: Sequence[Mapping[int, Array]]) -> list[Value]:
-    """Return the figures of one column, its level being that of the printed one."""
+    """Return the figures of one column, scaled to the printed level."""
     cells = printed(data, column)
     scaled = [{m: errors[m] * (level(cells) / own_level(errors)) for m in SIZES} for errors in found]
     values = []
@@ -296,7 +297,7 @@ def table_3(scale: Scale) -> Result:
 
 
 def _ranges(draws: int) -> tuple[list[Value], str]:
-    """Return the printed ranges compared with ours, by column and together, and what follows."""
+    """Return the printed ranges compared with ours, by column and together, and a conclusion."""
     columns = {
         (data, column): {m: [errors[own][m] for errors in laws(data, draws)] for m in SIZES}
         for data in DATA

@@ -22,10 +22,10 @@ class Draws:
     """Estimates (s,) from m frequencies, and of the angular coefficient from n signs.
 
     Attributes:
-        positive: With both signs.
-        waves: Trigonometric, with the same frequencies.
-        weight: The coefficient.
-        exact: The kernel.
+        positive: Estimates by positive features with both signs.
+        waves: Trigonometric estimates with the same frequencies.
+        weight: Estimates of the coefficient.
+        exact: The exact kernel.
     """
 
     positive: Array
@@ -45,7 +45,7 @@ def drawn(x: Array, y: Array, count: int) -> Draws:
 
 
 def of_mean(name: str, samples: Array, formula: float, why: str = "") -> Value:
-    """Return a mean of draws compared with what a formula gives."""
+    """Return a mean of draws compared with the value of a formula."""
     error = float(samples.std(ddof=1)) / len(samples) ** 0.5
     return Value(name, float(samples.mean()), error, f"{formula:.6g}", why=why)
 
@@ -107,7 +107,7 @@ def _angular(count: int) -> list[Value]:
 
 
 def _bounds() -> list[Value]:
-    """Return Lemma 3.4, Theorem 3.5 and what its proof needs; exact numbers."""
+    """Return Lemma 3.4, and Theorem 3.5 with the assumptions of its proof, in exact numbers."""
     angles = np.linspace(0, math.pi, 20_001)
     m, small = 7, 1e-6
     size = math.exp(2 * R**2) * (1 - math.exp(-4 * R**2))

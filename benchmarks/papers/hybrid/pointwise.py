@@ -34,7 +34,7 @@ def closed(method: str, r: float, angles: Array, m: int, n: int = SIGNS) -> Arra
 
 
 def figure_1(scale: Scale) -> Result:
-    """Return where the errors of the three estimators vanish."""
+    """Return the points at which the errors of the three estimators vanish."""
     ends, values = np.array([0.0, np.pi]), []
     for method, name in (("trigonometric", "trigonometric"), ("FAVOR+", "positive"), ("angular", "angular hybrid")):
         for r in (1.0, 5.0):
@@ -147,7 +147,7 @@ def figure_2(scale: Scale) -> Result:
 
 
 def figure_5(scale: Scale) -> Result:
-    """Return greatest relative errors for r = 1.25, the length that Fig. 2 has not."""
+    """Return greatest relative errors for r = 1.25, a length that is not in Fig. 2."""
     values = _of_length(1.25, scale(SAMPLES), 2)
     return Result("Pointwise estimates in 64 dimensions, r = 1.25", _PROTOCOL, values, _NOTES)
 

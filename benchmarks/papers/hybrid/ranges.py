@@ -41,23 +41,23 @@ def scores(found: Sequence[Array], values: Array) -> Array:
 
 
 def score_of_printed(found: Sequence[Array], least: float, greatest: float, unit: float) -> float:
-    """Return the normal score of a printed range, averaged over what rounding to the unit took away."""
+    """Return the normal score of a printed range, averaged over the rounding to the unit."""
     off = unit * (np.arange(9) - 4) / 9
     values = np.log((greatest + off[:, None]) / (least + off)).ravel()
     return float(scores(found, values).mean())
 
 
 class Joint:
-    """Columns of printed ranges against ours, with what they are where ours are the paper's: a null of draws.
+    """Columns of printed ranges against ours, with their null distribution by draws from ours.
 
-    A replicate takes one of our data sets for each of the paper's, the same in all of its columns, and draws every
-    range from its distribution: so the data sets' own differences are in the spread that is expected.
+    A replicate assigns one of our data sets to each data set of the paper, the same in all of its columns. It then
+    draws all ranges from their distributions. The expected spread therefore includes differences between data sets.
 
     Args:
         columns: Trials by (data, method).
         printed: Least and greatest (k, 2) by (data, method), in the order of the numbers of features.
-        trials: Of which each is the least or the greatest.
-        unit: To which they are rounded.
+        trials: The number of trials of each range.
+        unit: The unit to which ranges are rounded.
     """
 
     def __init__(
@@ -85,17 +85,17 @@ class Joint:
             self.medians[key] = float(np.mean([np.median(np.concatenate(law)) for law in laws]))
 
     def z(self, key: tuple[str, str]) -> float:
-        """Return how far the mean score of a column is from what is expected, as a normal variable."""
+        """Return the difference of the mean score of a column from its expectation, as a normal variable."""
         null = self.expected[key]
         return float((self.observed[key] - null.mean()) / null.std())
 
     def whole(self) -> tuple[float, float]:
-        """Return the mean score of all columns less what is expected, and its standard error."""
+        """Return the mean score of all columns minus its expectation, and its standard error."""
         null = np.mean(list(self.expected.values()), axis=0)
         return float(np.mean(list(self.observed.values())) - null.mean()), float(null.std())
 
     def share_as_uneven(self) -> float:
-        """Return the share of replicates whose columns' z have at least the printed sum of squares."""
+        """Return the fraction of replicates with at least the printed sum of squared z of columns."""
         null = np.array(list(self.expected.values()))
         squares = (((null - null.mean(1, keepdims=True)) / null.std(1, keepdims=True)) ** 2).sum(0)
         return float((squares >= sum(self.z(key) ** 2 for key in self.observed)).mean())

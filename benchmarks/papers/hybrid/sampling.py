@@ -52,7 +52,7 @@ def made(kind: str, size: int, length: float, generator: torch.Generator) -> sof
 
 
 def _of_type(kind: str, size: int, length: float, queries: Tensor, classes: Tensor, draws: int) -> list[Value]:
-    """Return three distances of one estimator, compared with those of the paper's model."""
+    """Return three distances of one estimator, compared with the printed ones."""
     found = []
     for seed in range(draws):
         pair = made(kind, size, length, torch.Generator().manual_seed(seed))

@@ -42,7 +42,7 @@ def _rows(table: str) -> Array:
 
 
 def pairs(table: str, standardized: bool) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return a hundred pairs of rows of the length 1."""
+    """Return a hundred pairs of rows of length 1."""
     rows = _rows(table)
     unit = (rows - rows.mean(0)) / rows.std(0) if standardized else rows
     unit = unit / np.linalg.norm(unit, axis=1, keepdims=True)
@@ -55,7 +55,7 @@ Estimator = Callable[[torch.Generator], softmax.FeaturePair]
 
 
 def estimators(d: int) -> dict[str, Estimator]:
-    """Return what makes a draw of each method."""
+    """Return a function that draws the estimator, for each method."""
 
     def trigonometric(coupling: str) -> Estimator:
         law = couplings.by_name(coupling)
@@ -136,7 +136,7 @@ def _orders(table: str, found: dict[str, Array]) -> list[Value]:
 
 
 def _taken_back(table: str) -> list[Value]:
-    """Return what its coefficients leave of the errors of HRF-iid's parts, by closed forms, on standardized rows."""
+    """Return the errors that the coefficients leave of the parts of HRF-iid, by closed forms, on standardized rows."""
     x, y = (side.numpy() for side in pairs(table, True))
     moments = theory.angular_moments(x, y, N)
     hybrid = float(theory.bipolar_variance(x, y, M, moments, antithetic=True).mean())

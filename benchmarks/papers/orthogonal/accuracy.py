@@ -81,7 +81,7 @@ def on_the_whole(name: str, pairs: Sequence[tuple[float, float]], printed: str =
 
 
 def order_of(ratios: Ratios, low: str, high: str) -> list[Value]:
-    """Return the claim that one method's errors are below another's, on the whole and in the worst case."""
+    """Return the claim that one method's errors are below another's, on average and in the worst case."""
     cases = {(name, times): ratios[name, times, low, high] for name in NAMES for times in MULTIPLES}
     supports = {case: (1 - ratio) / error for case, (ratio, error) in cases.items()}
     name, times = worst = min(supports, key=supports.__getitem__)
@@ -95,7 +95,7 @@ def order_of(ratios: Ratios, low: str, high: str) -> list[Value]:
 
 
 def overlap(ratios: Ratios, name: str) -> Value:
-    """Return whether SORF and ORF, whose curves overlap in the plot, have the same error on a table."""
+    """Return whether SORF and ORF, which overlap in the plot, have the same error on a table."""
     found = on_the_whole("", [ratios[name, times, "SORF", "ORF"] for times in MULTIPLES])
     d, z = rows(name)[0].shape[1], (found.ours - 1) / found.error
     why = "SORF's bias in few dimensions (the paper's Sec. 4)" if d < 32 else "less than a plot of logarithms shows"
@@ -103,7 +103,7 @@ def overlap(ratios: Ratios, name: str) -> Value:
 
 
 def figure_4(scale: Scale) -> Result:
-    """Errors of kernel matrices against D / d."""
+    """Return the errors of kernel matrices against D / d."""
     values, ratios = kernel_ratios(scale(50, 10))
     for method in list(METHODS)[1:]:
         cases = [ratios[name, times, method, "RFF"] for name in NAMES for times in MULTIPLES]
@@ -146,7 +146,7 @@ def _of_sigma(sigma: float, draws: int) -> tuple[list[Value], dict[str, tuple[fl
 
 
 def figure_5(scale: Scale) -> Result:
-    """Errors against the lengthscale, and with fewer products."""
+    """Return the errors against the lengthscale, and with fewer products."""
     values, draws, sigmas = [], scale(100, 10), (0.5, 1.0, 2.0)
     found: dict[float, dict[str, tuple[float, float]]] = {}
     for sigma in sigmas:
@@ -175,7 +175,7 @@ def figure_5(scale: Scale) -> Result:
 
 
 def table_2(scale: Scale) -> Result:
-    """Accuracy of linear machines on the features."""
+    """Return the accuracy of linear machines on the features."""
     x, y, sigma = rows("digits")
     order = random.numpy_generator(0, random.Role.SPLIT).permutation(len(x))
     train, test = order[: len(x) // 2], order[len(x) // 2 :]
@@ -218,7 +218,7 @@ def seconds_of(method: str, d: int, repeats: int) -> np.ndarray:  # (repeats,)
 
 
 def speed(scale: Scale) -> Result:
-    """Time of projections by a dense matrix and by fast transforms."""
+    """Return the times of projections by a dense matrix and by fast transforms."""
     repeats = scale(40)
     (small, error), (ratio, spread) = (
         ratio_of_means(*(seconds_of(method, d, repeats) for method in ("RFF", "SORF"))) for d in (1024, 4096)

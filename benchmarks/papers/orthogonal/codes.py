@@ -33,7 +33,7 @@ def signs(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
 
 
 def gaussian(x: torch.Tensor, bits: int, generator: torch.Generator) -> torch.Tensor:
-    """LSH."""
+    """Return the projections of LSH."""
     return x @ torch.randn(x.shape[1], bits, generator=generator, dtype=torch.float64)
 
 
@@ -54,7 +54,7 @@ def kronecker(x: torch.Tensor, bits: int, generator: torch.Generator) -> torch.T
 
 
 def structured(x: torch.Tensor, bits: int, generator: torch.Generator) -> torch.Tensor:
-    """HDHDHD."""
+    """Return the projections by HDHDHD."""
     return flip_and_transform(x, signs((3, x.shape[1]), generator))[:, :bits]
 
 
@@ -88,7 +88,7 @@ def _claims(
 
 
 def figure_6(scale: Scale) -> Result:
-    """Angular errors and recall."""
+    """Return angular errors and recall."""
     x, draws = patches(300), scale(30)
     unit = x / x.norm(dim=1, keepdim=True)
     apart = ~torch.eye(len(x), dtype=torch.bool)

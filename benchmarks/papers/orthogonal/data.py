@@ -1,7 +1,7 @@
-"""Rows for the orthogonal paper's plots: scikit-learn's digits and five tables, as none of its data sets is at hand.
+"""Rows for the plots of the orthogonal paper: digits of scikit-learn and five tables, as its data are not available.
 
-Columns are standardized, but for the digits, which are divided by 16, and padded by zeros to a power of two, as in the
-paper; the lengthscale is the mean distance of the 50th nearest neighbor for 1,000 rows drawn at random.
+Columns are standardized, except those of the digits, which are divided by 16. They are padded by zeros to a power of
+two, as in the paper. The lengthscale is the mean distance of the 50th nearest neighbor for 1,000 random rows.
 """
 
 import functools

@@ -15,7 +15,7 @@ GRID = np.linspace(0.02, 4, 200)
 
 
 def asymptotic(z: np.ndarray) -> np.ndarray:
-    """Return Eq. 3 for D = d and d to infinity: the variance of ORF over that of RFF."""
+    """Return Eq. 3 for D = d and d to infinity: the variance of ORF divided by that of RFF."""
     half = z**2 / 2  # z^4 exp(-z^2) / (1 - exp(-z^2))^2 = (half / sinh half)^2
     return 1 - (half / np.sinh(half)) ** 2
 
@@ -42,7 +42,7 @@ def variance_ratio(values: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def figure_2(scale: Scale) -> Result:
-    """Variances of ORF, and distances in units of the lengthscale."""
+    """Return variances of ORF, and distances in units of the lengthscale."""
     small = np.array([0.05, 0.1])
     slope = float(np.diff(np.log(asymptotic(small)))[0] / np.diff(np.log(small))[0])
     why = (
@@ -112,7 +112,7 @@ def close_at_32(label: str, found: np.ndarray) -> list[Value]:
 
 
 def figure_3(scale: Scale) -> Result:
-    """Biases and variances of ORF' and SORF."""
+    """Return biases and variances of ORF' and SORF."""
     values, claims, draws = [], [], scale(20_000)
     for name, label in (("constant-norm", "ORF'"), ("structured", "SORF")):
         for d in DIMS:

@@ -61,7 +61,7 @@ def measured(name: str, m: int, seed: int, length: float, draws: int) -> np.ndar
 
 
 def relative(name: str, m: int, length: float, sets: int, draws: int) -> list[tuple[float, float]]:
-    """Return the ratios of the three to those of orthogonal frequencies with independent norms."""
+    """Return the variance, covariance and error relative to orthogonal frequencies with independent norms."""
     pairs = [(measured(name, m, s, length, draws), measured("orthogonal", m, s, length, draws)) for s in range(sets)]
     return [mean_error(ours[i] / base[i] for ours, base in pairs) for i in range(len(QUANTITIES))]
 

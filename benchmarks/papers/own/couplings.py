@@ -45,7 +45,7 @@ def made(method: str, case: Case, kind: str) -> couplings.Coupling:
 
 @cache
 def judged(name: str, kind: str, times: int, splits: int, draws: int) -> dict[str, list[protocol.Figures]]:
-    """Return what each method's draws make of the splits of a table."""
+    """Return the scores of the draws of each method on the splits of a table."""
     found: dict[str, list[protocol.Figures]] = {method: [] for method in METHODS[kind]}
     for index in range(splits):
         case = protocol.split(name, index)
@@ -90,7 +90,7 @@ def _values(kind: str, scale: Scale) -> list[Value]:
 
 
 def _unbiased(kind: str, scale: Scale) -> str:
-    """Return the largest |z| of kernel entries of each method, and what chance allows."""
+    """Return the largest |z| of kernel entries of each method, and the limit that chance allows."""
     splits, draws = scale(SPLITS), scale(DRAWS[kind], least=10)
     tables = [judged(name, kind, times, splits, draws) for name in protocol.TABLES for times in TIMES[kind]]
     worst = {method: max(one.z for table in tables for one in table[method]) for method in METHODS[kind]}

@@ -1,20 +1,22 @@
 """A small vision transformer on scikit-learn's digits, with exact attention and with random features.
 
-The papers train ViT-B/16 on ImageNet; this is their protocol at the size of a laptop, and no substitute for it: 1,797
-images of 8 x 8 pixels, each pixel a token (n = 64), two layers of width 32 with two heads of 16, 40 epochs
-(chosen with exact and iid attention on a split, seed 100, that is not used below).
+The papers train ViT-B/16 on ImageNet. This is their protocol at the size of a laptop, and no substitute for it. There
+are 1,797 images of 8 x 8 pixels, each pixel a token (n = 64). The model has two layers of width 32 with two heads of
+16, and 40 epochs. The number of epochs was chosen with exact and iid attention on a split (seed 100) that is not used
+below.
 
-Protocol, fixed before the results were seen. Five seeds; each splits the images 80 : 20 (stratified), draws the initial
-weights and the order of the batches, the same for all methods of that seed. AdamW, rate 2e-3 along a cosine, weight
-decay 0.01, batches of 64, labels smoothed by 0.1; no augmentation; the last epoch counts, nothing is chosen on the test
-images. Attention: exact, and positive features with m = 16 by each coupling, drawn again every 10 steps in training
-(each head has a draw of its own) and evaluated with one fixed draw. "learned" is what `rfgp.learn.learn_attention`
-makes of the queries and keys that the exact model of the same seed has for four training images, for m = 16.
-- Accuracy on the test images: mean and standard error over seeds, difference from exact attention and from "iid" with
-  paired t-tests, p-values adjusted by Holm's method over all that are printed.
+Protocol, fixed before the results were seen. There are five seeds. Each splits the images 80 : 20 (stratified), and
+draws the initial weights and the order of the batches, the same for all methods. Training uses AdamW, rate 2e-3 along a
+cosine, weight decay 0.01, batches of 64, labels smoothed by 0.1, and no augmentation. The last epoch is evaluated, and
+nothing is chosen on the test images. Attention is exact, or has positive features with m = 16 by each coupling. These
+are drawn again every 10 steps in training, separately for each head, and evaluated with one fixed draw. "learned" is
+the result of `rfgp.learn.learn_attention`, m = 16, for the queries and keys of the exact model of the same seed on four
+training images.
+- Accuracy on the test images: mean and standard error over seeds, and the differences from exact attention and from
+  "iid" with paired t-tests. P-values are adjusted by Holm's method over all that are printed.
 - Seconds of training, relative to exact attention in the same run.
-- Attention error: the exact model's queries and keys of 32 test images, relative Frobenius error of the row-normalized
-  scores by m = 16 features, mean over layers, heads and 20 draws, with its standard error over seeds.
+- Attention error: the relative Frobenius error of the row-normalized scores by m = 16 features, for queries and keys of
+  the exact model on 32 test images. It is a mean over layers, heads and 20 draws, with its standard error over seeds.
 
     python -m benchmarks.papers.own.digits [EPOCHS [SEEDS]]
 """

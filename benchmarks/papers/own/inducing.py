@@ -33,7 +33,7 @@ NAMES = {"error": "kernel error", "kl": "KL of posteriors"}
 
 
 class Found(NamedTuple):
-    """Of one method's draws on one split: the kernel's error, KL and density of a held-out row, in nats."""
+    """The mean scores of a method on one split: kernel error, KL and density of a held-out row, in nats."""
 
     error: float
     kl: float

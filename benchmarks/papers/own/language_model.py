@@ -1,7 +1,7 @@
 """Softmax sampling in a language model: distances of estimated distributions of the next word to the true ones.
 
-The hybrid paper samples from the softmax of a language model trained on Penn Treebank, which cannot be had freely;
-this is its use at the size of a laptop, and the model of `benchmarks/papers/hybrid/sampling.py`.
+The hybrid paper samples from the softmax of a language model trained on Penn Treebank, which is not freely available.
+This is its application at the size of a laptop, and the model of `benchmarks/papers/hybrid/sampling.py`.
 """
 
 import math
@@ -87,7 +87,7 @@ class LanguageModel(nn.Module):
 
 
 def train(text: Tensor, num_words: int, temperature: float) -> tuple[LanguageModel, Tensor, float]:
-    """Return the model, contexts (200, 4) that it has not seen, and its perplexity on such."""
+    """Return the model, held-out contexts (200, 4), and its perplexity on such contexts."""
     torch.manual_seed(0)
     windows = text.unfold(0, CONTEXT + 1, 1)
     cut = len(windows) * 9 // 10
@@ -110,7 +110,7 @@ def train(text: Tensor, num_words: int, temperature: float) -> tuple[LanguageMod
 def reports(
     name: str, m: int, queries: Tensor, classes: Tensor, draws: int, ground: str = "index"
 ) -> tuple[int, np.ndarray]:
-    """Return the number of features, and what `SamplingReport` holds (draws, 5)."""
+    """Return the number of features, and the scores of `SamplingReport` (draws, 5)."""
     found = []
     for draw in range(draws):
         pair = METHODS[name](m, torch.Generator().manual_seed(draw))

@@ -29,7 +29,7 @@ OBJECTIVES = ("linear", "quartic")
 
 
 def equal_nodes(graph: Graph, kernel: kernels.GraphKernel, p_halt: float) -> dict[str, float]:
-    """Return how far permutations are from the best over pairs i = j, in units of the range of all permutations."""
+    """Return distances of permutations from the best over pairs i = j, relative to the range of all permutations."""
     whole = diagonal.reduced_vectors(graph, kernel, HaltingDistribution(p_halt), QUANTILES, graph.num_nodes)
     grams = np.einsum("qid,rid->iqr", whole, whole)
 

@@ -10,7 +10,7 @@ DIMS, DISTANCES = (2, 3, 5, 8, 16), (0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 4.0)
 
 
 def ratio(distance: float, d: int) -> float:
-    """Return the variance of m = d pairwise frequencies over that of orthogonal ones with independent norms."""
+    """Return the variance of m = d pairwise frequencies relative to orthogonal ones with independent norms."""
     pairwise, orthogonal = (float(theory.variance(name, distance, d, d)) for name in ("pairwise", "orthogonal"))
     return pairwise / orthogonal
 

@@ -50,7 +50,7 @@ Model = Callable[["Case"], Callable[[], Moments]]
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Readings, and which sensors and times are for training and which are held out.
+    """Readings, with the sensors and times for training and for predictions.
 
     Attributes:
         network: The roads.
@@ -58,7 +58,7 @@ class Case:
         y: The speeds in mph, (S, T).
         sensors: The training sensors.
         times: The training times.
-        new_sensors: The sensors of the predictions. Either they or the new times differ from those of training.
+        new_sensors: The sensors of the predictions. Either the sensors or the times are new.
         new_times: The times of the predictions.
     """
 
@@ -126,7 +126,7 @@ def kernels(network: graphs.RoadNetwork) -> dict[str, k.Kernel]:
 
 
 def of_rows(name: str) -> Model:
-    """Return the Gaussian process of a kernel by name, whose rows are single readings."""
+    """Return the Gaussian process on single readings with a kernel by name."""
 
     def fit(case: Case) -> Callable[[], Moments]:
         gp = rfgp.GP(kernels(case.network)[name], seed=0)
@@ -161,7 +161,7 @@ def fit_replicates(case: Case, targets: Numbers) -> Callable[[], Moments]:
 
 
 def replicates(case: Case) -> Callable[[], Moments]:
-    """Fit one field, whose replicates are the times."""
+    """Fit one field, with the times as replicates."""
     return fit_replicates(case, case.train)
 
 
@@ -184,7 +184,7 @@ def residuals(case: Case) -> Callable[[], Moments]:
 
 
 def average(one_sd: bool) -> Model:
-    """Return the mean of each sensor over training times; for new sensors that of each time over training sensors.
+    """Return the mean of each sensor over training times, or for new sensors of each time over training sensors.
 
     Args:
         one_sd: Whether one standard deviation holds for all, and not one for each mean.
@@ -232,7 +232,7 @@ def with_errors(label: str, found: Numbers, names: Sequence[str] = MEASURES) -> 
 
 
 def of_split(axis: str, found: Mapping[str, Numbers]) -> list[Value]:
-    """Return the scores of each model, and how much worse others are than `MAIN`, fold by fold."""
+    """Return the scores of each model, and the differences of others from `MAIN`, fold by fold."""
     values = [value for name, one in found.items() for value in with_errors(f"{axis} held out, {name}", one)]
     for other in COMPARED:
         difference = (found[other] - found[MAIN])[:, :3]

@@ -31,7 +31,7 @@ def judged(path: Path, share: float) -> tuple[np.ndarray, float, float]:
 
 
 def roads(scale: Scale) -> Result:
-    """Return the errors of the exact process by the share of the mean length that short pieces count as."""
+    """Return the errors of the exact process by the minimal length of pieces, in mean lengths."""
     values = []
     for name, path in (("roads", ROADS),) if scale.quick else (("pems", fetch("pems")), ("roads", ROADS)):
         for share in SHARES:

@@ -1,4 +1,4 @@
-"""What float32 products of features cost: the log density of a row against that of float64 products."""
+"""The error of float32 products of features: the log density of a row against that of float64 products."""
 
 import math
 import warnings
@@ -34,7 +34,7 @@ def models(n: int) -> Iterator[tuple[float, float, LinearModel]]:
 
 
 def density(model: LinearModel, most: float, n: int) -> float:
-    """Return the log density of a row; NaN where a matrix is not positive definite."""
+    """Return the log density of a row, or NaN if a matrix is not positive definite."""
     try:
         return float(LowRankSolver(replace(model, max_float32_error=most)).log_marginal_likelihood()) / n
     except NotPositiveDefiniteError:
@@ -42,7 +42,7 @@ def density(model: LinearModel, most: float, n: int) -> float:
 
 
 def rounding(scale: Scale) -> Result:
-    """Return by how much a row's density is off, by e."""
+    """Return the errors of the density of a row, by e."""
     values = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

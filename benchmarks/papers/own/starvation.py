@@ -27,7 +27,7 @@ def load(name: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def judged(name: str, n: int, m: int) -> tuple[float, float, float]:
-    """Return the share of weights used, and the median variance over that of the exact process, near and far out."""
+    """Return the fraction of weights used, and the median variance relative to the exact process, near and far out."""
     X, y = load(name)
     order = np.random.default_rng(0).permutation(len(y))
     n = min(n, len(y) - HELD)

@@ -65,7 +65,7 @@ def divergences(
 
 
 def terms(scale: Scale) -> Result:
-    """Return the divergences for each way to divide the features, on made and real tables."""
+    """Return the divergences for each division of the features, on made and real tables."""
     cases = {f"made, smooth term of {d} columns": made(d, d) for d in (2, 4, 8)}
     if not scale.quick:
         cases |= {name: real(name) for name in TABLES}

@@ -1,12 +1,12 @@
 """The classification of the simplex paper: kernel regression of the classes of eight tables by positive features.
 
-The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), whose files are
-the tables at hand: all text columns one-hot, the ranks of chess among them, after the numbers; the last line of a file
-left out; rows in the order of numpy's generator 42; columns standardized on the training rows. The first 90 % train,
-the next 5 % validate, the last 5 % test. That split was chosen by these tables: the code's last version trains on the
-first 95 % and validates on the test rows; with that the accuracies of three of six tables in Table 2 are 4.0 (abalone),
-4.3 (cmc) and 7.3 (wifi) standard errors off, with a share to validate, of which the paper speaks, they agree. What is
-tested is therefore everything but that one choice of two.
+The rows, scales and repeats are those of the authors' public code (isaac-reid/simplex_random_features), with the same
+files. All text columns are one-hot, after the numbers, and the ranks of chess are among them. The last line of a file
+is left out. Rows are in the order of numpy's generator 42, and columns are standardized on the training rows. The first
+90 % are for training, the next 5 % for validation, the last 5 % for tests. This split was chosen by these tables. The
+last version of the code trains on the first 95 % and validates on the test rows. With that, the accuracies of three of
+six tables in Table 2 differ by 4.0 (abalone), 4.3 (cmc) and 7.3 (wifi) standard errors. With a separate validation set,
+which the paper mentions, they agree. The test therefore covers everything except that choice of two.
 """
 
 import dataclasses
@@ -108,7 +108,7 @@ def padded(x: torch.Tensor) -> torch.Tensor:
 
 
 def accuracies(name: str, method: str, multiple: int, draws: int, *, pad: bool = False) -> np.ndarray:
-    """Return the share of test rows that are put right, for each draw of m = multiple d frequencies.
+    """Return the fraction of correct test rows, for each draw of m = multiple d frequencies.
 
     Draws are independent between tables and methods.
     """
@@ -119,7 +119,7 @@ def accuracies(name: str, method: str, multiple: int, draws: int, *, pad: bool =
 
 
 def draws_of(name: str, scale: Scale) -> int:
-    """Return how many draws there are: 500 of the large tables, as in the authors' code, of the others more."""
+    """Return the number of draws: 500 for the large tables, as in the authors' code, and more for the others."""
     return scale(DRAWS if name in LARGE else MANY) // (5 if scale.quick else 1)
 
 
@@ -145,7 +145,7 @@ def elsewhere(name: str, draws: int, order: int = 42, share: float = 0.9) -> np.
 
 
 def other_splits(name: str, scale: Scale) -> list[Value]:
-    """Return the accuracy of SimRFs where 95 % train, and how far it varies over seven other orders of the rows."""
+    """Return the accuracy of SimRFs with 95 % training rows, and its variation over seven other orders of the rows."""
     place = NAMES.index(name)
     printed, error = TABLE_2["SimRFs"].split()[place], ERRORS_2["SimRFs"][place] * 1e-4
     found = mean_error(elsewhere(name, scale(MANY), share=0.95))
@@ -157,7 +157,7 @@ def other_splits(name: str, scale: Scale) -> list[Value]:
 
 
 def chosen_by(others: Sequence[Value]) -> str:
-    """Say by which figures the split was chosen: how far those of the other reading are from the printed ones."""
+    """Return a sentence on the choice of the split: the distances of the other split from the printed figures."""
     read = [dataclasses.replace(value, comparable=True) for value in others if value.printed]
     far = {value.name.partition(",")[0]: value.distance or 0.0 for value in read}
     off = [f"{z:.1f} ({name})" for name, z in far.items() if z > CLOSE]
@@ -176,7 +176,7 @@ def mean_v(name: str) -> tuple[float, float]:
 
 
 def table_2(scale: Scale) -> Result:
-    """SimRFs and SimRFs+ at m = d."""
+    """Return the accuracies of SimRFs and SimRFs+ at m = d."""
     values = [Value(f"{name}, mean v", *mean_v(name), printed) for name, printed in zip(NAMES, MEAN_V, strict=True)]
     found, means = compared(TABLE_2, ERRORS_2, scale, pad=False)
     others = [value for name in NAMES if name not in LARGE for value in other_splits(name, scale)]
@@ -197,7 +197,7 @@ def table_2(scale: Scale) -> Result:
 
 
 def table_3(scale: Scale) -> Result:
-    """Regular and fast mechanisms at m = D, the inputs padded by zeros."""
+    """Return the accuracies of regular and fast mechanisms at m = D, with inputs padded by zeros."""
     values, means = compared(TABLE_3, ERRORS_3, scale, pad=True)
     apart = [abs(means[f"fast {kind}", name] - means[kind, name]) for kind in ("ORFs", "SimRFs") for name in NAMES]
     return Result(
@@ -211,7 +211,7 @@ def table_3(scale: Scale) -> Result:
 
 
 def figure_8(scale: Scale) -> Result:
-    """Accuracy against m / d."""
+    """Return accuracies against m / d."""
     methods, values = ("IIDRFs", "ORFs", "SimRFs"), []
     parts: list[Value] = []
     for multiple in (1, 2, 4, 10):
@@ -248,7 +248,7 @@ def less(first: tuple[float, float], second: tuple[float, float]) -> tuple[float
 
 
 def figure_10(scale: Scale) -> Result:
-    """The scale sigma that is tuned."""
+    """Return the tuned scale sigma."""
     values, worse = [], 0
     for name in NAMES:
         rows = case(name)

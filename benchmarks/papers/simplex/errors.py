@@ -19,7 +19,7 @@ OPTIMUM, MARGINAL = "numerically optimized", 0.05
 
 
 def conformities(norms: np.ndarray, v: float, rng: np.random.Generator) -> dict[str, float]:
-    """Return the conformities of five ways to arrange vectors of given norms, (d,)."""
+    """Return the conformities of five arrangements of vectors with given norms (d,)."""
     d = len(norms)
     independent = rng.standard_normal((100, d, d))
     independent *= norms[:, None] / np.linalg.norm(independent, axis=2, keepdims=True)
@@ -35,7 +35,7 @@ def conformities(norms: np.ndarray, v: float, rng: np.random.Generator) -> dict[
 
 
 def figure_4(scale: Scale) -> Result:
-    """Conformities for given norms."""
+    """Return conformities for given norms."""
     rng, draws = np.random.default_rng(0), scale(400)
     found = [conformities(np.sqrt(rng.chisquare(6, 6)), 1.0, rng) for _ in range(draws)]
     columns = {name: np.array([entry[name] for entry in found]) for name in found[0]}
@@ -77,7 +77,7 @@ def sum_law(w: np.ndarray, d: int, cosine: float) -> np.ndarray:
 
 
 def figure_5(scale: Scale) -> Result:
-    """Laws of |w_i + w_j|."""
+    """Return distributions of |w_i + w_j|."""
     d, draws, values, far = 6, scale(20_000), [], {}
     grid = np.linspace(1e-6, 14, 4001)
     densities = {
@@ -116,7 +116,7 @@ def ratio_of_errors(name: str, v: np.ndarray, d: int) -> np.ndarray:
 
 
 def figure_6(scale: Scale) -> Result:
-    """Ratios of errors against v, in closed form and from draws."""
+    """Return ratios of errors against v, in closed form and from draws."""
     d, v = 64, np.array([0.05, 0.5, 1.0, 1.5, 2.0, 3.0])
     grid, draws = np.linspace(0.02, 4, 100), scale(400)
     small = float(ratio_of_errors("SimRFs", np.array([1e-3]), d)[0])
@@ -150,7 +150,7 @@ def figure_6(scale: Scale) -> Result:
 
 
 def figure_7(scale: Scale) -> Result:
-    """The Gram matrix of 64 points."""
+    """Return errors of the Gram matrix of 64 points."""
     n = d = 64
     x = 0.1 * torch.randn(n, d, generator=random.generator(0, random.Role.DATA), dtype=torch.float64)
     exact, draws = spectra.Gaussian().kernel_between(x, x), scale(200)
@@ -194,7 +194,7 @@ def _orders_of_norms(found: Mapping[tuple[str, int], list[float]]) -> list[Value
 
 
 def figure_9(scale: Scale) -> Result:
-    """Vision transformers: not run."""
+    """Return the entry on vision transformers, which are not run."""
     return Result(
         "accuracy of Performers with SimRFs and ORFs",
         "12 layers and heads, MLP 3072, dropout 0.1, Adam with weight decay 0.1, batches of 4096, 300 epochs, 130 "

@@ -47,7 +47,7 @@ def _call(typing_context, address, arguments):
 
 @jit
 def gemm(f, a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
-    """C (m, n) <- alpha op(A) op(B) + beta C, with op(A) (m, k); `a_is` and `b_is`: PLAIN or TRANSPOSED."""
+    """Overwrite C (m, n) with alpha op(A) op(B) + beta C, op(A) (m, k); `a_is`, `b_is` are PLAIN or TRANSPOSED."""
     sizes, left, right = (
         (np.int32(m), np.int32(n), np.int32(k)),
         (a.ctypes.data, np.int32(lda)),
@@ -58,33 +58,37 @@ def gemm(f, a_is, b_is, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc):
 
 @jit
 def syrk(f, n, k, alpha, a, lda, beta, c, ldc):
-    """C (n, n) <- alpha A A^T + beta C, its lower triangle, with A (n, k)."""
+    """Overwrite the lower triangle of C (n, n) with alpha A A^T + beta C, A (n, k)."""
     sizes, left = (np.int32(n), np.int32(k)), (a.ctypes.data, np.int32(lda))
     _call(f[_SYRK], (LOWER, PLAIN, *sizes, float(alpha), *left, float(beta), c.ctypes.data, np.int32(ldc)))
 
 
 @jit
 def symm(f, m, n, alpha, a, lda, b, ldb, beta, c, ldc):
-    """C (m, n) <- alpha A B + beta C, with the lower triangle of A (m, m)."""
+    """Overwrite C (m, n) with alpha A B + beta C, given the lower triangle of A (m, m)."""
     sizes, left, right = (np.int32(m), np.int32(n)), (a.ctypes.data, np.int32(lda)), (b.ctypes.data, np.int32(ldb))
     _call(f[_SYMM], (LEFT, LOWER, *sizes, float(alpha), *left, *right, float(beta), c.ctypes.data, np.int32(ldc)))
 
 
 @jit
 def trsm(f, a_is, m, n, a, lda, b, ldb):
-    """B (m, n) <- B op(A)^-1, A lower triangular; `a_is`: PLAIN or TRANSPOSED."""
+    """Overwrite B (m, n) with B op(A)^-1, A lower triangular; `a_is` is PLAIN or TRANSPOSED."""
     sizes, left = (np.int32(m), np.int32(n)), (a.ctypes.data, np.int32(lda))
     _call(f[_TRSM], (RIGHT, LOWER, a_is, _NOT_UNIT, *sizes, 1.0, *left, b.ctypes.data, np.int32(ldb)))
 
 
 @jit
 def potrf(f, n, a, lda, info):
-    """A (n, n) <- its lower Cholesky factor; return 0, or the number from 1 of a pivot that is not positive."""
+    """Overwrite A (n, n) with its lower Cholesky factor.
+
+    Returns:
+        0, or the number, from 1, of a pivot that is not positive.
+    """
     _call(f[_POTRF], (LOWER, np.int32(n), a.ctypes.data, np.int32(lda), info.ctypes.data))
     return info[0]
 
 
 @jit
 def potri(f, n, a, lda, info):
-    """A (n, n), a lower Cholesky factor L <- (L L^T)^-1, its lower triangle."""
+    """Overwrite the lower triangle of A (n, n), a Cholesky factor L, with that of (L L^T)^-1."""
     _call(f[_POTRI], (LOWER, np.int32(n), a.ctypes.data, np.int32(lda), info.ctypes.data))

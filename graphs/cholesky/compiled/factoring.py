@@ -67,7 +67,7 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
         last: One after the last.
         starts: The first column of each supernode, (s + 1,).
         tops: The index of the first row of each panel, (s + 1,).
-        there: The place of each row below a supernode's columns in the panel of its parent.
+        there: The index of each row below a supernode's columns in the panel of its parent.
         children: The numbers of children, (s,).
         panels: The index of the first entry of each panel, (s + 1,).
         entries: Entries of all panels, of the matrix before and of the factor after.
@@ -111,7 +111,14 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
 
 @jit
 def sum_of_logarithms(starts, tops, panels, entries):
-    """Return the sum of the logarithms of the factor's diagonal."""
+    """Return the sum of the logarithms of the factor's diagonal.
+
+    Args:
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        panels: The index of the first entry of each panel, (s + 1,).
+        entries: Entries of the factor.
+    """
     total = 0.0
     for s in range(len(starts) - 1):
         rows = tops[s + 1] - tops[s]

@@ -1,10 +1,8 @@
 """Supernodes and their fronts: ranges of columns whose factor is one dense panel.
 
-The panel of a supernode holds its rows, its own columns first, ascending. It is stored by columns. The rows below its
-own columns are among the rows of the panel of its parent (Duff and Reid 1983, The multifrontal solution of indefinite
-sparse symmetric linear systems; Liu 1992, The multifrontal method for sparse matrix solution). Small supernodes are
-merged with their parents if that adds few zeros (Ashcraft and Grimes 1989), since a few zeros are cheaper than small
-fronts.
+The panel of a supernode holds its rows, its own columns first, ascending. It is stored by columns. Its other rows are
+among the rows of the panel of its parent (Duff and Reid 1983; Liu 1992). Small supernodes are merged with their parents
+if that adds few zeros (Ashcraft and Grimes 1989), since a few zeros are cheaper than small fronts.
 """
 
 import numpy as np
@@ -44,9 +42,11 @@ def _is_worth_it(columns, zeros, entries):
 
 @jit
 def supernodes(parent, counts):
-    """Return first columns of supernodes (s + 1,), and heights of panels (s,).
+    """Return the first columns of supernodes (s + 1,), and the heights of panels (s,).
 
-    The tree must be in postorder.
+    Args:
+        parent: The elimination tree (n,) in postorder, -1 for roots.
+        counts: The numbers (n,) of entries of the columns of the factor.
     """
     starts = _fundamental(parent, counts)
     count = len(starts) - 1
@@ -74,7 +74,12 @@ def supernodes(parent, counts):
 
 @jit
 def supernode_tree(parent, starts):
-    """Return supernodes of columns (n,), parents (s,), numbers of children (s,)."""
+    """Return the supernodes of columns (n,), parents (s,) and numbers of children (s,).
+
+    Args:
+        parent: The elimination tree (n,) in postorder, -1 for roots.
+        starts: The first column of each supernode, (s + 1,).
+    """
     count = len(starts) - 1
     of = np.empty(len(parent), np.int32)
     for s in range(count):
@@ -92,7 +97,12 @@ def supernode_tree(parent, starts):
 def panel_rows(indptr, indices, starts, above, tops):
     """Return the rows of each panel, and their indices in the parent's panel.
 
-    `tops` (s + 1,) are the indices of the first rows of panels.
+    Args:
+        indptr: Pointers (n + 1,) of the permuted pattern.
+        indices: Indices (nnz,) of the permuted pattern.
+        starts: The first column of each supernode, (s + 1,).
+        above: The parents of supernodes (s,), -1 for roots.
+        tops: The index of the first row of each panel, (s + 1,).
     """
     count, n = len(starts) - 1, len(indptr) - 1
     rows, there = np.empty(tops[count], np.int32), np.zeros(tops[count], np.int32)
@@ -139,7 +149,19 @@ def panel_rows(indptr, indices, starts, above, tops):
 def placement(indptr, indices, order, rank, starts, tops, rows, panels):
     """Return the indices of factored entries in the matrix and in the panels.
 
-    They are in the order of the supernodes, whose first entries are the third result, (s + 1,).
+    Args:
+        indptr: Pointers (n + 1,) of the pattern.
+        indices: Indices (nnz,) of the pattern.
+        order: The elimination order (n,).
+        rank: The inverse (n,) of the order.
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        rows: The rows of all panels, one after another.
+        panels: The index of the first entry of each panel, (s + 1,).
+
+    Returns:
+        Indices (e,) in the matrix, indices (e,) in the panels, and the first entry of each supernode, (s + 1,). Entries
+        are in the order of the supernodes.
     """
     count, n = len(starts) - 1, len(order)
     total = 0
@@ -165,7 +187,14 @@ def placement(indptr, indices, order, rank, starts, tops, rows, panels):
 
 @jit
 def peaks(starts, tops, above, children):
-    """Return peak numbers of entries: stack, one update, path of fronts, one front."""
+    """Return the peak numbers of entries: stack, one update, path of fronts, one front.
+
+    Args:
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        above: The parents of supernodes (s,), -1 for roots.
+        children: The numbers of children, (s,).
+    """
     count = len(starts) - 1
     waiting, below = 0, np.zeros(count, np.int64)
     stack = update = path = front = 0

@@ -84,12 +84,12 @@ def invert(
         last: One after the last.
         starts: The first column of each supernode, (s + 1,).
         tops: The index of the first row of each panel, (s + 1,).
-        there: The place of each row below a supernode's columns in the panel of its parent.
+        there: The index of each row below a supernode's columns in the panel of its parent.
         above: The parents of supernodes, (s,).
         children: The numbers of children, (s,).
         panels: The index of the first entry of each panel, (s + 1,).
         entries: Entries of the factor.
-        target: Places of wanted entries in the panels, (e,).
+        target: Indices of wanted entries in the panels, (e,).
         begins: The index of the first wanted entry of each supernode, (s + 1,).
         out: Entries of the inverse at `target`, (e,).
         diagonal: The diagonal of the inverse, (n,).

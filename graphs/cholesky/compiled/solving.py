@@ -33,7 +33,18 @@ def _backward_one(panel, below, x, begin, columns, rows):
 
 @jit
 def forward(f, starts, tops, lists, panels, entries, x, room):
-    """X (n, k) <- L^-1 x; `lists` are the rows of panels, `room` has space for the highest panel."""
+    """Overwrite x (n, k) with L^-1 x.
+
+    Args:
+        f: Addresses of BLAS.
+        starts: The first column of each supernode, (s + 1,).
+        tops: The index of the first row of each panel, (s + 1,).
+        lists: The rows of all panels, one after another.
+        panels: The index of the first entry of each panel, (s + 1,).
+        entries: Entries of the factor.
+        x: Right-hand sides (n, k) by rows, in the elimination order.
+        room: Space for the rows of the highest panel.
+    """
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 1):
@@ -55,7 +66,7 @@ def forward(f, starts, tops, lists, panels, entries, x, room):
 
 @jit
 def backward(f, starts, tops, lists, panels, entries, x, room):
-    """X (n, k) <- L^-T x; other arguments as for `forward`."""
+    """Overwrite x (n, k) with L^-T x; arguments as for `forward`."""
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 2, -1, -1):

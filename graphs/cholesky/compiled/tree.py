@@ -12,7 +12,12 @@ from graphs.compiled import jit
 
 @jit
 def elimination_tree(indptr, indices):
-    """Return each column's parent, (n,)."""
+    """Return the parent (n,) of each column in the elimination tree, -1 for roots.
+
+    Args:
+        indptr: Pointers (n + 1,) of the pattern.
+        indices: Indices (nnz,) of the pattern.
+    """
     n = len(indptr) - 1
     parent = np.full(n, -1, np.int32)
     ancestor = np.full(n, -1, np.int32)  # paths to the roots so far, shortened as they are walked
@@ -30,7 +35,11 @@ def elimination_tree(indptr, indices):
 
 @jit
 def postorder(parent):
-    """Return the columns (n,) in an order in which subtrees are ranges."""
+    """Return the columns (n,) in an order in which subtrees are ranges.
+
+    Args:
+        parent: The elimination tree (n,), -1 for roots.
+    """
     n = len(parent)
     child = np.full(n + 1, -1, np.int32)  # the first remaining child; n is the parent of roots
     sibling = np.full(n, -1, np.int32)
@@ -73,10 +82,15 @@ def _first_descendants(parent, counts):
 def column_counts(indptr, indices, parent):
     """Return the number (n,) of entries of the factor's columns in postorder.
 
-    The diagonal counts. Source: Gilbert, Ng and Peyton (1994), An efficient algorithm to compute row and column counts
-    for sparse Cholesky factorization. The row i of the factor is the subtree of i with the leaves j of its entries.
-    Each leaf adds one to its column and subtracts one from the least common ancestor with the previous leaf. Sums over
-    subtrees are the counts.
+    The diagonal is included. Source: Gilbert, Ng and Peyton (1994), An efficient algorithm to compute row and column
+    counts for sparse Cholesky factorization. The row i of the factor is the subtree of i with the leaves j of its
+    entries. Each leaf adds one to its column and subtracts one from the least common ancestor with the previous leaf.
+    Sums over subtrees are the counts.
+
+    Args:
+        indptr: Pointers (n + 1,) of the pattern in postorder.
+        indices: Indices (nnz,) of the pattern in postorder.
+        parent: The elimination tree (n,) in postorder, -1 for roots.
     """
     n = len(parent)
     counts = np.zeros(n, np.int64)

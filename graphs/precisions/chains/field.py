@@ -103,6 +103,9 @@ class ChainField(MarkovField):
     ) -> Floats:  # (nnz,)
         """Return the entries (nnz,) of Q on the pattern for a lengthscale.
 
+        Args:
+            values: The lengthscale (1,).
+
         Raises:
             InvalidArgumentError: If the lengthscale is not one positive number.
         """
@@ -114,7 +117,12 @@ class ChainField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, (1,)."""
+        """Return sum_e weights_e dQ_e / d lengthscale, (1,).
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
         kappa = self._kappa(values)
         x = kappa * self._gaps
         step, slope = steps(self.alpha, x)
@@ -137,7 +145,11 @@ class ChainField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative (1,), from the chain of conditionals."""
+        """Return log |Q| and its derivative (1,), from the chain of conditionals.
+
+        Args:
+            values: The lengthscale (1,).
+        """
         kappa, lengthscale = self._kappa(values), float(values[0])
         x = kappa * self._gaps
         step, slope = steps(self.alpha, x)
@@ -153,6 +165,9 @@ class ChainField(MarkovField):
         """Return the matrix that maps latent values to f at points between the knots.
 
         It is exact at knots, and Hermite interpolation between them.
+
+        Args:
+            points: Numbers (n,) between the first and the last knot, in the units of the knots.
 
         Raises:
             InvalidArgumentError: If a point is outside the knots.

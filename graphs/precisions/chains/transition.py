@@ -1,9 +1,9 @@
 """Half-integer Matern processes as Markov chains: the energy of a step and its derivatives.
 
-For nu = alpha - 1/2 and kappa = sqrt(2 nu) / lengthscale, the process with the Matern kernel of variance 1 solves (d/dt
-+ kappa)^alpha f = white noise (Hartikainen and Sarkka 2010, "Kalman filtering and smoothing solutions to temporal
-Gaussian process regression models", Section 3). Its state z = (f, f' / kappa, ..., f^(alpha - 1) / kappa^(alpha - 1))
-is a Markov process. Over a distance x / kappa
+Let nu = alpha - 1/2 and kappa = sqrt(2 nu) / lengthscale. The process with the Matern kernel of variance 1 solves (d/dt
++ kappa)^alpha f = white noise. Source: Hartikainen and Sarkka (2010), "Kalman filtering and smoothing solutions to
+temporal Gaussian process regression models", Section 3. The state z = (f, f' / kappa, ..., f^(alpha - 1) / kappa^(alpha
+- 1)) is a Markov process. Over a distance x / kappa
 
     z_1 = A z_0 + e,    A = exp(F x),    e ~ N(0, R),    R = q int_0^x g(s) g(s)^T ds,    g(s) = exp(F s) (0, .., 0, 1),
 
@@ -17,10 +17,10 @@ exp(-2 x s), computed by Gauss-Legendre quadrature. Its condition is below 1,000
 The derivatives are dA / dx = F A and dR / dx = q g(x) g(x)^T. With v = R^-1 g(x), d R^-1 / dx = -q v v^T and
 d log|R^-1| / dx = -q g(x)^T v.
 
-Given the states z_0 and z_1 at distances x before and y after a point, its state has the mean A(x) z_0 + G (z_1 - A(x +
-y) z_0) and the covariance R(x) - G A(y) R(x), with G = R(x) A(y)^T R(x + y)^-1. As the point moves towards z_1, x grows
-and y shrinks by the same amount. With M = R'(x) A(y)^T - R(x) A'(y)^T, the derivative of G is M R(x + y)^-1, and that
-of the covariance is R'(x) - G M^T - M G^T.
+Let z_0 and z_1 be the states at distances x before and y after a point, and G = R(x) A(y)^T R(x + y)^-1. Given them,
+the state at the point has the mean A(x) z_0 + G (z_1 - A(x + y) z_0) and the covariance R(x) - G A(y) R(x). As the
+point moves towards z_1, x grows and y shrinks by the same amount. With M = R'(x) A(y)^T - R(x) A'(y)^T, the derivative
+of G is M R(x + y)^-1, and that of the covariance is R'(x) - G M^T - M G^T.
 """
 
 import math
@@ -66,6 +66,9 @@ class Step(NamedTuple):
 def companion(alpha: int) -> Floats:  # (alpha, alpha)
     """Return F, the companion matrix of (s + 1)^alpha.
 
+    Args:
+        alpha: 1, 2 or 3.
+
     Examples:
         >>> from graphs.precisions.chains.transition import companion
         >>> companion(2).tolist()
@@ -81,6 +84,10 @@ def propagator(
     x: Floats,  # (n,)
 ) -> Floats:  # (n, alpha, alpha)
     """Return A = exp(F x).
+
+    Args:
+        alpha: 1, 2 or 3.
+        x: Distances (n,) times kappa.
 
     Examples:
         >>> import numpy as np
@@ -188,6 +195,11 @@ def bridge_slopes(
 ) -> tuple[Floats, Floats, Floats]:  # (n, alpha), (n, alpha), (n,)
     """Return the derivatives of `bridge` as points move towards the other state.
 
+    Args:
+        alpha: 1, 2 or 3.
+        x: Distances (n,) from the states before the points times kappa.
+        y: Distances (n,) from the states after the points times kappa.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.precisions.chains.transition import bridge_slopes
@@ -212,6 +224,10 @@ def extrapolation_slopes(
 ) -> tuple[Floats, Floats]:  # (n, alpha), (n,)
     """Return the derivatives in x of the results of `extrapolation`.
 
+    Args:
+        alpha: 1, 2 or 3.
+        x: Distances (n,) times kappa.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.precisions.chains.transition import extrapolation_slopes
@@ -228,6 +244,10 @@ def innovations(
     x: Floats,  # (n,)
 ) -> Floats:  # (n, alpha, alpha)
     """Return R, the covariance of a state given the one at a distance x before.
+
+    Args:
+        alpha: 1, 2 or 3.
+        x: Distances (n,) times kappa, positive.
 
     Examples:
         >>> import numpy as np

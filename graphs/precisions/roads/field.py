@@ -24,9 +24,9 @@ class RoadField(MarkovField):
     """The field (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise on roads.
 
     Latent values are u at vertices and cuts. On roads u is continuous, and its derivatives into the roads at a crossing
-    sum to 0 (Kirchhoff's condition). On an infinite road it has variance 1. The correlation is exp(-d / lengthscale)
-    for alpha = 1, and that of the Matern kernel with nu = 3/2 for alpha = 2, (1 + r) exp(-r) with r = sqrt(3) d /
-    lengthscale and d along the road. So kappa is 1 / lengthscale and sqrt(3) / lengthscale. The practical range sqrt(8
+    sum to 0 (Kirchhoff's condition). On an infinite road the field has variance 1. For alpha = 1 its correlation at a
+    distance d along the road is exp(-d / lengthscale), with kappa = 1 / lengthscale. For alpha = 2 it is the Matern
+    kernel with nu = 3/2, (1 + r) exp(-r) with r = kappa d and kappa = sqrt(3) / lengthscale. The practical range sqrt(8
     nu) / kappa is 2 lengthscales for both. A field of standard deviation s on an infinite road has the precision Q /
     s^2.
 
@@ -37,10 +37,10 @@ class RoadField(MarkovField):
     formulas, with their derivation, are in `graphs.precisions.roads.line`, the latent values in `layout`.
 
     Numerics: alpha = 2 is for pieces down to 1e-3 lengthscales. The entries of Q grow like (lengthscale / piece)^3,
-    which double precision cannot represent together with those of long pieces. Pieces shorter than 1.7e-4 lengthscales
-    count as that long. Covariances are then accurate to about 1e-4 if such pieces are few, since the added lengths
-    accumulate along a road. If many positions are close, use `within` of `refine`. For alpha = 1 the bound and the
-    error are 1e-8 lengthscales.
+    which double precision cannot represent together with those of long pieces. Shorter pieces than 1.7e-4 lengthscales
+    are treated as that long. Covariances are then accurate to about 1e-4 if such pieces are few, since the added
+    lengths accumulate along a road. If many positions are close, use `within` of `refine`. For alpha = 1 the bound and
+    the error are 1e-8 lengthscales.
 
     Attributes:
         roads: The network.

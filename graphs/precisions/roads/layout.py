@@ -58,7 +58,7 @@ def lay_out(
         pieces: The pieces.
         alpha: 1 or 2.
         boundary: One of `BOUNDARIES`. If free ends continue to infinity, the missing side adds half of the precision I
-            of (u, u' / kappa) at a point of the line, see `line`.
+            of (u, u' / kappa) at a point of the line. See `line`.
 
     Examples:
         >>> import graphs

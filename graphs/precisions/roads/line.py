@@ -4,20 +4,20 @@ u solves (kappa^2 - Laplace)^(alpha / 2) (tau u) = white noise, with tau such th
 line: 2 kappa tau^2 = 1 for alpha = 1 (covariance exp(-x), x = kappa distance) and 4 kappa^3 tau^2 = 1 for alpha = 2
 (covariance (1 + x) exp(-x)). Its density is proportional to exp(-E / 2). The energy E is tau^2 int kappa^2 u^2 + u'^2
 for alpha = 1, and tau^2 int kappa^4 u^2 + 2 kappa^2 u'^2 + u''^2 for alpha = 2. It is a sum over the stretches of a
-network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C
-z_1 for its ends. Here z is u at an end and, for alpha = 2, w = u' / kappa there, in the direction into the stretch: w_0
-= u' / kappa and w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
+network. With its inside integrated out, one stretch of length x / kappa adds z_0^T O z_0 + z_1^T O z_1 + 2 z_0^T C z_1
+for its ends. Here z holds u at an end and, for alpha = 2, also the derivative w in the direction into the stretch. At
+the two ends w_0 = u' / kappa and w_1 = -u' / kappa. O ("own") and C ("cross") are symmetric.
 
 alpha = 1. The least energy with given ends is that of the solution of u'' = kappa^2 u:
 
     O = coth(x) / 2,    C = -1 / (2 sinh x).
 
-alpha = 2. Let R be the covariance (4, 4) of both ends of the stretch within an infinite line. A point of the line, with
-covariance I of (u, w), is shared by the two sides, so each has half of its precision: [[O, C], [C, O]] = R^-1 - I / 2
-(Bolin, Simas and Wallin 2024, "Gaussian Whittle-Matern fields on metric graphs", derive the same by conditioning
-independent stretches on the conditions at vertices). This differs from the energy above by a multiple of u w at each
-end, and these cancel at a vertex, where the w sum to 0. Sums and differences of the two ends are independent on the
-line, so R has two blocks of size two,
+alpha = 2. Let R be the covariance (4, 4) of both ends of the stretch within an infinite line. (u, w) has covariance I
+at a point of the line. The point is shared by the two sides, so each side has half of its precision: [[O, C], [C, O]] =
+R^-1 - I / 2. Bolin, Simas and Wallin (2024), "Gaussian Whittle-Matern fields on metric graphs", derive the same by
+conditioning independent stretches on the conditions at vertices. The result differs from the energy above by a multiple
+of u w at each end, and these cancel at a vertex, where the w sum to 0. Sums and differences of the two ends are
+independent on the line, so R has two blocks of size two,
 
     var (u_0 +- u_1, w_0 +- w_1) / sqrt(2) = [[1 +- (1 + x) e, +- x e], [+- x e, 1 -+ (1 - x) e]],    e = exp(-x),
 
@@ -104,6 +104,9 @@ def slopes(
 ) -> Floats:  # (2, k, n)
     """Return the derivatives in x of the results of `blocks`.
 
+    Args:
+        piece_blocks: The result (2, k, n) of `blocks`.
+
     Examples:
         >>> import numpy as np
         >>> from graphs.precisions.roads.line import blocks, slopes
@@ -127,9 +130,13 @@ def bridge(
 ) -> Bridge:
     """Return u at distances x and y from the ends of stretches, given the ends.
 
-    The distances (n,) are positive and in units of 1 / kappa. The point divides its stretch in two, whose energies are
-    added. Their sum for (u, u' / kappa) at the point is K, the precision given the ends. The derivative points into the
-    second stretch and out of the first.
+    The point divides its stretch in two, and the energies of the two are added. Their sum for (u, u' / kappa) at the
+    point is K, the precision given the ends. The derivative points into the second stretch and out of the first.
+
+    Args:
+        alpha: 1 or 2.
+        x: Distances (n,) from the first ends, positive, times kappa.
+        y: Distances (n,) from the last ends, positive, times kappa.
 
     Examples:
         >>> import numpy as np
@@ -155,6 +162,9 @@ def sine_gap(
 ) -> Floats:  # (n,)
     """Return 2 exp(-x) (sinh x - x), by a series for small x.
 
+    Args:
+        x: Positive numbers (n,).
+
     Examples:
         >>> import numpy as np
         >>> from graphs.precisions.roads.line import sine_gap
@@ -170,6 +180,9 @@ def cosine_gap(
     x: Floats,  # (n,)
 ) -> Floats:  # (n,)
     """Return 2 exp(-x) (x cosh x - sinh x), by a series for small x.
+
+    Args:
+        x: Positive numbers (n,).
 
     Examples:
         >>> import numpy as np

@@ -60,7 +60,14 @@ def cut(
     road: Integers,  # (c,)
     fraction: Floats,  # (c,)
 ) -> Pieces:
-    """Cut roads at positions, and loops of a single stretch in the middle.
+    """Return the pieces of roads that are cut at positions.
+
+    A stretch that returns to its own vertex is also cut in the middle if there is no position inside.
+
+    Args:
+        roads: The network.
+        road: The roads (c,) of the positions.
+        fraction: Their fractions (c,) of the lengths of the roads.
 
     Examples:
         >>> import numpy as np
@@ -115,7 +122,14 @@ def locate(
     road: Integers,  # (n,)
     fraction: Floats,  # (n,)
 ) -> Spots:
-    """Return the vertex or the piece of each of n positions; `begins` are those of the pieces.
+    """Return the vertex or the piece of each of n positions.
+
+    Args:
+        roads: The network.
+        pieces: The pieces.
+        begins: `pieces.begins`, (P,).
+        road: The roads (n,) of the positions.
+        fraction: Their fractions (n,) of the lengths of the roads.
 
     Examples:
         >>> import numpy as np

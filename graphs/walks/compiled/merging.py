@@ -96,7 +96,7 @@ def gather(
     left,  # (n,) factors of rows, or (0,)
     right,  # (N,) and of columns
 ):
-    """Return sum_l weights_l load_l (nnz,), times factors of row and column."""
+    """Return sum_l weights_l load_l (nnz,), times the factors of rows and columns."""
     out = np.empty(indices.size)
     for row in range(indptr.size - 1):
         visit = visit_indptr[row]
@@ -111,7 +111,10 @@ def gather(
 
 @jit
 def scatter(visit_indptr, indptr, indices, hop_counts, hops, loads, v, left, right, length):
-    """Return the adjoint of `gather` in the weights at v (nnz,): (length + 1,)."""
+    """Return the adjoint of `gather` in the weights at v (nnz,), (length + 1,).
+
+    The other arguments are those of `gather`.
+    """
     out = np.zeros(length + 1)
     for row in range(indptr.size - 1):
         visit = visit_indptr[row]

@@ -36,7 +36,14 @@ def shuffle(key, first_index, items):
 
 @jit
 def search(cumulative, first, count, x):
-    """Return the index of quantile x in (0, 1) in a range of `cumulative`."""
+    """Return the index of quantile x in (0, 1) in a range of `cumulative`.
+
+    Args:
+        cumulative: Cumulative probabilities, ascending within the range.
+        first: The first index of the range.
+        count: The size of the range.
+        x: A number in (0, 1).
+    """
     last = first + count
     while first < last - 1:
         middle = (first + last - 1) // 2

@@ -1,12 +1,13 @@
-"""Eq. 8 and Fig. 7: what couplings of norms do to single scores of attention, and to normalized ones.
+"""Eq. 8 and Fig. 7: effects of couplings of norms on single scores of attention and on normalized ones.
 
 PNC is pairwise norm coupling, PM are positively monotone norms.
 
-The score of tokens i and j is X_ij = mean_a c_ij exp(w_a . v_ij) with v_ij = x_i + x_j, c_ij = exp(-|x_i|^2 / 2 -
-|x_j|^2 / 2), whose mean is exp(x_i . x_j). Its moments have tails that no number of draws will tell (the variance of a
-score is exp(|v|^2) - 1 in units of its squared mean, and |v|^2 is about 8), so they are computed. For two orthogonal
-directions of lengths r, s that are rotated at random, E exp(w . u + w' . v) is the function 0F1(d / 2; T) of the matrix
-T with trace t = (r^2 |u|^2 + s^2 |v|^2) / 4 and determinant D = r^2 s^2 (|u|^2 |v|^2 - (u . v)^2) / 16, which is
+The score of tokens i and j is X_ij = mean_a c_ij exp(w_a . v_ij) with v_ij = x_i + x_j. Here c_ij = exp(-|x_i|^2 / 2 -
+|x_j|^2 / 2), and the mean is exp(x_i . x_j). The tails of scores are too heavy for moments from draws. The variance of
+a score is exp(|v|^2) - 1 in units of its squared mean, and |v|^2 is about 8. The moments are therefore computed. Let w
+and w' be two orthogonal directions of lengths r and s that are rotated at random. Then E exp(w . u + w' . v) is the
+function 0F1(d / 2; T) of a matrix T. Its trace is t = (r^2 |u|^2 + s^2 |v|^2) / 4, and its determinant is D = r^2 s^2
+(|u|^2 |v|^2 - (u . v)^2) / 16. The function is
 
     sum_k D^k / (k! (d/2 - 1/2)_k (d/2)_2k) 0F1(d/2 + 2 k; t)
 
@@ -41,7 +42,7 @@ RIGHT = (
 def two_frame(t: Array, determinant: Array, d: int, terms: int = 40) -> Array:
     """Return 0F1(d / 2; T) of 2 x 2 matrices by traces and determinants.
 
-    The functions of the series come of its last two by 0F1(b; t) = 0F1(b + 1; t) + t / (b (b + 1)) 0F1(b + 2; t).
+    The functions of the series follow from its last two by 0F1(b; t) = 0F1(b + 1; t) + t / (b (b + 1)) 0F1(b + 2; t).
     """
     factors = [np.ones_like(t)]
     for k in range(terms):
@@ -62,8 +63,8 @@ def two_frame(t: Array, determinant: Array, d: int, terms: int = 40) -> Array:
 def norm_laws(d: int) -> dict[str, tuple[Array, Array, Array]]:
     """Return weights and both norms of two directions: independent, negatively monotone and equal norms.
 
-    |w|^2 / 2 has the gamma distribution of shape d / 2, whose Gauss quadrature is Laguerre's; negatively monotone norms
-    have one in u, the distribution function, that is dense at its ends.
+    |w|^2 / 2 has the gamma distribution of shape d / 2, with Gauss-Laguerre quadrature. Negatively monotone norms have
+    a quadrature in the distribution function u, which is dense at the ends.
     """
     nodes, weights = special.roots_genlaguerre(28, d / 2 - 1)
     r, weights, (u, w) = np.sqrt(2 * nodes), weights / weights.sum(), unit_quadrature()

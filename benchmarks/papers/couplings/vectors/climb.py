@@ -19,7 +19,7 @@ class Adam:
     """Adam's steps downhill.
 
     Args:
-        start: (k,), where it begins.
+        start: The first position (k,).
     """
 
     def __init__(self, start: Array) -> None:
@@ -36,7 +36,7 @@ class Adam:
 
 
 def climb_scales(squares: Array, y: Array, lengthscale: float) -> Fit:  # (n, n), (n,)
-    """Return where Adam ends in signal and noise, at a given lengthscale."""
+    """Return the final signal and noise of Adam at a given lengthscale."""
     values, vectors = np.linalg.eigh(np.exp(-squares / (2 * lengthscale**2)))
     values, parts = np.maximum(values, 0), (vectors.T @ y) ** 2
     adam = Adam(np.log([1.0, 0.1]))
@@ -52,7 +52,7 @@ def climb_scales(squares: Array, y: Array, lengthscale: float) -> Fit:  # (n, n)
 
 
 def climb(squares: Array, y: Array) -> Fit:  # (n, n), (n,)
-    """Return where Adam ends in lengthscale, signal and noise."""
+    """Return the final lengthscale, signal and noise of Adam."""
     adam = Adam(np.log([1.0, 1.0, 0.1]))
     for _ in range(STEPS):
         adam.step(slopes(squares, y, adam.place)[1] / len(y))

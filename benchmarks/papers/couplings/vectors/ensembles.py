@@ -23,7 +23,7 @@ class Rotated(Coupling):
 
 
 class OppositePairs(Coupling):
-    """Orthogonal directions and their opposites, whose norms are independent, or one large where the other is small.
+    """Orthogonal directions and their opposites, with independent or anti-correlated norms.
 
     Args:
         are_opposed: Whether the norms of a pair are anti-correlated: F(r) + F(r') = 1 with F the radial distribution.
@@ -63,5 +63,5 @@ def drawn(name: str, kind: str, d: int, count: int, generator: torch.Generator) 
 
 
 def number(kind: str, d: int) -> int:
-    """Return how many frequencies the tables take."""
+    """Return the number of frequencies in the tables."""
     return d if kind == "fourier" else 2 * d

@@ -1,9 +1,9 @@
-"""What draws of features make of a split: kernel errors, predictions, and divergences from the exact posterior.
+"""Scores of draws of features on a split: kernel errors, predictions, and divergences from the exact posterior.
 
-All is of rank F, the number of features. With features D (n, F) of the training rows, T (k, F) of the test rows, the
-noise r, all in units of the signal's variance, A = D'D + r I and M = A + T'T, the approximate posterior of the
-observed targets at the test rows has the mean T A^-1 D'y and the covariance r (I + T A^-1 T'), whose inverse is
-(I - T M^-1 T') / r.
+All matrices have rank F, the number of features. Let D (n, F) and T (k, F) be the features of the training and test
+rows, and r the noise, all in units of the variance of the signal. With A = D'D + r I and M = A + T'T, the approximate
+posterior of the observed targets at the test rows has the mean T A^-1 D'y. Its covariance is r (I + T A^-1 T'), with
+the inverse (I - T M^-1 T') / r.
 """
 
 import math
@@ -35,7 +35,7 @@ class Exact:
 
     @classmethod
     def of(cls, case: Case) -> "Exact":
-        """Return that of a split."""
+        """Return the exact posterior of a split."""
         gram, cross = kernel(case.test, case.test), kernel(case.train, case.test)
         noisy = kernel(case.train, case.train) + case.fit.noise * torch.eye(len(case.train), dtype=torch.float64)
         factor = torch.linalg.cholesky(noisy)

@@ -46,7 +46,7 @@ def order(size: int, permutation: int) -> Integers:
 
 
 def parts(size: int, fold: int, permutation: int = AUTHORS) -> tuple[Integers, Integers]:
-    """Return the places of the test rows (size // 20,) of a fold, and of all others."""
+    """Return the positions of the test rows (size // 20,) of a fold, and of all other rows."""
     places, width = order(size, permutation), size // FOLDS
     first, end = fold * width, (fold + 1) * width
     return places[first:end], np.concatenate([places[:first], places[end:]])
@@ -71,8 +71,8 @@ def _fitted(x: Array, y: Array, kind: str, climbs: bool) -> Fit:
     """Return hyperparameters for training rows (n, d) and targets (n,).
 
     Positive features have the lengthscale of the authors' code, twice the mean of |x - y| over pairs of rows. (Eq. 36
-    has |x + y|.) Adam climbs in signal and noise. For Fourier features it climbs in the lengthscale too if `climbs`;
-    else the highest likelihood is taken.
+    has |x + y|.) Adam climbs in signal and noise. For Fourier features it climbs in the lengthscale too if `climbs`.
+    Otherwise the maximum of the likelihood is used.
     """
     if kind == "fourier":
         return climb(distance.squareform(distance.pdist(x, "sqeuclidean")), y) if climbs else most_likely(x, y)

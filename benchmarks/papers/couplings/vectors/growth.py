@@ -23,7 +23,8 @@ _COUPLINGS = {"i.i.d.": "iid", "orthogonal": "orthogonal", "PNC": "pairwise"}
 def prior_divergences(gram: Tensor, phi: Tensor, noise: float) -> Tensor:  # (k, k), (draws, k, F) -> (draws,)
     """Return KL(exact || draw) of the priors of the observed targets, in nats a row; noise over the signal's variance.
 
-    With M = T'T + r I for the features T: det(T T' + r I) = r^(k - F) det M, and its inverse is (I - T M^-1 T') / r.
+    Let T be the features, and M = T'T + r I. The determinant of T T' + r I is r^(k - F) det M, and its inverse is (I -
+    T M^-1 T') / r.
     """
     k, size = phi.shape[1:]
     exact = gram + noise * torch.eye(k, dtype=torch.float64)
@@ -50,14 +51,14 @@ def measured(coupling: str, blocks: int, draws: int, seed: int) -> Tensor:  # (d
 
 
 def compared(first: Tensor, second: Tensor, metric: int) -> tuple[float, float]:
-    """Return the ratio of two means over draws, of roots for the kernel error, and its standard error."""
+    """Return the ratio of two means over draws and its standard error; for the kernel error, of root means."""
     power = 0.5 if METRICS[metric] == "kernel error" else 1.0
     found, error = ratio_of_means(first[:, metric], second[:, metric])
     return found**power, power * found ** (power - 1) * error
 
 
 def apart_from_one(ratio: float, error: float) -> float:
-    """Return by how many standard errors a ratio is apart from one."""
+    """Return the distance of a ratio from one, in standard errors."""
     return (ratio - 1) / error
 
 

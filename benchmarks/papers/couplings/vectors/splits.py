@@ -1,8 +1,8 @@
 """Splits of the six tables, with exact processes fitted to them (Reid et al., 2024, App. B.1).
 
-Columns and targets are standardized on the training rows. The exact process's likelihood is highest at a signal
-variance that is known in closed form for given lengthscale and noise, so the search is over these two alone: noises by
-the eigenvalues of one kernel matrix a lengthscale, lengthscales on a grid and from its best point on.
+Columns and targets are standardized on the training rows. For a given lengthscale and noise, the signal variance of
+highest likelihood has a closed form, so the search is over these two alone. Noises of one lengthscale use the
+eigenvalues of one kernel matrix. Lengthscales are searched on a grid, and then from its best point.
 """
 
 from dataclasses import dataclass
@@ -31,13 +31,13 @@ _NOISES = np.geomspace(1e-8, 1e3, 128)  # of the signal's variance
 
 @dataclass(frozen=True)
 class Fit:
-    """A maximum of the exact process's likelihood.
+    """A maximum of the likelihood of the exact process.
 
     Attributes:
-        lengthscale: In standard deviations.
-        noise: The noise variance over the signal's.
-        signal: The signal's variance, of standardized targets.
-        log_likelihood: Total, of standardized targets.
+        lengthscale: The lengthscale, in standard deviations of the columns.
+        noise: The noise variance divided by the signal variance.
+        signal: The signal variance, for standardized targets.
+        log_likelihood: The total log likelihood, for standardized targets.
     """
 
     lengthscale: float
@@ -48,14 +48,14 @@ class Fit:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """One split at fitted hyperparameters, rows in lengthscales.
+    """One split at fitted hyperparameters, with rows in units of the lengthscale.
 
     Attributes:
-        train: (n, d).
-        test: (k, d).
-        y: (n,), standardized targets of the training rows.
-        truth: (k,), those of the test rows.
-        fit: Of the exact process.
+        train: The training rows (n, d).
+        test: The test rows (k, d).
+        y: The standardized targets (n,) of the training rows.
+        truth: The standardized targets (k,) of the test rows.
+        fit: The fit of the exact process.
         scale: The deviation by which targets were divided.
     """
 
@@ -69,13 +69,13 @@ class Case:
 
 @cache
 def table(name: str) -> tuple[Array, Array]:
-    """Return the columns and targets of a table; those of abalone without the sex."""
+    """Return the columns and targets of a table; for abalone without the sex."""
     X, y = protocol.load(name)
     return (X[:, 3:] if name == "abalone" else X), y
 
 
 def parts(size: int, index: int) -> tuple[Integers, Integers]:
-    """Return the places of training and of test rows in a table of some size."""
+    """Return the positions of training and test rows in a table of a given size."""
     order = random.numpy_generator(0, random.Role.SPLIT, index).permutation(size)
     train = min(protocol.TRAIN, size // 2)
     return order[:train], order[train : train + min(protocol.TEST, size - train)]
@@ -98,7 +98,7 @@ def fitted(name: str, index: int) -> Fit:
 
 
 def most_likely(x: Array, y: Array) -> Fit:  # (n, d), (n,)
-    """Return the maximum of the likelihood, where columns are within a few units."""
+    """Return the maximum of the likelihood for columns within a few units."""
     squares = distance.squareform(distance.pdist(x, "sqeuclidean"))
 
     def at(log_length: float) -> Fit:

@@ -59,8 +59,8 @@ class Table:
     """A table of the paper.
 
     Attributes:
-        measure: The place of its error among those of `outcomes`.
-        printed: Its figures, by features.
+        measure: The index of its error among the errors of `outcomes`.
+        printed: The printed figures, by features.
         is_relative: Whether figures are relative to those of i.i.d. frequencies.
     """
 
@@ -69,14 +69,17 @@ class Table:
     is_relative: bool
 
     def all(self) -> Iterator[Printed]:
-        """Yield all that is printed, row by row."""
+        """Yield all printed figures, row by row."""
         for kind, rows in self.printed.items():
             for ensemble, (figures, errors) in rows.items():
                 for name, figure, error in zip(TABLES, figures.split(), errors.split(), strict=True):
                     yield Printed(kind, ensemble, name, f"{'0' * figure.startswith('.')}{figure}", float(error))
 
     def figures(self) -> Iterator[Printed]:
-        """Yield the figures that the authors' folds give: none for i.i.d. frequencies where these are 1, nor Sobol."""
+        """Yield the figures of the authors' folds.
+
+        Figures of i.i.d. frequencies are omitted if they are 1 by definition, and Sobol figures always.
+        """
         for one in self.all():
             if one.ensemble != SOBOL and not (self.is_relative and one.ensemble == IID):
                 yield one
@@ -89,15 +92,15 @@ TABLE_1, TABLE_3, TABLE_4 = Table(0, KERNEL, True), Table(1, DIVERGENCE, False),
 def outcomes(name: str, kind: str, permutation: int | None, count: int, draws: int) -> dict[str, Array]:
     """Return the errors of each ensemble, (folds, 2, 3): means over draws of each fold, and variances of these means.
 
-    The three errors are the root mean square error of the kernel with its signal variance, KL(exact || approximate) in
-    nats a test row, and the root mean square error of predictions in the units of the data.
+    The first error is the root mean square error of the kernel with its signal variance. The second is KL(exact ||
+    approximate) in nats per test row. The third is the root mean square error of predictions in the units of the data.
 
     Args:
-        name: The data.
-        kind: The features.
-        permutation: Of the authors' rows. If None, random splits of all rows.
-        count: How many folds or splits.
-        draws: Draws of the features in each.
+        name: The name of the data.
+        kind: The kind of features.
+        permutation: The permutation of the authors' rows. If None, random splits of all rows.
+        count: The number of folds or splits.
+        draws: The number of draws of the features in each.
     """
     chosen = ENSEMBLES[kind] if permutation == folds.AUTHORS else ROWS[kind]
     found: dict[str, list[Array]] = {ensemble: [] for ensemble in chosen}
@@ -113,7 +116,7 @@ def outcomes(name: str, kind: str, permutation: int | None, count: int, draws: i
 
 
 def by_draws(table: Table, found: dict[str, Array], ensemble: str) -> tuple[float, float]:
-    """Return a figure of a table and its standard error over draws, the folds being given."""
+    """Return a figure of a table and its standard error over draws, for given folds."""
     own, base = (found[one][:, :, table.measure] for one in (ensemble, IID))
     mean, error = float(own[:, 0].mean()), math.sqrt(own[:, 1].sum()) / len(own)
     if not table.is_relative:
@@ -197,8 +200,8 @@ def bars(table: Table, scale: Scale) -> list[Value]:
 def sobol(table: Table, scale: Scale) -> list[Value]:
     """Return the printed Sobol row of Table 4 compared with Halton points of other permutations, and true Sobol points.
 
-    The error is that of one more permutation. True Sobol points are scrambled: of plain ones the first is the origin
-    and the second a frequency of 0.
+    The error is that of one more permutation. True Sobol points are scrambled, since the first plain point is the
+    origin and the second a frequency of 0.
     """
     values = []
     for one in table.all():
@@ -231,12 +234,12 @@ def is_near(value: Value) -> bool:
 
 
 def half_unit(printed: str) -> float:
-    """Return the most that rounding to the digits of a number changes."""
+    """Return the largest change by rounding to the digits of a number."""
     return 0.5 * 10.0 ** -len(printed.partition(".")[2])
 
 
 def _counts(own: list[Value], others: list[Value]) -> list[Value]:
-    """Return how many figures agree, by the authors' folds and by random splits."""
+    """Return the numbers of figures that agree, by the authors' folds and by random splits."""
     sharp = [abs(v.ours - float(v.printed)) <= 2 * v.error + half_unit(v.printed) for v in own]
     return [
         Value(f"figures of {len(own)} within one printed standard error", sum(map(is_near, own))),

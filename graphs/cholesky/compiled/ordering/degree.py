@@ -271,6 +271,12 @@ def minimum_degree(indptr, indices, weights, num_interior):
     """Return the elimination order of the first `num_interior` nodes of a graph.
 
     The other nodes are its halo.
+
+    Args:
+        indptr: Pointers (m + 1,) of the pattern, without its diagonal.
+        indices: Indices of the pattern.
+        weights: The number of original nodes of each node, (m,).
+        num_interior: The number of nodes to eliminate.
     """
     q = _quotient(indptr, indices, weights)
     for i in range(num_interior - 1, -1, -1):

@@ -40,7 +40,14 @@ def _arrange(nodes, side):
 
 @jit
 def dissect(indptr, indices, weights, coordinates):
-    """Return an order (n,) of n nodes with coordinates (n, d), d = 0 if unknown."""
+    """Return an elimination order (n,) by nested dissection.
+
+    Args:
+        indptr: Pointers (n + 1,) of the pattern, without its diagonal.
+        indices: Indices of the pattern.
+        weights: The number of original nodes of each node, (n,).
+        coordinates: Coordinates (n, d), with d = 0 if they are unknown.
+    """
     nodes, local = np.arange(len(weights)).astype(np.int32), np.full(len(weights), -1, np.int32)
     waiting, depth = np.zeros((128, 2), np.int64), 1  # ranges of nodes; each is at most half of the previous one
     waiting[0, 1] = len(nodes)
@@ -64,7 +71,12 @@ def dissect(indptr, indices, weights, coordinates):
 
 @jit
 def peeled(indptr, indices):
-    """Return the nodes (k,) of degree <= 1 once previous ones are removed."""
+    """Return the nodes (k,) that have degree <= 1 once previous ones are removed.
+
+    Args:
+        indptr: Pointers (n + 1,) of the pattern, without its diagonal.
+        indices: Indices of the pattern.
+    """
     n = len(indptr) - 1
     degrees, out, count = indptr[1:] - indptr[:-1], np.empty(n, np.int32), 0
     for v in range(n):

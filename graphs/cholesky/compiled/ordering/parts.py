@@ -18,7 +18,15 @@ class Part(NamedTuple):
 
 @jit
 def part_of(indptr, indices, weights, nodes, local):
-    """Return the part of a graph on m nodes; `local` (n,) is scratch space of -1."""
+    """Return the part of a graph on m nodes.
+
+    Args:
+        indptr: Pointers (n + 1,) of the graph.
+        indices: Indices of the graph.
+        weights: The weight of each node, (n,).
+        nodes: The nodes (m,) of the part.
+        local: Scratch space (n,), filled with -1.
+    """
     local[nodes] = np.arange(len(nodes))
     starts, count = np.zeros(len(nodes) + 1, np.int64), 0
     columns = np.empty((indptr[nodes + 1] - indptr[nodes]).sum(), np.int32)
@@ -36,7 +44,16 @@ def part_of(indptr, indices, weights, nodes, local):
 def with_halo(indptr, indices, weights, nodes, local):
     """Return the part on some nodes and their neighbors, the halo.
 
-    `local` is scratch space as for `part_of`.
+    Args:
+        indptr: Pointers (n + 1,) of the graph.
+        indices: Indices of the graph.
+        weights: The weight of each node, (n,).
+        nodes: The nodes of the part.
+        local: Scratch space (n,), filled with -1.
+
+    Returns:
+        Pointers, indices and weights of the part. Its nodes come first, then the halo. Nodes of the halo are not
+        joined.
     """
     num_interior, count = len(nodes), len(nodes)
     local[nodes] = np.arange(num_interior)

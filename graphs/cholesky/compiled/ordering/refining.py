@@ -24,7 +24,12 @@ ROUNDS = 6
 
 @jit
 def side_weights(part, side):
-    """Return the weights of the two sides and of the separator, (3,)."""
+    """Return the weights of the two sides and of the separator, (3,).
+
+    Args:
+        part: The part, with m nodes.
+        side: The side of each node, (m,): 0, 1, or 2 for the separator.
+    """
     weight_of = np.zeros(3, np.int64)
     for v in range(len(side)):
         weight_of[side[v]] += part.weights[v]
@@ -33,13 +38,21 @@ def side_weights(part, side):
 
 @jit
 def is_balanced(weight_of):
-    """Return whether no side is empty or heavier than the balance allows."""
+    """Return whether no side is empty or heavier than the balance allows.
+
+    Args:
+        weight_of: The weights of the two sides and of the separator, (3,).
+    """
     return min(weight_of[0], weight_of[1]) > 0 and max(weight_of[0], weight_of[1]) <= BALANCE * weight_of.sum() + 1
 
 
 @jit
 def cost_of(weight_of):
-    """Return the weight of a separator, with a penalty for imbalance."""
+    """Return the weight of a separator, with a penalty for imbalance.
+
+    Args:
+        weight_of: The weights of the two sides and of the separator, (3,).
+    """
     return weight_of[SEPARATOR] * (1.0 + UNEVEN * abs(weight_of[0] - weight_of[1]) / weight_of.sum())
 
 
@@ -72,7 +85,12 @@ def _sweep(part, side, weight_of, to, nodes, count):
 
 @jit
 def refine(part, side):
-    """Improve a separator in place, as long as sweeps help."""
+    """Improve a separator in place, as long as sweeps help.
+
+    Args:
+        part: The part, with m nodes.
+        side: The side of each node, (m,): 0, 1, or 2 for the separator. It is overwritten.
+    """
     weight_of, nodes = side_weights(part, side), np.empty(2 * len(side), np.int32)
     separator = np.flatnonzero(side == SEPARATOR)
     nodes[: len(separator)], count = separator, len(separator)

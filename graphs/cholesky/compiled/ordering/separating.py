@@ -48,7 +48,11 @@ def _distances(part, root):
 
 @jit
 def embedded(part):
-    """Return smoothed distances (m, PIVOTS) from nodes far from each other."""
+    """Return smoothed distances (m, PIVOTS) from nodes far from each other.
+
+    Args:
+        part: The part, with m nodes.
+    """
     m = len(part.weights)
     coordinates, nearest = np.empty((m, PIVOTS)), np.full(m, np.inf)
     _, root = _distances(part, 0)
@@ -71,7 +75,12 @@ def embedded(part):
 
 @jit
 def helps(part, side):
-    """Return whether to dissect along a separator."""
+    """Return whether a separator is balanced and small enough for dissection.
+
+    Args:
+        part: The part, with m nodes.
+        side: The side of each node, (m,): 0, 1, or 2 for the separator.
+    """
     weight_of = side_weights(part, side)
     return is_balanced(weight_of) and weight_of[SEPARATOR] <= WORTH * weight_of.sum()
 
@@ -95,6 +104,10 @@ def by_plane(part, coordinates):
 
     The parts have about half the nodes, as a sample shows. All nodes are in the separator if no plane is balanced, for
     example if coordinates are all equal or not finite.
+
+    Args:
+        part: The part, with m nodes.
+        coordinates: Coordinates (m, d) of the nodes.
     """
     m, d = coordinates.shape
     sample = np.empty(min(m, SAMPLE), np.int64)
