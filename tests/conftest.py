@@ -1,6 +1,7 @@
 """Counts the statistical checks of a run, over all workers: their false-alarm rates add up."""
 
 from collections import Counter, defaultdict
+from pathlib import Path
 
 import checks
 import pytest
@@ -28,6 +29,25 @@ def pytest_collection_modifyitems(items):
             values[test] |= own
 
 
+SLOW = Path(__file__).with_name("slow.txt")
+"""The tests that took longer than a second on one core of the reference machine. Only `make test-all` runs them."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_itemcollected(item):
+    """Mark a test that the list of slow tests names."""
+    if item.nodeid in _slow:
+        _found.add(item.nodeid)
+        item.add_marker(pytest.mark.slow)
+
+
+def pytest_collection_finish(session):
+    """Check that the list of slow tests names tests, if all were collected."""
+    if session.config.args == session.config.getini("testpaths") and (unknown := _slow - _found):
+        raise pytest.UsageError(f"{SLOW.name} names tests that do not exist, such as {min(unknown)}.")
+
+
+_slow, _found = set(SLOW.read_text(encoding="utf-8").splitlines()), set()
 _of_workers = []
 
 

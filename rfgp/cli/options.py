@@ -126,13 +126,13 @@ def spelling(
 Inference = Annotated[
     str | None,
     typer.Option(
-        help="The inference if the likelihood is not normal: laplace or variational. [default: as usual for it]"
+        help="The inference if the likelihood is not gaussian: laplace or variational. [default: as usual for it]"
     ),
 ]
 Likelihood = Annotated[
     str,
     typer.Option(
-        help="The distribution of an observation: normal, bernoulli (two classes), poisson, negative-binomial, gamma, "
+        help="The distribution of an observation: gaussian, bernoulli (two classes), poisson, negative-binomial, gamma, "
         "student-t or heteroscedastic (the noise is a function of the inputs too)."
     ),
 ]

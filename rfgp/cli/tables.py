@@ -239,7 +239,7 @@ def check_likelihood(gp: Any, log: bool) -> None:
         BadParameter: If the likelihood is not supported. The message has a remedy.
     """
     if log and not gp.spec.is_gaussian:
-        raise typer.BadParameter("--log is for a normal likelihood.")
+        raise typer.BadParameter("--log is for a gaussian likelihood.")
     if gp.spec.options.likelihood.num_latents > 1:
         raise typer.BadParameter(
             "Reports are of one number a row. Fit several classes in Python: rfgp.sklearn.GPClassifier."

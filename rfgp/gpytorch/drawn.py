@@ -290,9 +290,9 @@ def _table(rows: Tensor, nodes: Iterable[Key]) -> Table:
 def _reason(prior: Prior) -> str | None:
     """Return why a prior has no covariance function, as a clause after "because". None if it has one."""
     if prior.neighbors is not None:
-        return f"neighbours approximate a density and not a covariance. {INSTEAD}"
+        return f"neighbors approximate a density and not a covariance. {INSTEAD}"
     if prior.precisions:
-        return f"it factorises a sparse precision and never forms a covariance. {INSTEAD}"
+        return f"it factorizes a sparse precision and never forms a covariance. {INSTEAD}"
     if any(block.residual is not None and not block.residual.is_noise for block in prior.weights):
         return "its bound is that of no covariance. Use method='sor' or method='fitc', or rfgp.GP."
     return None

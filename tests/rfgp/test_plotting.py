@@ -138,11 +138,11 @@ def test_a_road_field_colours_every_piece():
 
 def test_given_axes_are_used_and_pyplot_is_not(comparison, curve):
     x, y, gp = curve
-    figure = Figure()
+    figure, before = Figure(), pyplot.get_fignums()
     axes = figure.subplots()
     assert plotting.plot_kl(comparison, axes=axes) is axes
     assert plotting.plot_calibration(y, gp.predict(x[:, None]), axes=figure.add_subplot()) in figure.axes
-    assert not pyplot.get_fignums()
+    assert pyplot.get_fignums() == before
 
 
 def test_a_spectrum_shows_the_fitted_kernel_and_the_noise():

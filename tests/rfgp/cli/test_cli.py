@@ -260,7 +260,7 @@ def test_likelihoods_are_fitted_and_predict(monkeypatch, capsys, tmp_path, name,
         assert [float(row[key]) for key in ("mean", "low", "high")] == pytest.approx([mean, low, high], rel=1e-5)
     code, _, err = run(monkeypatch, capsys, "fit", tmp_path / "t.csv", *options, "--log")
     assert code == 2
-    assert "--log is for a normal likelihood" in err
+    assert "--log is for a gaussian likelihood" in err
 
 
 def test_several_classes_and_wrong_targets_are_named(monkeypatch, capsys, tmp_path):
