@@ -19,7 +19,7 @@ This page compares rfgp with other packages on the same rows and splits. `python
 
 - NLPD is the mean negative log predictive density of held-out observations, in nats. Lower is better.
 - A win or a loss is a difference of more than 0.01 nats in the same direction in every repeat. All else is a tie.
-- Seconds are processor seconds of the fit on one thread, without imports and compilation. The machine had other work.
+- Seconds are of one thread, without imports and compilation. Each section names the clock. The machine had other work.
 - Each rival runs in a process and an environment of its own, with its authors' defaults or the settings below. Nothing
   is tuned on the held-out rows.
 - A mean over repeats has its range in parentheses, if there are several.
@@ -36,9 +36,11 @@ def page(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> str:
 
 def _machines(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
     seen = {f"{made['machine']}, Python {made['python']}, torch {made['torch']}": made for _, made in results.values()}
-    versions = {package: made[package] for _, made in results.values() for package in PACKAGES if package in made}
+    versions: dict[str, list[str]] = {
+        package: sorted({made[package] for _, made in results.values() if package in made}) for package in PACKAGES
+    }
     yield "Machine: " + "; ".join(seen) + ".\n"
-    yield "Packages: " + ", ".join(f"{name} {number}" for name, number in versions.items()) + ".\n"
+    yield "Packages: " + ", ".join(f"{name} {' and '.join(each)}" for name, each in versions.items() if each) + ".\n"
 
 
 def _losses(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterator[str]:
@@ -85,7 +87,7 @@ def _section(name: str, scores: list[Score]) -> Iterator[str]:
     yield f"Repeats: {' to '.join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))}. Command: `{race.command}`.\n"
     if race.has_picture:
         yield f"![Scores against seconds](pictures/rivals/{name}.svg)\n"
-    for title, figure in (("NLPD", "nlpd"), (race.error, "error"), ("Processor seconds of the fit", "seconds")):
+    for title, figure in (("NLPD", "nlpd"), (race.error, "error"), (race.clock, "seconds")):
         yield f"{title[0].upper()}{title[1:]}:\n"
         yield _table(scores, figure)
     failures = {(s.dataset, s.racer, s.failed) for s in scores if s.failed}

@@ -50,7 +50,7 @@ def picture(scores: Sequence[Score], race: Race) -> Any:
         axis.margins(0.12)
     for axis in axes.flat[len(datasets) :]:
         axis.set_visible(False)
-    figure.supxlabel("processor seconds of the fit")
+    figure.supxlabel(race.clock)
     figure.supylabel("NLPD, lower is better")
     found = {
         label: handle for axis in axes.flat for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)

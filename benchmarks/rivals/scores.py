@@ -22,6 +22,7 @@ PACKAGES = {
     "xgpr": ("xgpr",),
     "celerite2": ("celerite2",),
     "tinygp": ("tinygp",),
+    "geometric-kernels": ("geometric",),
 }
 """Packages whose versions are recorded, with the beginnings of the names of their racers."""
 MARGIN = 0.01
