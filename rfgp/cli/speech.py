@@ -23,7 +23,7 @@ PHRASES = (  # patterns of what the library says, and what the command line says
     ),
     (r"add a term such as k\.Matern\(\) with Vecchia\(\)", "add a term such as Matern() to --kernel"),
     (r"`?rfgp\.datasets\.names\(\)`? lists", "`rfgp datasets` lists"),
-    (r"Give a kernel with k\.Group\((.*?)\), or drop the column", r"Give a --kernel with Group(\1), or --drop \1"),
+    (r"Add k\.Group\((.*?)\) to the kernel, or drop the column", r"Add Group(\1) to --kernel, or --drop \1"),
 )
 
 

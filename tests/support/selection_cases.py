@@ -42,7 +42,7 @@ class Space:
     limits: Limits
     validate: object = None
 
-    def candidates(self, num_rows, num_columns, periods=(), *, in_blocks=False):
+    def candidates(self, num_rows, num_columns, periods=(), groups=None, *, in_blocks=False):
         return self.given
 
 

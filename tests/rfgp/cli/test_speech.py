@@ -65,7 +65,7 @@ def test_warnings_are_translated_as_well(capsys):
         ("add a term such as k.Matern() with Vecchia()", "add a term such as Matern() to --kernel"),
         ("There is no data set 'x'. rfgp.datasets.names() lists all 35 of them.",
          "There is no data set 'x'. `rfgp datasets` lists all 35 of them."),
-        ("Give a kernel with k.Group('a'), or drop the column", "Give a --kernel with Group('a'), or --drop 'a'"),
+        ("Add k.Group('a') to the kernel, or drop the column", "Add Group('a') to --kernel, or --drop 'a'"),
     ],
 )  # fmt: skip
 def test_some_remedies_of_python_have_their_own_words(message, printed):

@@ -459,9 +459,9 @@ def test_plans_avoid_sparse_precisions():
 @pytest.mark.parametrize(
     ("terms", "approximation", "word"),
     [
-        (NUMBERS, rfgp.Vecchia(5), "neighbours"),
-        (NUMBERS, {"trend": rfgp.Vecchia(5)}, "neighbours"),
-        (NUMBERS, {"trend": rfgp.InducingPoints(5, residual=rfgp.Vecchia(5))}, "neighbours"),
+        (NUMBERS, rfgp.Vecchia(5), "neighbors"),
+        (NUMBERS, {"trend": rfgp.Vecchia(5)}, "neighbors"),
+        (NUMBERS, {"trend": rfgp.InducingPoints(5, residual=rfgp.Vecchia(5))}, "neighbors"),
         (MIXED, {"group(2)": rfgp.SparsePrecision()}, "sparse precision"),
         (NUMBERS, rfgp.InducingPoints(5, method="vfe"), "bound"),
         (NUMBERS, {"season": rfgp.Exact()}, "no term 'season'"),

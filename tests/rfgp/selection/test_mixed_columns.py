@@ -121,7 +121,7 @@ def with_stores(n, num_levels, seed):
     ("n", "num_levels", "approximation"),
     [
         (300, 60, "auto"),
-        (2100, 220, "auto"),
+        pytest.param(2100, 220, "auto", marks=pytest.mark.slow),
         (300, 60, rfgp.Exact()),
         (300, 60, rfgp.RandomFeatures(32)),
     ],
