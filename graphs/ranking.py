@@ -1,5 +1,6 @@
 """PageRank by random walks: the fraction of walkers that end on a node (Reid et al., 2024, App. E)."""
 
+import os
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -54,18 +55,22 @@ def pagerank(
     Args:
         graph: The graph.
         p_halt: The halting probability p, in (0, 1).
-        num_walkers: The number m of walkers per node, even for "antithetic" and "sigma".
+        num_walkers: The number m of walkers per node. It must be even if `lengths` is "antithetic" or "sigma".
         lengths: "iid", "antithetic", "sigma" or "systematic", as for `sample_walks`.
         seed: An integer. If None, one from the system.
         step_coupling: "independent", "stratified" or, for unweighted graphs, "repelling".
-        num_quantiles: The number of quantile bins of "sigma".
+        num_quantiles: The number of quantile bins of "sigma", at least 2. A given permutation determines it.
         permutation: The permutation of "sigma". If None, that of `match_pagerank_quantiles` for this graph.
         num_threads: The number of threads. If None, one per core. It does not change the estimate.
 
     Source: Fogaras et al. (2005); Reid et al. (2024, "Variance-reducing couplings for random features", Eq. 79).
 
+    Returns:
+        The estimates in the order of the nodes, (N,), float64.
+
     Raises:
         InvalidArgumentError: If an argument is out of range.
+        MemoryBudgetError: If the walks of a node do not fit into memory.
 
     Examples:
         >>> import graphs
@@ -79,6 +84,8 @@ def pagerank(
     if not halting.is_geometric:
         raise InvalidArgumentError(f"p_halt must be one halting probability for PageRank, got {p_halt!r}.")
     check_count("num_walkers", num_walkers)
+    if num_threads is not None:
+        check_count("num_threads", num_threads)
     steps = num_walkers / float(np.asarray(halting.p_halt))
     check_fits(
         f"{counted(num_walkers, 'walker')} with p_halt {p_halt:g}",
@@ -210,7 +217,7 @@ def _ends(
         return out
 
     total = np.zeros(model.graph.num_nodes)
-    with ThreadPoolExecutor(num_threads) as pool:
+    with ThreadPoolExecutor(num_threads or os.cpu_count()) as pool:
         for ends in pool.map(run, range(0, len(starts), chunk)):
             total += np.bincount(ends, minlength=len(total))
     return total

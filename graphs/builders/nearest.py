@@ -40,14 +40,17 @@ def distance_limit(
     lines: Lines,
     within: float | None,
 ) -> float:
-    """Return the largest distance allowed from lines.
+    """Return the largest distance at which a point is matched to a line.
+
+    It is in meters on the globe and in the units of the coordinates in a plane.
 
     Args:
         lines: The lines.
-        within: The limit. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box in a plane.
+        within: The limit, or infinity for none. If None, 500 m, or in a plane a tenth of the diagonal of the bounding
+            box.
 
     Raises:
-        InvalidArgumentError: If it is not a positive number.
+        InvalidArgumentError: If `within` is not a positive number.
 
     Examples:
         >>> import numpy as np

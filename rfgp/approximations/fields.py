@@ -66,13 +66,16 @@ class FieldReader:
         return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
 
     def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
-        """Return the copies with rows (n, D) among their values, and their reader.
+        """Return the fields with further latent values at n inputs, and their reader.
 
         Args:
-            inputs: The rows, (n, D).
+            inputs: The inputs, (n, D).
+
+        Returns:
+            The field whose latent values include those at the inputs, and a reader whose A projects them to inputs.
 
         Raises:
-            MemoryBudgetError: If the pairs of positions and values exceed the memory.
+            MemoryBudgetError: If a product of two or more fields is estimated to exceed the memory.
         """
         pairs = zip(self.latents, self.indices, strict=True)
         refined = [latent.refine(inputs[:, indices]) for latent, indices in pairs]

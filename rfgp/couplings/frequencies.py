@@ -138,7 +138,7 @@ class Frequencies:
         return values @ self._matrix.to(values)
 
     def dense(self) -> Tensor:
-        """Return the matrix (m, d), float64."""
+        """Return the matrix (m, d)."""
         return self._matrix
 
     def __repr__(self) -> str:

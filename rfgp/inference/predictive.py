@@ -118,7 +118,9 @@ class HeteroscedasticPredictive:
         return mean, variance + self.level * (log_mean + log_variance / 2).exp()
 
     def log_prob(self, y: Tensor) -> Tensor:
-        """Return the log densities of observations, (n,).
+        """Return the marginal log density of each observation in standardized units, (n,), float64.
+
+        The function is integrated exactly, and the log noise by a trapezoidal rule.
 
         Args:
             y: The standardized observations, (n,).

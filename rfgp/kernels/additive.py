@@ -31,10 +31,14 @@ class Centered(Kernel):
     Source: Lu, Boukouvalas and Hensman (2022), Additive Gaussian processes revisited, Equation 9.
 
     Attributes:
-        columns: The key of its column.
+        columns: The name or index of the column.
         base: A kernel of one column of numbers.
-        points: Values (p,) that represent the distribution of the column. If None, quantiles of the rows.
+        points: Values (p,) in the units of the column that represent its distribution. If None, 64 quantiles of the
+            training rows, so that the kernel has no values before a fit.
         name: The name of the term. If None, that of the base kernel.
+
+    Raises:
+        InvalidArgumentError: If `columns` is not the one column of the base kernel, or there are no points.
 
     Examples:
         >>> from rfgp import kernels as k
@@ -51,6 +55,8 @@ class Centered(Kernel):
         super().__post_init__()
         if self.columns is None or self.columns != self.base.columns or len(self.columns) != 1:
             raise InvalidArgumentError(f"Centered must have the one column of its base kernel, got {self.columns!r}.")
+        if self.points is not None and not len(self.points):
+            raise InvalidArgumentError("points must have at least one value, or be None for quantiles, got none.")
 
     @property
     def starts(self) -> Any:

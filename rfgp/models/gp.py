@@ -168,16 +168,18 @@ class GP(Process[ModelSpec]):
     def terms(self) -> dict[str, TermReport]:
         """Reports of the terms by name, those of the noise last.
 
-        For an average of models they are the terms of the model with the largest share.
+        For an average of models they are the terms of the model with the largest weight. Reports are computed at each
+        access. Shares and degrees of freedom use at most 500 random training rows. They are None if the model was saved
+        without its data. Terms of a heteroscedastic noise are named "noise.<term>".
 
         Raises:
-            NotFittedError: If there are no data.
+            NotFittedError: If the model has not been fitted or conditioned.
         """
         return term_reports(largest(self.state))
 
     @property
     def members(self) -> tuple[tuple[float, Self], ...]:
-        """The averaged models with decreasing shares, or none if there is a single model."""
+        """The averaged models with their weights, the largest first. Empty if there is a single model."""
         if not self.spec.other_members:
             return ()
         parts = sorted(parts_of_average(self.state), key=lambda part: -part[0])

@@ -23,13 +23,13 @@ SMALL = 2**26
 
 
 class Chunk(NamedTuple):
-    """Some rows in the user's units, before or after validation.
+    """A batch of b rows in the user's units, before or after validation.
 
     Attributes:
-        X: Inputs (b, d), or b labels. Validated nodes are positions (b,).
+        X: An array (b, d), a dataframe, a dict of columns, or labels (b,). Validated, a tensor or node positions (b,).
         y: Targets (b,) or (b, k), or None.
-        noise: Known noise variances (b,). If None, zeros.
-        sample_weight: Numbers of observations (b,). If None, ones.
+        noise: Known variances (b,), added to the learned noise. If None, zeros.
+        sample_weight: Positive frequency weights (b,). If None, ones.
         names: The names of the d columns. If None, those of X if it is a dataframe.
     """
 

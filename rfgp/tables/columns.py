@@ -166,10 +166,10 @@ class Frame:
         return replace(column, kind=kind, values=values, cells=cells)
 
     def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the cells of a column in `rows` (m,) as texts, "" if missing.
+        """Return the cells of a column in `rows` (m,) as texts, "" if null. Marks of missing texts are unchanged.
 
         Raises:
-            DataError: If its type cannot be written as text.
+            DataError: If the type of the column cannot be written as text.
         """
         import pyarrow as pa
 

@@ -99,6 +99,7 @@ def test_threads_and_chunks_do_not_change_results(monkeypatch):
         ({"p_halt": [1.0, 0.5]}, "one halting probability"),
         ({"num_walkers": 0}, "num_walkers must be a positive integer"),
         ({"num_walkers": 3}, "must be even"),
+        ({"num_threads": 0}, "num_threads must be a positive integer"),
         ({"lengths": "all"}, "lengths must be one of"),
         ({"step_coupling": "all"}, "step_coupling must be one of"),
         ({"permutation": [0, 0]}, "permutation"),

@@ -179,11 +179,14 @@ class WeightProblem(ModeProblem[WeightState]):
         return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
-        """Return Newton's step, or a step by the majorizer, with the factor of A.
+        """Return Newton's step, or a step by the majorizer if the true curvature is not positive definite.
 
         Args:
             state: The state.
-            last_decrement: The decrement of the last step, or inf for the first.
+            last_decrement: The squared Newton decrement of the last step. It has no effect here.
+
+        Returns:
+            The change (F,), the squared Newton decrement in nats, and the lower Cholesky factor of A, (F, F).
         """
         factor, ascent = _step_factor(state), state.gradient - state.position
         change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]

@@ -30,20 +30,20 @@ draws together take 1.32 GB and 104 s."""
 
 
 class Preconditioner(Protocol):
-    """Interface: P = (R^T R)^-1 near B."""
+    """Interface: P = (R^T R)^-1, which approximates B = I + D^(-1/2) (sum_t H_t H_t^T) D^(-1/2)."""
 
     def half_solve(self, v: Tensor) -> Tensor:
-        """Return R v, (n, p).
+        """Return R v, (n, p), for the root R of P^-1.
 
         Args:
-            v: The vectors v, (n, p).
+            v: The p right-hand sides, (n, p).
         """
 
     def half_solve_transposed(self, v: Tensor) -> Tensor:
         """Return R^T v, (n, p).
 
         Args:
-            v: The vectors v, (n, p).
+            v: The p right-hand sides, (n, p).
         """
 
     @property

@@ -125,6 +125,7 @@ def test_levels_that_no_row_has_are_independent_of_others():
         (lambda: k.Additive(base=3), "base must map the key"),
         (lambda: k.Additive(base=lambda key: 3, columns=("a", "b")).terms(), "base must return a kernel"),
         (lambda: k.Centered("a", k.RBF("b")), "one column of its base kernel"),
+        (lambda: k.Centered("a", k.RBF("a"), points=()), "points must have at least one value"),
     ],
 )
 def test_bad_options_are_named(make, message):
