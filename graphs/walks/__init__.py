@@ -1,4 +1,13 @@
-"""Random walks on a graph, drawn into plain arrays; `graphs.features` makes features of them."""
+"""Random walks on a graph, drawn into plain arrays; `graphs.features` makes features of them.
+
+Words that the modules use:
+
+    load            the importance weight of a walker at a step: products of weights over probabilities
+    visit           a node, a hop and the sum of loads of the walkers that were there after so many steps
+    hop             the number of steps from the start, the power of the shift operator that a visit estimates
+    exact hops      the first powers, which are computed and not estimated
+    push            a multiplication of a sparse row by the shift operator
+"""
 
 from graphs.walks.drawing import VisitArrays as VisitArrays
 from graphs.walks.drawing import check_memory as check_memory

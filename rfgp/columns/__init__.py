@@ -1,4 +1,13 @@
-"""Columns: mixed columns of a table, read as one matrix of numbers."""
+"""Columns: mixed columns of a table, read as one matrix of numbers.
+
+Words that the modules use:
+
+    key             the name or index of a column
+    kind            how a kernel reads a column: as numbers, levels, nodes of a graph, or coordinates on a domain
+    level           a category of a column, stored as its code
+    indicator       a one-hot column of a level
+    reader          a term of the kernel that reads a column
+"""
 
 from rfgp.columns.kinds import ColumnKind as ColumnKind
 from rfgp.columns.requests import ColumnRequest as ColumnRequest

@@ -1,7 +1,15 @@
 """Pure functions from a model state and a plan to the fitted state and a report.
 
-Two words that the modules use: The basis of a fit is the drawn part of an approximation, such as frequencies, inducing
-points or a grid. The dotted name of a hyperparameter has its term first, such as "local.lengthscale".
+Words that the modules use:
+
+    basis           the drawn part of an approximation, such as frequencies, inducing points or a grid
+    dotted name     the name of a hyperparameter with its term, such as "local.lengthscale"
+    raw             the unconstrained logarithm of a hyperparameter
+    profiled        maximized in closed form given the others, as common factors of all variances are
+    lattice         the equispaced Fourier grid of `rfgp.EquispacedFourier`, with a mode for each pair of features
+    pool            the rows from which subsets are drawn
+    screened        compared at several starting values by a few steps on few rows
+    scoring         Newton's method with the Fisher or the average information in place of the Hessian
 """
 
 from rfgp.fitting.checkpoint import fingerprint as fingerprint

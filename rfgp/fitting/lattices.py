@@ -1,4 +1,4 @@
-"""Fits of terms on lattices of frequencies, by scoring steps.
+"""Fits of terms on equispaced Fourier grids (lattices), by scoring steps.
 
 1. Starts: A few steps from several lengthscales, on a small subset with few features.
 2. Subset: Rounds of steps, each on lattices that are rebuilt for the hyperparameters, until lengthscales converge.

@@ -1,4 +1,16 @@
-"""Selection of a kernel and approximations by scores of left-out or held-out rows, and the fit of the best."""
+"""Selection of a kernel and approximations by scores of left-out or held-out rows, and the fit of the best.
+
+Words that the modules use:
+
+    candidate       a kernel with approximations of its terms
+    round           fits of all remaining candidates to so many rows, and their scores: two rounds, then the fit to all
+    score           the mean log density of left-out or held-out rows, in nats
+    followup        a candidate that is scored only if another one, its parent, survives a round
+    groups          rows that are held out together, as in grouped cross-validation
+    warm            started at the hyperparameters of an earlier fit
+
+A round eliminates candidates that are worse than the best by more than two standard errors, rather than a fixed half.
+"""
 
 from rfgp.selection.candidates import AutoSpace as AutoSpace
 from rfgp.selection.select import fit_model as fit_model
