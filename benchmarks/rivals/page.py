@@ -51,6 +51,7 @@ def _losses(results: Mapping[str, tuple[list[Score], dict[str, str]]]) -> Iterat
         if comparison.verdict == "loss"
     ]
     yield "## Where another package is better\n"
+    yield "Means are over the repeats that both have.\n"
     if not losses:
         yield "No comparison was lost.\n"
         return
