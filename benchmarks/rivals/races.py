@@ -105,7 +105,7 @@ RACES = {
         "approximations were changed once, after a first fit had taken more than 1,500 s and before any score. "
         "Delays are standardized. SVGP and ridge regression (linear) have indicators of the categories. SVGP is "
         "ended after 300 s. CatBoost predicts a mean and a variance, and is stopped early. `rfgp.GP()` was added "
-        "last, when it had learned to read columns of many levels. It has the first repeat only and is not counted.",
+        "last, when it had learned to read columns of many levels. It has two repeats and is not counted.",
         "python -m benchmarks.races.flights --out FILE",
         ours="terms",
     ),
