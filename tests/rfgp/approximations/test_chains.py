@@ -120,7 +120,9 @@ def test_a_process_alone_is_planned_for_many_rows(nu, num_rows, expected):
 
 
 def test_others_are_planned_as_chains_for_fewer_rows():
-    many = MOST_IN_MEMORY
+    many, short = MOST_IN_MEMORY, k.Matern(1, nu=0.5, lengthscale=1e-9) + k.Linear(0)
+    assert planned(short, many)[0] == "SparsePrecision"
+    assert planned(short, many + 1)[0] != "SparsePrecision"
     assert planned(k.Matern(1, nu=0.5), many + 1, "poisson") != ["SparsePrecision"]
     assert planned(k.Matern(1, nu=0.5) * k.Linear(0), many + 1) != ["SparsePrecision"]
     assert planned(k.Matern(1, nu=0.5), MOST_ALONE + 1) != ["SparsePrecision"]

@@ -138,7 +138,7 @@ def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, app
     assert gp.predict(pd.DataFrame({"x": [0.0], "store": ["elsewhere"]})).std[0] > 0.7
 
 
-def test_candidates_with_many_levels_can_be_given(tmp_path):
+def test_saved_models_read_columns_of_many_levels(tmp_path):
     rows, _ = with_stores(300, 60, seed=0)
     chosen = rfgp.GP(approximation=rfgp.RandomFeatures(32), seed=0).fit(rows, "y")
     new = with_stores(20, 60, seed=1)[0]
