@@ -58,7 +58,7 @@ RBF, LOCAL = "k.RBF(name='rbf')", "k.Matern(nu=1.5, name='local')"
 @pytest.mark.parametrize(
     ("model", "rows", "least"),
     [
-        (f"[{RBF}, {LOCAL}], [rfgp.Exact(), rfgp.Exact()]", 1500, 0.5),
+        (f"[{RBF}, {LOCAL}], [rfgp.Exact(), rfgp.Exact()]", 1500, 0.4),
         (f"[{LOCAL}], [rfgp.Vecchia(condition_on='latent')]", 4000, 0.5),
         (f"[{RBF}, {LOCAL}], [rfgp.RandomFeatures(64), rfgp.Vecchia(condition_on='responses')]", 10_000, 0.5),
         (f"[{RBF}], [rfgp.RandomFeatures(256)]", 4000, 0.7),
@@ -67,6 +67,8 @@ RBF, LOCAL = "k.RBF(name='rbf')", "k.Matern(nu=1.5, name='local')"
 )
 def test_fits_take_the_predicted_memory(model, rows, least):
     """At most 1.4 times the prediction, and at least a share of it.
+
+    The fit of two exact terms takes 8 to 14 matrices (n, n), as garbage is collected sooner or later.
 
     Dask sets `MALLOC_TRIM_THRESHOLD_` in the process of the tests, with which fits take 15 to 60 % less.
     """
