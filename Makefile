@@ -5,6 +5,8 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 OUT ?= out/demo
 WORKERS ?= 2
+# The tests start many processes. Without bytecode each of them would compile the packages again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo results test test-all ratios docs lint format test-lowest wheel-check data rooms clean help
 

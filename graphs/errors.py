@@ -79,7 +79,7 @@ class NotPositiveDefiniteError(GraphError, LinAlgError):
         ...     graphs.MeshField(square).factor_at(np.array([1e12]))
         ... except graphs.NotPositiveDefiniteError as error:
         ...     print(error)
-        The matrix must be positive definite in double precision, got a non-positive pivot at node 3.
+        The matrix must be positive definite in double precision, got a non-positive pivot at node 2.
     """
 
     def __init__(self, node: int) -> None:

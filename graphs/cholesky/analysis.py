@@ -14,6 +14,8 @@ from graphs.cholesky.orders import order
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
+FEW = 20_000
+"""The largest number of rows of which two orders are compared."""
 CHUNK_FLOPS = 5e8
 """Operations between two checks for interrupts, about half a second."""
 
@@ -212,6 +214,8 @@ def analyze(
 ) -> Analysis:
     """Analyze a pattern with a fill-reducing order.
 
+    Up to `FEW` rows, "auto" compares its order with that of minimum degree by the entries of the factors.
+
     Args:
         indptr: Pointers (N + 1,) of CSR with both triangles and the whole diagonal.
         indices: Indices (nnz,), ascending in each row.
@@ -225,7 +229,11 @@ def analyze(
         >>> analyze(pattern.indptr, pattern.indices, method="natural").size
         81
     """
-    return Analysis.of(indptr, indices, order(indptr, indices, coordinates, method))
+    made = Analysis.of(indptr, indices, order(indptr, indices, coordinates, method))
+    if method != "auto" or made.size > FEW:
+        return made
+    other = Analysis.of(indptr, indices, order(indptr, indices, coordinates, "degree"))
+    return min(made, other, key=lambda analysis: analysis.num_nonzeros)
 
 
 def _check_fits(size: int, num_nonzeros: int, num_bytes: float) -> None:

@@ -1,35 +1,53 @@
-"""Nested dissection: a fill-reducing elimination order for sparse Cholesky factors.
+"""Nested dissection: a fill-reducing elimination order for sparse Cholesky factors (George 1973).
 
-Nodes with the same closed neighborhoods are dissected as one, with their number as weight. Nodes with very many
-neighbors are eliminated last: every separator would contain them, and their rows are full in any order. Trees that are
-attached to the graph are eliminated first, from their leaves, which causes no fill.
+A separator is eliminated after the two sides, which are dissected recursively. Small parts are ordered by multiple
+minimum degree (Liu 1985), as SuperLU of scipy has it. Nodes with very many neighbors are eliminated last: every
+separator would contain them, and their rows are full in any order. Trees that are attached to the graph are eliminated
+first, from their leaves, which causes no fill.
 """
 
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Iterator
 
-from graphs import random
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+from scipy.sparse import csgraph
+from scipy.sparse.linalg import spilu
+
 from graphs.checks import as_numbers, short_repr
 from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
 
+LEAF = 1000
+"""The largest number of nodes of a part that is not dissected. Its order takes some milliseconds."""
+BALANCE = 0.6
+"""The largest share of the nodes on a side of a separator."""
+SAMPLE = 50_000
+"""The number of nodes by which planes are compared."""
+WORTH = 0.1
+"""The share of the nodes above which a separator helps less than minimum degree."""
 _MANY = 10.0
 """Nodes with more than _MANY sqrt(n) neighbors are dense (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
+_PIVOTS = 3
+_SMOOTHED = 4
+_SHARES = (7 / 16, 8 / 16, 9 / 16)
 
 
 def nested_dissection(
-    indptr: NDArray[np.int64],  # (n + 1,)
+    indptr: Integers,  # (n + 1,)
     indices: NDArray[np.int32],  # (nnz,)
     coordinates: Floats | None = None,  # (n, d)
-) -> NDArray[np.int64]:  # (n,)
+) -> Integers:  # (n,)
     """Return a fill-reducing elimination order (n,) of a symmetric pattern.
 
     Entry k of the order is eliminated k-th.
 
     The order depends only on the pattern and the coordinates. Separators lie along planes of the coordinates. If these
-    are unknown, or no plane halves a part, distances from a few nodes serve as coordinates. Time is O(nnz log n) and
-    memory O(nnz), except for parts without small separators, which are ordered by minimum degree.
+    are unknown, or no plane halves a part, distances from a few nodes serve as coordinates. Parts without small
+    separators are ordered by minimum degree.
 
     Args:
         indptr: Pointers (n + 1,) of the pattern in CSR form.
@@ -46,7 +64,7 @@ def nested_dissection(
         >>> sorted(nested_dissection(W.indptr, W.indices).tolist()) == list(range(16))
         True
     """
-    from graphs.cholesky.compiled import dissect, peeled
+    from graphs.cholesky.compiled import peeled
 
     n = len(indptr) - 1
     X = np.zeros((n, 0)) if coordinates is None else as_numbers(coordinates)
@@ -54,51 +72,168 @@ def nested_dissection(
         raise InvalidArgumentError(
             f"coordinates must be numbers of shape ({n}, d) with d up to 3, got {short_repr(coordinates)}."
         )
-    if n == 0:
-        return np.zeros(0, dtype=np.int64)
-    first = first_indistinguishable(indptr, indices)
-    kept = (first == np.arange(n)) & (np.diff(indptr) <= max(_MANY * np.sqrt(n), 16.0))
-    trees = np.flatnonzero(kept)[peeled(*_between(indptr, indices, kept))]
+    A = _without_loops(indptr, indices)
+    dense = np.diff(A.indptr) > max(_MANY * np.sqrt(n), 16.0)
+    sparse = np.flatnonzero(~dense)
+    A = A[sparse][:, sparse] if dense.any() else A
+    trees = peeled(A.indptr.astype(np.int64), A.indices.astype(np.int32))
+    kept = np.ones(len(sparse), dtype=bool)
     kept[trees] = False
-    weights = np.bincount(first, minlength=n)[kept]
-    others = np.flatnonzero(kept)[dissect(*_between(indptr, indices, kept), weights, X[kept])]
-    order, position = np.concatenate([trees, others]), np.full(n, n)
-    position[order] = np.arange(len(order))
-    return np.argsort(position[first], kind="stable")
+    inner = np.flatnonzero(kept)
+    parts = _dissected(sp.csr_array(A[inner][:, inner]), X[sparse[inner]])
+    return np.concatenate([sparse[trees], *(sparse[inner[part]] for part in parts), np.flatnonzero(dense)])
 
 
-def first_indistinguishable(
-    indptr: NDArray[np.int64],  # (n + 1,)
+def minimum_degree_order(
+    indptr: Integers,  # (n + 1,)
     indices: NDArray[np.int32],  # (nnz,)
-) -> NDArray[np.int64]:  # (n,)
-    """Return, for each of n nodes, the first with the same closed neighborhood (n,).
+) -> Integers:  # (n,)
+    """Return the elimination order (n,) of multiple minimum degree (Liu 1985), of a symmetric pattern.
 
-    Neighborhoods are compared by sums of 64 random bits per node. Among 10^6 of them two are confused with probability
-    3e-8, which would only make the order worse.
+    Args:
+        indptr: Pointers (n + 1,) of the pattern in CSR form.
+        indices: Indices (nnz,) of the pattern, with both triangles. Diagonal entries are ignored.
 
     Examples:
         >>> import graphs
-        >>> from graphs.cholesky.dissection import first_indistinguishable
-        >>> W = graphs.Graph.from_edges([(0, 1), (0, 2), (1, 2)]).adjacency
-        >>> first_indistinguishable(W.indptr, W.indices).tolist()
-        [0, 0, 0]
+        >>> from graphs.cholesky.dissection import minimum_degree_order
+        >>> W = graphs.Graph.from_edges([(0, 1), (1, 2), (1, 3)]).adjacency
+        >>> sorted(minimum_degree_order(W.indptr, W.indices).tolist()[:2])  # leaves
+        [2, 3]
     """
+    return _minimum_degree(_without_loops(indptr, indices))
+
+
+def _without_loops(indptr: Integers, indices: NDArray[np.int32]) -> sp.csr_array:
+    """Return the adjacency matrix (n, n) of a pattern."""
     n = len(indptr) - 1
-    bits = random.mix(np.arange(n, dtype=np.uint64))
-    others = np.where(indices == np.repeat(np.arange(n), np.diff(indptr)), np.uint64(0), bits[indices])
-    sums = np.concatenate([np.zeros(1, dtype=np.uint64), np.cumsum(others)])
-    _, first, group = np.unique(bits + sums[indptr[1:]] - sums[indptr[:-1]], return_index=True, return_inverse=True)
-    return np.asarray(first[group], dtype=np.int64)
+    rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
+    others = rows != indices
+    ones = np.ones(int(others.sum()), dtype=np.int8)
+    return sp.csr_array((ones, (rows[others], indices[others])), shape=(n, n))
 
 
-def _between(
-    indptr: NDArray[np.int64],  # (n + 1,)
-    indices: NDArray[np.int32],  # (nnz,)
-    kept: NDArray[np.bool_],  # (n,)
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:  # (m + 1,), (entries,)
-    """Return the pattern between the m kept nodes, renumbered, without its diagonal."""
-    rows = np.repeat(np.arange(len(kept), dtype=np.int32), np.diff(indptr))
-    chosen = kept[rows] & kept[indices] & (rows != indices)
-    number = np.cumsum(kept, dtype=np.int32) - np.int32(1)
-    counts = np.bincount(rows[chosen], minlength=len(kept))[kept]
-    return np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)]), number[indices[chosen]]
+def _dissected(A: sp.csr_array, X: Floats) -> Iterator[Integers]:
+    """Yield the nodes of parts and separators in the order of their elimination.
+
+    Args:
+        A: A graph (n, n).
+        X: Coordinates (n, d), with d = 0 if they are unknown.
+    """
+    waiting: list[tuple[sp.csr_array | None, Integers]] = [(A, np.arange(A.shape[0]))]
+    while waiting:
+        graph, nodes = waiting.pop()
+        if graph is None:
+            yield nodes
+            continue
+        side = _halved(graph, X[nodes]) if len(nodes) > LEAF else None
+        if side is None:
+            yield nodes[_minimum_degree(graph)]
+            continue
+        waiting.append((None, nodes[side == 2]))
+        for part in (np.flatnonzero(side == 0), np.flatnonzero(side == 1)):
+            waiting.append((sp.csr_array(graph[part][:, part]), nodes[part]))
+
+
+def _minimum_degree(A: sp.csr_array) -> Integers:
+    """Return the multiple minimum degree order (n,) of a graph (n, n) without loops.
+
+    SuperLU computes it before an incomplete factorization. A large diagonal and tolerance make that one trivial.
+    """
+    if A.shape[0] < 2:
+        return np.arange(A.shape[0])
+    ones = sp.csr_array((np.ones(len(A.indices)), A.indices, A.indptr), shape=A.shape)
+    dominant = sp.diags_array(np.diff(A.indptr) + 2.0) - ones
+    options = {"SymmetricMode": True, "DiagPivotThresh": 0.0}
+    made = spilu(dominant.tocsc(), drop_tol=1.0, fill_factor=1.0, permc_spec="MMD_AT_PLUS_A", options=options)
+    return np.argsort(made.perm_c)
+
+
+def _halved(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
+    """Return the side (n,) of each node: 0, 1, or 2 for the separator. None if no separator helps."""
+    count, component = csgraph.connected_components(A)
+    if count > 1:
+        sizes = np.bincount(component)
+        largest = np.argsort(-sizes, kind="stable")
+        few = max(1, int(np.searchsorted(np.cumsum(sizes[largest]), len(component) / 2)))
+        return np.isin(component, largest[few:]).astype(np.int8)
+    side = _along_plane(A, X)
+    return _along_plane(A, _distances(A)) if side is None else side
+
+
+def _along_plane(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
+    """Return the sides (n,) of the best of several planes, with a smallest separator of it. None if none helps."""
+    n, d = X.shape
+    chosen = np.arange(n) if n <= SAMPLE else np.random.default_rng(0).integers(n, size=SAMPLE)
+    sample = A[chosen] if n > SAMPLE else A
+    rows = np.repeat(np.arange(len(chosen)), np.diff(sample.indptr))
+    best, least = None, n
+    for a in range(d):
+        for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added or subtracted
+            values = X[:, a] + np.sign(b) * X[:, abs(b) - (b != 0)]
+            places = [int(share * n) for share in _SHARES]
+            for bound in np.partition(values, places)[places]:
+                above = values >= bound
+                if not (1 - BALANCE) * n <= above.sum() <= BALANCE * n:
+                    continue
+                border = np.zeros(len(chosen), dtype=bool)
+                border[rows[above[sample.indices]]] = True
+                size = int(np.count_nonzero(border & ~above[chosen]))
+                if size < least:
+                    best, least = above, size
+    if best is None:
+        return None
+    side = best.astype(np.int8)
+    side[separator(A, best)] = 2
+    return side if (side == 2).sum() <= WORTH * n else None
+
+
+def separator(A: sp.csr_array, above: Flags) -> Integers:
+    """Return the fewest nodes that touch all edges between two sides.
+
+    By the theorem of Koenig, a maximum matching gives such a cover.
+
+    Args:
+        A: The adjacency matrix (n, n) of the graph.
+        above: The side of each node, (n,).
+
+    Examples:
+        >>> import graphs
+        >>> import numpy as np
+        >>> from graphs.cholesky.dissection import separator
+        >>> A = graphs.Graph.from_edges([(0, 1), (0, 2), (0, 3)]).adjacency
+        >>> separator(A, np.array([False, True, True, True])).tolist()
+        [0]
+    """
+    rows = np.repeat(np.arange(len(above), dtype=np.int32), np.diff(A.indptr))
+    cut = ~above[rows] & above[A.indices]
+    below, i = np.unique(rows[cut], return_inverse=True)
+    over, j = np.unique(A.indices[cut], return_inverse=True)
+    between = sp.csr_array((np.ones(len(i)), (i, j)), shape=(len(below), len(over)))
+    matched = csgraph.maximum_bipartite_matching(between, perm_type="column")
+    has_partner, reached = matched >= 0, matched < 0
+    while True:  # along alternating paths from nodes without a partner
+        columns = (between.T @ reached) > 0
+        further = reached.copy()
+        further[has_partner] |= columns[matched[has_partner]]
+        if np.array_equal(further, reached):
+            return np.concatenate([below[~reached], over[columns]])
+        reached = further
+
+
+def _distances(A: sp.csr_array) -> Floats:
+    """Return smoothed distances (n, _PIVOTS) from nodes far from each other.
+
+    Source: Harel and Koren (2002), Graph drawing by high-dimensional embedding. Means over neighbors make level sets
+    smoother.
+    """
+    root = int(np.argmax(csgraph.shortest_path(A, method="D", unweighted=True, indices=0)))
+    nearest, columns = np.full(A.shape[0], np.inf), []
+    for _ in range(_PIVOTS):
+        columns.append(csgraph.shortest_path(A, method="D", unweighted=True, indices=root))
+        nearest = np.minimum(nearest, columns[-1])
+        root = int(np.argmax(nearest))
+    X, degrees = np.stack(columns, axis=1), np.diff(A.indptr)[:, None]
+    for _ in range(_SMOOTHED):
+        X = (X + A @ X) / (1 + degrees)
+    return X

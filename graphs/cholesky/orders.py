@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.checks import check_choice, short_repr
-from graphs.cholesky.dissection import nested_dissection
+from graphs.cholesky.dissection import minimum_degree_order, nested_dissection
 from graphs.errors import InvalidArgumentError, requires_extra
 
 Floats = NDArray[np.float64]
 
-METHODS = ("auto", "metis", "dissection", "natural")
+METHODS = ("auto", "metis", "dissection", "degree", "natural")
 
 
 def order(
@@ -29,9 +29,9 @@ def order(
         indptr: Pointers (n + 1,) of the pattern in CSR form.
         indices: Indices (nnz,) of the pattern, with both triangles, each entry once. The diagonal is optional.
         coordinates: Coordinates (n, d) of the nodes with d up to 3, for "dissection". If None, they are unknown.
-        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "natural" (the given order) or "auto".
-            The latter is "dissection" with coordinates, which is then faster and fills less on most meshes, or without
-            pymetis. Otherwise it is "metis".
+        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "degree" (multiple minimum degree),
+            "natural" (the given order) or "auto". The latter is "dissection" with coordinates, or without pymetis.
+            Otherwise it is "metis".
 
     Raises:
         InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, or the method is
@@ -51,6 +51,8 @@ def order(
         method = "metis" if coordinates is None and find_spec("pymetis") else "dissection"
     if method == "metis":
         return _metis(starts, columns)
+    if method == "degree":
+        return minimum_degree_order(starts, columns)
     if method == "natural":
         return np.arange(len(starts) - 1)
     return nested_dissection(starts, columns, coordinates)

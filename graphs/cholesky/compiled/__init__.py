@@ -9,10 +9,9 @@ from graphs.cholesky.compiled.fronts import placement as placement
 from graphs.cholesky.compiled.fronts import supernode_tree as supernode_tree
 from graphs.cholesky.compiled.fronts import supernodes as supernodes
 from graphs.cholesky.compiled.inverting import invert as invert
-from graphs.cholesky.compiled.ordering.dissecting import dissect as dissect
-from graphs.cholesky.compiled.ordering.dissecting import peeled as peeled
 from graphs.cholesky.compiled.solving import backward as backward
 from graphs.cholesky.compiled.solving import forward as forward
 from graphs.cholesky.compiled.tree import column_counts as column_counts
 from graphs.cholesky.compiled.tree import elimination_tree as elimination_tree
+from graphs.cholesky.compiled.tree import peeled as peeled
 from graphs.cholesky.compiled.tree import postorder as postorder

@@ -11,6 +11,33 @@ from graphs.compiled import jit
 
 
 @jit
+def peeled(indptr, indices):
+    """Return the nodes (k,) that have degree <= 1 once previous ones are removed.
+
+    Args:
+        indptr: Pointers (n + 1,) of the pattern, without its diagonal.
+        indices: Indices of the pattern.
+    """
+    n = len(indptr) - 1
+    degrees, out, count = indptr[1:] - indptr[:-1], np.empty(n, np.int32), 0
+    for v in range(n):
+        if degrees[v] <= 1:
+            out[count] = v
+            count += 1
+    done = 0
+    while done < count:
+        v = out[done]
+        done += 1
+        for k in range(indptr[v], indptr[v + 1]):
+            u = indices[k]
+            degrees[u] -= 1
+            if degrees[u] == 1:
+                out[count] = u
+                count += 1
+    return out[:count]
+
+
+@jit
 def elimination_tree(indptr, indices):
     """Return the parent (n,) of each column in the elimination tree, -1 for roots.
 

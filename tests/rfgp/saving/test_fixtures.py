@@ -31,9 +31,15 @@ ESTIMATES = {
 """Standard errors of log marginal likelihoods that conjugate gradients estimated. A sparse factor computes them now."""
 RESOLVED = {"golden-neighbors-learned": 1e-5}
 """Tolerances of models whose posterior another solver computes when rows are added. Its jitter differs by 1e-11."""
-ROUNDED = {"neighbors-gaussian-column": 2e-5}
-"""Tolerances of ill-conditioned models: a lengthscale that differs by 1e-15 moves these predictions by 1e-5 of their
-size (the largest of 300 perturbations).
+ROUNDED = {
+    "neighbors-gaussian-column": 2e-5,
+    "roads-data": 3e-10,
+    "golden-roads-smooth": 3e-10,
+    "terms-domains": 1e-8,
+}
+"""Tolerances of ill-conditioned models. A lengthscale that differs by 1e-15 moves predictions by up to 1e-5, 1e-10 and
+2e-10 of their size (the largest of 60 or more perturbations), and another elimination order those of "terms-domains" by
+3e-9.
 """
 READ_SINGLY = {"roads-data": 1e-10, "golden-roads-smooth": 1e-10}
 """Tolerances of smooth fields on roads. Points read the ends of their pieces now, and once refined the field."""

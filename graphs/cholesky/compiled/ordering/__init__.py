@@ -1,1 +1,0 @@
-"""Loops of fill-reducing orders: separators, their refinement, and minimum degree."""
