@@ -9,7 +9,7 @@ marginal likelihood. Figures: RMSE and NLPD of observations; processor seconds o
 imports apart. Each run is alone in a process of its own, with one thread, and ended after `--limit` seconds.
 
 - rfgp: `rfgp.MeshGP` with alpha = 2; for pems `rfgp.RoadGP` with alpha = 2 on the roads themselves. rfgp-smooth: alpha
-  = 3 on the meshes, added after the others had been seen.
+  = 3, and rfgp-auto: alpha = "auto", on the meshes, both added after the others had been seen.
 - rfgp-graph: `rfgp.GraphGP` with its defaults (the exact diffusion kernel) on the graph, for pems.
 - geometric: the MaternGeometricKernel of GeometricKernels with its default number of eigenfunctions in its GPyTorch
   wrapper, with a constant mean, an output scale and Gaussian noise; 200 steps of Adam at 0.1 from lengthscales 1/4, 1
@@ -94,13 +94,13 @@ def of_gp(gp: Any, rows: Rows, train: Array, test: Array) -> Law:
     return observed.mean, observed.variance
 
 
-def fields(table: str, train: Array, test: Array, alpha: int = 2) -> Law:
+def fields(table: str, train: Array, test: Array, alpha: int | str = 2) -> Law:
     import rfgp
 
     rows = road_rows() if table == PEMS else mesh_rows(table)
     if table == PEMS:
         return of_gp(rfgp.RoadGP(graphs.RoadNetwork.from_roads(rows.domain), 2, seed=0), rows, train, test)
-    return of_gp(rfgp.MeshGP(graphs.MeshField(rows.domain, alpha), seed=0), rows, train, test)
+    return of_gp(rfgp.MeshGP(rows.domain, alpha, seed=0), rows, train, test)
 
 
 def on_graph(table: str, train: Array, test: Array) -> Law:
@@ -170,6 +170,7 @@ RACERS: dict[str, tuple[str, Fit]] = {
     "rfgp": ("rfgp.models", fields),
     "rfgp-graph": ("rfgp.models", on_graph),
     "rfgp-smooth": ("rfgp.models", lambda *rows: fields(*rows, alpha=3)),
+    "rfgp-auto": ("rfgp.models", lambda *rows: fields(*rows, alpha="auto")),
     "geometric": ("geometric_kernels.torch", geometric),
     "geometric-heat": ("geometric_kernels.torch", lambda *rows: geometric(*rows, learns_nu=False)),
 }

@@ -262,7 +262,7 @@ class Mesh(_OnDomain):
 
     Attributes:
         mesh: A `graphs.MeshField`, a mesh of trimesh, or the path of a file.
-        alpha: 1 or 2, unless the mesh is a `graphs.MeshField`.
+        alpha: The smoothness, from 1 to 6. A `graphs.MeshField` has its own.
         columns: The keys of the coordinates. If None, "x", "y" and "z", or the leading columns of an array.
         within: The largest distance of a point from the surface. If None, a tenth of the diagonal of its box.
         lengthscale: The starting lengthscale, in the mesh's units. If None, 5 % of its diagonal.

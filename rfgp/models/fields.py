@@ -1,11 +1,13 @@
 """Gaussian processes on surfaces and on roads: `GP` of one Whittle-Matern field."""
 
-from collections.abc import Mapping
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import graphs
-from rfgp.kernels import Mesh, Roads
+from rfgp.errors import InvalidArgumentError
+from rfgp.kernels import Kernel, Mesh, Roads
 from rfgp.kernels.domains import MeshDomain
 from rfgp.likelihoods import Likelihood
 from rfgp.models.gp import GP
@@ -74,12 +76,10 @@ class RoadGP(GP):
         seed: int | None = None,
     ) -> None:
         alphas: tuple[Any, ...] = (1, 2) if alpha == "auto" else (alpha,)
-        kernels = {f"alpha={smoothness}": Roads(roads, smoothness, boundary=boundary) for smoothness in alphas}
+        kernels = [Roads(roads, smoothness, boundary=boundary) for smoothness in alphas]
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
-        first = next(iter(kernels.values()))
-        super().__init__(first, likelihood, inference=inference, start=start, priors=priors, seed=seed)
-        if len(kernels) > 1:
-            self._spec = replace(self.spec, options=self.spec.options.changed(alternatives=kernels))
+        super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
+        _compare(self, kernels)
 
 
 class MeshGP(GP):
@@ -90,7 +90,10 @@ class MeshGP(GP):
     mesh changes only details. The hyperparameters are lengthscale, outputscale, noise and mean.
 
     Args:
-        field: A `graphs.MeshField`, or a mesh, a `trimesh.Scene` or the path of a file for a field with alpha = 2.
+        field: A mesh, a `trimesh.Scene`, the path of a file, or a `graphs.MeshField`.
+        alpha: The smoothness, from 1 to 6. With 2 paths are continuous, with 3 and more they have derivatives. With
+            "auto", `fit` selects 2, 3 or 4 by the leave-one-out log density and reports all in `selection`. `condition`
+            without a fit then uses 2. If None, that of the `graphs.MeshField`, or 2.
         within: The largest distance of a point from the surface, in the mesh's units. Points farther away raise an
             error, and math.inf allows any distance. If None, a tenth of the diagonal of the mesh's bounding box.
         lengthscale: Starting value, in the mesh's units. If None, several are compared.
@@ -103,8 +106,9 @@ class MeshGP(GP):
         seed: The seed of all random numbers. If None, one from the system.
 
     Raises:
-        InvalidArgumentError: If field is neither a field nor a mesh, or within is not positive.
-        GraphError: If the mesh is invalid.
+        InvalidArgumentError: If field is neither a field nor a mesh, alpha differs from that of the field, or within
+            is not positive.
+        GraphError: If the mesh is invalid, or alpha is out of range.
 
     Source: Lindgren, Rue and Lindstrom (2011), An explicit link between Gaussian fields and Gaussian Markov random
     fields: the stochastic partial differential equation approach.
@@ -128,6 +132,7 @@ class MeshGP(GP):
     def __init__(
         self,
         field: Any,
+        alpha: int | str | None = None,
         *,
         within: float | None = None,
         lengthscale: float | None = None,
@@ -139,8 +144,9 @@ class MeshGP(GP):
         seed: int | None = None,
     ) -> None:
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
-        kernel = Mesh(field, within=within)
-        super().__init__(kernel, likelihood, inference=inference, start=start, priors=priors, seed=seed)
+        kernels = [Mesh(one, within=within) for one in _mesh_fields(field, alpha)]
+        super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
+        _compare(self, kernels)
 
     @property
     def within(self) -> float:
@@ -148,6 +154,29 @@ class MeshGP(GP):
         ((factor,),) = (term.factors for term in self.kernel.terms())
         assert isinstance(factor.domain, MeshDomain)
         return factor.domain.limit
+
+
+def _mesh_fields(field: Any, alpha: int | str | None) -> list[graphs.MeshField]:
+    """Return the fields on a mesh for each alpha to compare, with the warnings of the mesh once."""
+    if isinstance(field, graphs.MeshField) and alpha in (None, field.alpha):
+        return [field]
+    mesh: Any = (field.vertices, field.faces) if isinstance(field, graphs.MeshField) else field
+    if isinstance(field, graphs.MeshField) and alpha != "auto":
+        raise InvalidArgumentError(f"alpha must be that of the MeshField, {field.alpha}, or 'auto', got {alpha!r}.")
+    usual: Any = 2 if alpha is None or alpha == "auto" else alpha
+    first = graphs.MeshField(mesh, usual)
+    if alpha != "auto":
+        return [first]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", graphs.GraphWarning)
+        return [first, *(graphs.MeshField((first.vertices, first.faces), other) for other in (3, 4))]
+
+
+def _compare(gp: GP, kernels: Sequence[Roads] | Sequence[Mesh]) -> None:
+    """Let `fit` select one of several kernels that differ in alpha."""
+    if len(kernels) > 1:
+        named: dict[str, Kernel] = {f"alpha={kernel.alpha}": kernel for kernel in kernels}
+        gp._spec = replace(gp.spec, options=gp.spec.options.changed(alternatives=named))
 
 
 def starts(**values: float | None) -> dict[str, float]:

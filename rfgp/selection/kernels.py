@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import torch
 
+from rfgp.errors import NotPositiveDefiniteError, RfgpError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
 from rfgp.regression.graph import selection_of_features
@@ -36,26 +37,33 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         fitted, report = fit_terms(state, plan)
         assert isinstance(fitted.spec, ModelSpec)
         return fitted, replace(report, selection=selection_of_features(fitted.spec))
-    start_time, fits = time.monotonic(), []
+    start_time, fits, failed = time.monotonic(), dict[str, tuple[GPState, FitReport]](), dict[str, RfgpError]()
     for name, kernel in spec.options.alternatives.items():
         initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
-            fits.append(fit_terms(initial, plan))
+            try:
+                fits[name] = fit_terms(initial, plan)
+            except (NotPositiveDefiniteError, SolverError) as error:
+                failed[name] = error
+    if not fits:
+        raise next(iter(failed.values()))
     weight = gathered(state.require_rows(purpose="a fit")).counts()
-    log_probs = [_left_out(fitted).to(weight) for fitted, _ in fits]
+    log_probs = [_left_out(fitted).to(weight) for fitted, _ in fits.values()]
     scores = scores_of(log_probs, weight, [len(weight)] * len(fits))
     best = max(range(len(fits)), key=lambda index: scores[index].value)
     trials = [  # a name is such as "alpha=1"
         Trial(name, dict([name.split("=", 1)]), *_cost(fitted), (score,))
-        for name, (fitted, _), score in zip(spec.options.alternatives, fits, scores, strict=True)
+        for (name, (fitted, _)), score in zip(fits.items(), scores, strict=True)
     ]
-    value, error = scores[best].value, scores[best].error
+    trials += [Trial(name, dict([name.split("=", 1)]), 0.0, 0.0, (), str(error)) for name, error in failed.items()]
+    value, spread = scores[best].value, scores[best].error
     reason = (
-        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows (standard error {error:.2g})."
+        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows (standard error {spread:.2g})."
     )
     selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
     selection = replace(selection, rate=FLOPS_PER_SECOND, seconds=time.monotonic() - start_time)
-    return fits[best][0], replace(fits[best][1], selection=selection)
+    fitted, report = fits[trials[best].name]
+    return fitted, replace(report, selection=selection)
 
 
 def _left_out(fitted: GPState) -> torch.Tensor:

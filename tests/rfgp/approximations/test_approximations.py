@@ -68,6 +68,7 @@ def supports(case, approximation):
     return bool(names) or isinstance(approximation, rfgp.InducingPoints)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("approximation", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
 @pytest.mark.parametrize("case", KERNELS)
 def test_terms_through_features_match_dense_algebra(case, approximation):
@@ -80,6 +81,7 @@ def test_terms_through_features_match_dense_algebra(case, approximation):
     agrees(gp, twin_through(case, gp), case)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
 @pytest.mark.parametrize("case", KERNELS)
 def test_inducing_points_at_all_rows_are_exact(case, method):

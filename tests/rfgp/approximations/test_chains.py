@@ -32,6 +32,7 @@ def model(nu, likelihood="gaussian", **options):
     return rfgp.GP(kernel, likelihood, rfgp.SparsePrecision(), start=start, seed=0, **options)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "given", [{}, {"noise": np.linspace(0.01, 0.5, 400)}, {"sample_weight": 1 + np.arange(400) % 3}]
 )

@@ -114,6 +114,7 @@ MODELS = {
 }
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("ends", [(0.5, 3.5), (4.0, 7.5)], ids=["inside", "across the edge"])
 def test_integrals_are_those_of_predictions(name, ends):

@@ -82,6 +82,7 @@ def dtype_of_features(gp):
     return model.phi(next(model.blocks())).dtype
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("noise", [1e-6, 1e-5, 1e-3, 0.1])
 @pytest.mark.parametrize(("spectrum", "columns"), KERNELS)
 def test_float32_matches_float64(spectrum, columns, noise):

@@ -19,6 +19,7 @@ def prior_and_inputs(name):
     return state.prior(), inputs
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", GIVEN)
 @pytest.mark.filterwarnings("ignore")
 def test_blocks_survive_pickling(name):

@@ -66,6 +66,7 @@ def test_a_table_answers_as_it_did(name):
         assert_close(gp, found, expected["log_marginal_likelihood"], tolerance)
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", [param for param in NAMES if EXPECTED[param.values[0]]["update"]])
 def test_a_table_takes_more_data_as_it_did(name):
     gp, update = load(name), EXPECTED[name]["update"]
@@ -74,6 +75,7 @@ def test_a_table_takes_more_data_as_it_did(name):
     assert_predicts(name, gp, update, RESOLVED.get(name, 0.0))
 
 
+@pytest.mark.thinned(4)
 @pytest.mark.parametrize("name", NAMES)
 def test_an_upgraded_table_is_saved_in_the_present_form(name, tmp_path):
     gp, has_data = load(name), EXPECTED[name]["data"]

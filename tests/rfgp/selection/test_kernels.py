@@ -2,10 +2,12 @@
 
 import numpy as np
 import pytest
+import trimesh
 
 import graphs
 import rfgp
 from rfgp.approximations import measured
+from rfgp.selection import kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.GraphWarning", "ignore::rfgp.RfgpWarning")
 
@@ -41,3 +43,58 @@ def test_the_smoothness_of_roads_is_selected_by_leave_one_out(tmp_path):
     assert each[0].selection is None
     gp.save(tmp_path / "roads", data=True)
     assert rfgp.load(tmp_path / "roads").selection == gp.selection
+
+
+BALL = trimesh.creation.icosphere(2)
+
+
+def waves(count=80):
+    rng = np.random.default_rng(3)
+    X = BALL.vertices[rng.choice(len(BALL.vertices), count, replace=False)]
+    return X, np.sin(2 * X[:, 0]) + X[:, 2] + 1e-3 * rng.standard_normal(count)
+
+
+@pytest.mark.parametrize("field", [BALL, graphs.MeshField(BALL, 3)], ids=["mesh", "field"])
+def test_the_smoothness_of_a_mesh_is_selected_by_leave_one_out(field, tmp_path):
+    X, y = waves()
+    gp = rfgp.MeshGP(field, "auto", within=0.5, seed=0).fit(X, y)
+    values = {}
+    for alpha in (2, 3, 4):
+        one = rfgp.MeshGP(BALL, alpha, within=0.5, seed=0).fit(X, y)
+        values[f"alpha={alpha}"] = float(one.leave_one_out().log_prob.mean())
+    assert {trial.name: trial.last.value for trial in gp.selection.trials} == pytest.approx(values, abs=1e-3)
+    assert gp.selection.chosen.name == max(values, key=values.get) != "alpha=2"
+    assert gp.within == 0.5
+    gp.save(tmp_path / "ball", data=True)
+    assert rfgp.load(tmp_path / "ball").selection == gp.selection
+
+
+def failing(names):
+    """Return `fit_terms`, which fails for kernels with an alpha in `names`."""
+    fit = kernels.fit_terms
+
+    def fit_or_fail(state, plan):
+        ((factor,),) = (term.factors for term in state.spec.kernel.terms())
+        if factor.alpha in names:
+            raise rfgp.NotPositiveDefiniteError("digits are lost")
+        return fit(state, plan)
+
+    return fit_or_fail
+
+
+def test_kernels_that_fail_are_reported_and_left_out(monkeypatch):
+    monkeypatch.setattr(kernels, "fit_terms", failing([3, 4]))
+    gp = rfgp.MeshGP(BALL, "auto", seed=0).fit(*waves(), max_iterations=2)
+    assert gp.selection.chosen.name == "alpha=2"
+    assert [trial.status for trial in gp.selection.trials] == ["", "digits are lost", "digits are lost"]
+    assert "digits are lost" in str(gp.selection)
+    monkeypatch.setattr(kernels, "fit_terms", failing([2, 3, 4]))
+    with pytest.raises(rfgp.NotPositiveDefiniteError, match="digits are lost"):
+        rfgp.MeshGP(BALL, "auto", seed=0).fit(*waves(), max_iterations=2)
+
+
+def test_other_smoothness_of_a_mesh_is_refused():
+    with pytest.raises(graphs.InvalidArgumentError, match="alpha must be an integer from 1 to 6, got 'x'"):
+        rfgp.MeshGP(BALL, "x")
+    with pytest.raises(rfgp.InvalidArgumentError, match="alpha must be that of the MeshField, 3, or 'auto', got 2"):
+        rfgp.MeshGP(graphs.MeshField(BALL, 3), 2)

@@ -136,6 +136,7 @@ def expected():
     return regressor().fit(SEEN, Y[::2]).predict(HIDDEN, return_std=True)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("form", FORMS)
 def test_labels_come_in_many_forms(form, expected):
     graph, written = FORMS[form]

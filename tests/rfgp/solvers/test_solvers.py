@@ -40,6 +40,7 @@ parametrized = pytest.mark.parametrize(
 """All solvers, their sums of terms, and kinds of rows. Each sum is fast with one kind."""
 
 
+@pytest.mark.thinned(3)
 @parametrized
 def test_solver_matches_dense_algebra(name, terms, kind):
     found, problem = solved(name, terms, kind)

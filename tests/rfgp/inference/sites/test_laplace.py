@@ -34,6 +34,7 @@ def is_fast(way, name):
     return name in ("poisson", "student-t") or way[1] in (("exact",), ALL)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(("way", "name"), grid(WAYS, OF_ONE, is_fast))
 def test_value_and_gradient_match_the_dense_twin(way, name):
     problem = Observed(way[1], name)
@@ -62,6 +63,7 @@ def test_moments_match_the_dense_posterior(way, name):
     torch.testing.assert_close(variance, left[1], rtol=1e-6, atol=1e-7)
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("names", SUMS)
 def test_gaussian_likelihood_matches_the_closed_form(names):
     problem = Observed(names, "gaussian")
