@@ -144,7 +144,7 @@ class MeshGP(GP):
         seed: int | None = None,
     ) -> None:
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
-        kernels = [Mesh(one, within=within) for one in _mesh_fields(field, alpha)]
+        kernels = _mesh_kernels(field, alpha, within)
         super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
         _compare(self, kernels)
 
@@ -156,20 +156,17 @@ class MeshGP(GP):
         return factor.domain.limit
 
 
-def _mesh_fields(field: Any, alpha: int | str | None) -> list[graphs.MeshField]:
-    """Return the fields on a mesh for each alpha to compare, with the warnings of the mesh once."""
-    if isinstance(field, graphs.MeshField) and alpha in (None, field.alpha):
-        return [field]
-    mesh: Any = (field.vertices, field.faces) if isinstance(field, graphs.MeshField) else field
-    if isinstance(field, graphs.MeshField) and alpha != "auto":
+def _mesh_kernels(field: Any, alpha: int | str | None, within: float | None) -> list[Mesh]:
+    """Return the kernels on a mesh for each alpha to compare, with the warnings of the mesh once."""
+    if isinstance(field, graphs.MeshField) and alpha not in (None, field.alpha, "auto"):
         raise InvalidArgumentError(f"alpha must be that of the MeshField, {field.alpha}, or 'auto', got {alpha!r}.")
-    usual: Any = 2 if alpha is None or alpha == "auto" else alpha
-    first = graphs.MeshField(mesh, usual)
     if alpha != "auto":
-        return [first]
+        usual: Any = 2 if alpha is None else alpha
+        return [Mesh(field, usual, within=within)]
+    first = Mesh((field.vertices, field.faces) if isinstance(field, graphs.MeshField) else field, 2, within=within)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.GraphWarning)
-        return [first, *(graphs.MeshField((first.vertices, first.faces), other) for other in (3, 4))]
+        return [first, *(Mesh((first.mesh.vertices, first.mesh.faces), other, within=within) for other in (3, 4))]
 
 
 def _compare(gp: GP, kernels: Sequence[Roads] | Sequence[Mesh]) -> None:
