@@ -38,7 +38,7 @@ test-all: $(STAMP)  ## all tests, as CI runs them, and how much of the code they
 	OMP_NUM_THREADS=1 $(BIN)/pytest -q -n $(WORKERS) --dist worksteal --cov --cov-report=term-missing:skip-covered
 	$(BIN)/python .ci/coverage-floor
 
-ratios: $(STAMP)  ## five speed ratios against slow twins, compared with the recorded ones
+ratios: $(STAMP)  ## five speed ratios against plain implementations, compared with the recorded ones
 	OMP_NUM_THREADS=1 $(BIN)/python -m benchmarks.races.watched
 
 lint: $(STAMP)  ## format, lint, types, and the arrows between modules

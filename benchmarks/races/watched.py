@@ -1,4 +1,4 @@
-"""Five speed ratios against slow twins in the same process, which CI compares with recorded ones.
+"""Five speed ratios against plain implementations in the same process, which CI compares with recorded ones.
 
 Protocol. Each case computes the same numbers twice: by the package, and by a plain twin in torch, numpy or scipy that
 shares no code with it. Both run once to compile and fill caches, then in turn `REPEATS` times in one thread. The ratio
