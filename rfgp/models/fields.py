@@ -12,6 +12,7 @@ from rfgp.kernels.domains import MeshDomain
 from rfgp.likelihoods import Likelihood
 from rfgp.models.gp import GP
 from rfgp.parameters import Hyperprior
+from rfgp.regression.spec import ModelSpec
 from rfgp.torch_context import with_torch_defaults
 
 
@@ -79,7 +80,7 @@ class RoadGP(GP):
         kernels = [Roads(roads, smoothness, boundary=boundary) for smoothness in alphas]
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
-        _compare(self, kernels)
+        self._spec = _comparing(self.spec, kernels)
 
 
 class MeshGP(GP):
@@ -146,7 +147,7 @@ class MeshGP(GP):
         start = starts(lengthscale=lengthscale, outputscale=outputscale, noise=noise)
         kernels = _mesh_kernels(field, alpha, within)
         super().__init__(kernels[0], likelihood, inference=inference, start=start, priors=priors, seed=seed)
-        _compare(self, kernels)
+        self._spec = _comparing(self.spec, kernels)
 
     @property
     def within(self) -> float:
@@ -169,11 +170,12 @@ def _mesh_kernels(field: Any, alpha: int | str | None, within: float | None) -> 
         return [first, *(Mesh((first.mesh.vertices, first.mesh.faces), other, within=within) for other in (3, 4))]
 
 
-def _compare(gp: GP, kernels: Sequence[Roads] | Sequence[Mesh]) -> None:
-    """Let `fit` select one of several kernels that differ in alpha."""
-    if len(kernels) > 1:
-        named: dict[str, Kernel] = {f"alpha={kernel.alpha}": kernel for kernel in kernels}
-        gp._spec = replace(gp.spec, options=gp.spec.options.changed(alternatives=named))
+def _comparing(spec: ModelSpec, kernels: Sequence[Roads] | Sequence[Mesh]) -> ModelSpec:
+    """Return the specification of a model whose `fit` selects one of several kernels that differ in alpha."""
+    if len(kernels) == 1:
+        return spec
+    named: dict[str, Kernel] = {f"alpha={kernel.alpha}": kernel for kernel in kernels}
+    return replace(spec, options=spec.options.changed(alternatives=named))
 
 
 def starts(**values: float | None) -> dict[str, float]:
