@@ -46,8 +46,8 @@ def nested_dissection(
     Entry k of the order is eliminated k-th.
 
     The order depends only on the pattern and the coordinates. Separators lie along planes of the coordinates. If these
-    are unknown, or no plane halves a part, distances from a few nodes serve as coordinates. Parts without small
-    separators are ordered by minimum degree.
+    are unknown, or no plane halves a part with a small separator, distances from a few nodes serve as coordinates.
+    Parts without small separators are ordered by minimum degree.
 
     Args:
         indptr: Pointers (n + 1,) of the pattern in CSR form.
@@ -73,7 +73,7 @@ def nested_dissection(
             f"coordinates must be numbers of shape ({n}, d) with d up to 3, got {short_repr(coordinates)}."
         )
     A = _without_loops(indptr, indices)
-    dense = np.diff(A.indptr) > max(_MANY * np.sqrt(n), 16.0)
+    dense = _dense(A)
     sparse = np.flatnonzero(~dense)
     A = A[sparse][:, sparse] if dense.any() else A
     trees = peeled(A.indptr.astype(np.int64), A.indices.astype(np.int32))
@@ -101,7 +101,17 @@ def minimum_degree_order(
         >>> sorted(minimum_degree_order(W.indptr, W.indices).tolist()[:2])  # leaves
         [2, 3]
     """
-    return _minimum_degree(_without_loops(indptr, indices))
+    A = _without_loops(indptr, indices)
+    dense = _dense(A)  # of which SuperLU would update the degrees again and again
+    sparse = np.flatnonzero(~dense)
+    return np.concatenate([sparse[_minimum_degree(sp.csr_array(A[sparse][:, sparse]))], np.flatnonzero(dense)])
+
+
+def _dense(A: sp.csr_array) -> Flags:
+    """Return whether each node (n,) has very many neighbors, if few nodes have."""
+    n = A.shape[0]
+    dense = np.diff(A.indptr) > max(_MANY * np.sqrt(n), 16.0)
+    return dense if 10 * dense.sum() <= n else np.zeros(n, dtype=bool)
 
 
 def _without_loops(indptr: Integers, indices: NDArray[np.int32]) -> sp.csr_array:
@@ -110,7 +120,7 @@ def _without_loops(indptr: Integers, indices: NDArray[np.int32]) -> sp.csr_array
     rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     others = rows != indices
     ones = np.ones(int(others.sum()), dtype=np.int8)
-    return sp.csr_array((ones, (rows[others], indices[others])), shape=(n, n))
+    return sp.csr_array((ones, (rows[others], indices[others].astype(np.int32))), shape=(n, n))
 
 
 def _dissected(A: sp.csr_array, X: Floats) -> Iterator[Integers]:
@@ -157,8 +167,9 @@ def _halved(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
         largest = np.argsort(-sizes, kind="stable")
         few = max(1, int(np.searchsorted(np.cumsum(sizes[largest]), len(component) / 2)))
         return np.isin(component, largest[few:]).astype(np.int8)
-    side = _along_plane(A, X)
-    return _along_plane(A, _distances(A)) if side is None else side
+    with np.errstate(invalid="ignore", over="ignore"):  # of coordinates that are not finite
+        side = _along_plane(A, X)
+        return _along_plane(A, _distances(A)) if side is None else side
 
 
 def _along_plane(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
@@ -170,7 +181,7 @@ def _along_plane(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
     best, least = None, n
     for a in range(d):
         for b in range(-a, a + 1):  # 0: axis a alone; otherwise with axis |b| - 1 added or subtracted
-            values = X[:, a] + np.sign(b) * X[:, abs(b) - (b != 0)]
+            values = X[:, a] if b == 0 else X[:, a] + np.sign(b) * X[:, abs(b) - 1]
             places = [int(share * n) for share in _SHARES]
             for bound in np.partition(values, places)[places]:
                 above = values >= bound
@@ -209,16 +220,16 @@ def separator(A: sp.csr_array, above: Flags) -> Integers:
     cut = ~above[rows] & above[A.indices]
     below, i = np.unique(rows[cut], return_inverse=True)
     over, j = np.unique(A.indices[cut], return_inverse=True)
-    between = sp.csr_array((np.ones(len(i)), (i, j)), shape=(len(below), len(over)))
+    i, j, m, k = i.astype(np.int32), j.astype(np.int32), len(below), len(over)
+    between = sp.csr_array((np.ones(len(i)), (i, j)), shape=(m, k))
     matched = csgraph.maximum_bipartite_matching(between, perm_type="column")
-    has_partner, reached = matched >= 0, matched < 0
-    while True:  # along alternating paths from nodes without a partner
-        columns = (between.T @ reached) > 0
-        further = reached.copy()
-        further[has_partner] |= columns[matched[has_partner]]
-        if np.array_equal(further, reached):
-            return np.concatenate([below[~reached], over[columns]])
-        reached = further
+    free, taken = np.flatnonzero(matched < 0), np.flatnonzero(matched >= 0)
+    tails = np.concatenate([i, m + matched[taken], np.full(len(free), m + k)]).astype(np.int32)
+    heads = np.concatenate([m + j, taken, free]).astype(np.int32)
+    steps = sp.csr_array((np.ones(len(tails)), (tails, heads)), shape=(m + k + 1, m + k + 1))
+    reached = np.zeros(m + k + 1, dtype=bool)  # by alternating paths from nodes without a partner
+    reached[csgraph.breadth_first_order(steps, m + k, return_predecessors=False)] = True
+    return np.concatenate([below[~reached[:m]], over[reached[m:-1]]])
 
 
 def _distances(A: sp.csr_array) -> Floats:

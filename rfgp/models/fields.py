@@ -159,15 +159,16 @@ class MeshGP(GP):
 
 def _mesh_kernels(field: Any, alpha: int | str | None, within: float | None) -> list[Mesh]:
     """Return the kernels on a mesh for each alpha to compare, with the warnings of the mesh once."""
-    if isinstance(field, graphs.MeshField) and alpha not in (None, field.alpha, "auto"):
+    is_auto = isinstance(alpha, str) and alpha == "auto"
+    if isinstance(field, graphs.MeshField) and not is_auto and alpha not in (None, field.alpha):
         raise InvalidArgumentError(f"alpha must be that of the MeshField, {field.alpha}, or 'auto', got {alpha!r}.")
-    if alpha != "auto":
+    if not is_auto:
         usual: Any = 2 if alpha is None else alpha
         return [Mesh(field, usual, within=within)]
-    first = Mesh((field.vertices, field.faces) if isinstance(field, graphs.MeshField) else field, 2, within=within)
+    read = field if isinstance(field, graphs.MeshField) else graphs.MeshField(field)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", graphs.GraphWarning)
-        return [first, *(Mesh((first.mesh.vertices, first.mesh.faces), other, within=within) for other in (3, 4))]
+        return [Mesh((read.vertices, read.faces), other, within=within) for other in (2, 3, 4)]
 
 
 def _comparing(spec: ModelSpec, kernels: Sequence[Roads] | Sequence[Mesh]) -> ModelSpec:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import torch
 
-from rfgp.errors import NotPositiveDefiniteError, RfgpError, SolverError
+from rfgp.errors import NotPositiveDefiniteError, SolverError
 from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
 from rfgp.regression.graph import selection_of_features
@@ -37,18 +37,25 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         fitted, report = fit_terms(state, plan)
         assert isinstance(fitted.spec, ModelSpec)
         return fitted, replace(report, selection=selection_of_features(fitted.spec))
-    start_time, fits, failed = time.monotonic(), dict[str, tuple[GPState, FitReport]](), dict[str, RfgpError]()
+    start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
+    log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
+    weight = gathered(state.require_rows(purpose="a fit")).counts()
     for name, kernel in spec.options.alternatives.items():
         initial = at_starting_values(state, spec.with_options(spec.options.changed(kernel=kernel, alternatives={})))
         with plan.reporter.about(f"selection, {name}"):
             try:
-                fits[name] = fit_terms(initial, plan)
-            except (NotPositiveDefiniteError, SolverError) as error:
+                fitted, report = fit_terms(initial, plan)
+                log_prob = _left_out(fitted).to(weight)
+            except (NotPositiveDefiniteError, SolverError, MemoryError) as error:
                 failed[name] = error
+                continue
+        if torch.isfinite(log_prob).all():
+            fits[name] = fitted, report
+            log_probs.append(log_prob)
+        else:
+            failed[name] = NotPositiveDefiniteError("A log density of an observation given the others is not finite.")
     if not fits:
         raise next(iter(failed.values()))
-    weight = gathered(state.require_rows(purpose="a fit")).counts()
-    log_probs = [_left_out(fitted).to(weight) for fitted, _ in fits.values()]
     scores = scores_of(log_probs, weight, [len(weight)] * len(fits))
     best = max(range(len(fits)), key=lambda index: scores[index].value)
     trials = [  # a name is such as "alpha=1"
@@ -62,8 +69,8 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     )
     selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
     selection = replace(selection, rate=FLOPS_PER_SECOND, seconds=time.monotonic() - start_time)
-    fitted, report = fits[trials[best].name]
-    return fitted, replace(report, selection=selection)
+    chosen, report = fits[trials[best].name]
+    return chosen, replace(report, selection=selection)
 
 
 def _left_out(fitted: GPState) -> torch.Tensor:
