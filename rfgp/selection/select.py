@@ -130,10 +130,11 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
     with torch.no_grad():
         inference = initial.infer(rows)
         total = float(inference.log_marginal_likelihood()) + initial.scaling.targets.log_jacobian(rows.count)
+        posterior = inference.posterior()  # with gradients it would hold the features of all rows
     report = replace(
         report, log_marginal_likelihood=total, message=words, effective_dof_fraction=inference.effective_dof_fraction
     )
-    return initial.replace(given=inference.posterior()), report
+    return initial.replace(given=posterior), report
 
 
 # --- report ----------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from selection_cases import among, candidate, counts, favored, table, validation
 import rfgp
 from rfgp import kernels as k
 from rfgp.selection import select, validation
+from rfgp.solvers.lowrank import solver
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 RBF, MATERN, ROUGH = k.RBF(name="rbf"), k.Matern(nu=1.5, name="local"), k.Matern(nu=0.5, name="local")
@@ -233,6 +234,7 @@ def test_learned_frequencies_are_conditioned_on_all_rows(monkeypatch):
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: fits.append(plan) or fit(begun, plan))
     favored(monkeypatch, lambda one: one.learns_frequencies)
     X, y = waves(300)
+    monkeypatch.setattr(solver, "gathered", lambda rows: pytest.fail("the features of all rows are in memory at once"))
     gp = among(ALONE, candidate(RBF, LEARNED)).fit(X, y, max_iterations=20)
     assert "learned" in gp.selection.chosen.name
     assert not fits
