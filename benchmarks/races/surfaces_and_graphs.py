@@ -44,7 +44,7 @@ MESHES |= {"busted": "busted", "teapot": "teapot", "torus": "torus"}
 QUANTITIES = ("normals", "waves")
 PEMS, TRAINED = "pems", 250
 TABLES = (*(f"{mesh}-{quantity}" for mesh in MESHES for quantity in QUANTITIES), PEMS)
-ONLY = ("rfgp-graph", "rfgp-smooth", "rfgp-auto")
+OF_SOME_TABLES = ("rfgp-graph", "rfgp-smooth", "rfgp-auto")
 """Racers of pems alone (graph), or of meshes alone."""
 STEPS, RATE, STARTS = 200, 0.1, (0.25, 1.0, 4.0)
 
@@ -217,7 +217,7 @@ def main() -> None:
         for seed in range(options.splits)
         for table in options.tables
         for racer in racers
-        if racer not in ONLY or (racer == "rfgp-graph") == (table == PEMS)
+        if racer not in OF_SOME_TABLES or (racer == "rfgp-graph") == (table == PEMS)
     )
 
     def arrays(table: str, seed: int) -> dict[str, Any]:

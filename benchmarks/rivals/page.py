@@ -1,6 +1,7 @@
 """The page docs/rivals.md."""
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -82,14 +83,14 @@ def _section(name: str, scores: list[Score]) -> Iterator[str]:
     race = RACES[name]
     yield f"## {race.title}\n"
     yield f"{race.protocol}\n"
-    shown = {(s.dataset, s.racer) for s in scores if s.racer not in race.budgets}
-    repeats = sorted({len([s for s in scores if (s.dataset, s.racer) == key]) for key in shown})
+    shown = [s for s in scores if s.racer not in race.budgets]
+    repeats = sorted(set(Counter((s.dataset, s.racer) for s in shown).values()))
     yield f"Repeats: {' to '.join(map(str, dict.fromkeys((repeats[0], repeats[-1]))))}. Command: `{race.command}`.\n"
     if race.has_picture:
         yield f"![Scores against seconds](pictures/rivals/{name}.svg)\n"
     for title, figure in (("NLPD", "nlpd"), (race.error, "error"), (race.clock, "seconds")):
         yield f"{title[0].upper()}{title[1:]}:\n"
-        yield _table([s for s in scores if s.racer not in race.budgets], figure)
+        yield _table(shown, figure)
     failures = {(s.dataset, s.racer, s.failed) for s in scores if s.failed}
     if failures:
         listed = "; ".join(f"{name_of(racer)} on {dataset} ({why})" for dataset, racer, why in sorted(failures))

@@ -14,7 +14,7 @@ from graphs.cholesky.orders import order
 Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
-FEW = 20_000
+MAX_COMPARED_ROWS = 20_000
 """The largest number of rows of which two orders are compared."""
 CHUNK_FLOPS = 5e8
 """Operations between two checks for interrupts, about half a second."""
@@ -214,7 +214,8 @@ def analyze(
 ) -> Analysis:
     """Analyze a pattern with a fill-reducing order.
 
-    Up to `FEW` rows, "auto" compares its order with that of minimum degree by the entries of the factors.
+    Up to `MAX_COMPARED_ROWS` rows, "auto" takes the order with fewer entries in the factor: its own, or that of minimum
+    degree.
 
     Args:
         indptr: Pointers (N + 1,) of CSR with both triangles and the whole diagonal.
@@ -230,9 +231,9 @@ def analyze(
         81
     """
     made = Analysis.of(indptr, indices, order(indptr, indices, coordinates, method))
-    if method != "auto" or made.size > FEW:
+    if method != "auto" or made.size > MAX_COMPARED_ROWS:
         return made
-    other = Analysis.of(indptr, indices, order(indptr, indices, coordinates, "degree"))
+    other = Analysis.of(indptr, indices, order(indptr, indices, coordinates, "minimum-degree"))
     return min(made, other, key=lambda analysis: analysis.num_nonzeros)
 
 

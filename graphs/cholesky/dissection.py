@@ -32,8 +32,11 @@ WORTH = 0.1
 _MANY = 10.0
 """Nodes with more than _MANY sqrt(n) neighbors are dense (Amestoy, Davis and Duff 2004, Algorithm 837: AMD)."""
 _PIVOTS = 3
+"""The number of nodes from which distances are computed."""
 _SMOOTHED = 4
+"""The number of times that distances are averaged over neighbors."""
 _SHARES = (7 / 16, 8 / 16, 9 / 16)
+"""The shares of the nodes below the planes that are compared."""
 
 
 def nested_dissection(
@@ -72,16 +75,13 @@ def nested_dissection(
         raise InvalidArgumentError(
             f"coordinates must be numbers of shape ({n}, d) with d up to 3, got {short_repr(coordinates)}."
         )
-    A = _without_loops(indptr, indices)
-    dense = _dense(A)
-    sparse = np.flatnonzero(~dense)
-    A = A[sparse][:, sparse] if dense.any() else A
+    A, sparse, dense = _without_dense(without_loops(indptr, indices))
     trees = peeled(A.indptr.astype(np.int64), A.indices.astype(np.int32))
     kept = np.ones(len(sparse), dtype=bool)
     kept[trees] = False
     inner = np.flatnonzero(kept)
     parts = _dissected(sp.csr_array(A[inner][:, inner]), X[sparse[inner]])
-    return np.concatenate([sparse[trees], *(sparse[inner[part]] for part in parts), np.flatnonzero(dense)])
+    return np.concatenate([sparse[trees], *(sparse[inner[part]] for part in parts), dense])
 
 
 def minimum_degree_order(
@@ -101,26 +101,44 @@ def minimum_degree_order(
         >>> sorted(minimum_degree_order(W.indptr, W.indices).tolist()[:2])  # leaves
         [2, 3]
     """
-    A = _without_loops(indptr, indices)
-    dense = _dense(A)  # of which SuperLU would update the degrees again and again
-    sparse = np.flatnonzero(~dense)
-    return np.concatenate([sparse[_minimum_degree(sp.csr_array(A[sparse][:, sparse]))], np.flatnonzero(dense)])
+    A, sparse, dense = _without_dense(without_loops(indptr, indices))
+    return np.concatenate([sparse[_minimum_degree(A)], dense])
 
 
-def _dense(A: sp.csr_array) -> Flags:
-    """Return whether each node (n,) has very many neighbors, if few nodes have."""
-    n = A.shape[0]
-    dense = np.diff(A.indptr) > max(_MANY * np.sqrt(n), 16.0)
-    return dense if 10 * dense.sum() <= n else np.zeros(n, dtype=bool)
+def without_loops(
+    indptr: Integers,  # (n + 1,)
+    indices: NDArray[np.int32],  # (nnz,)
+) -> sp.csr_array:
+    """Return the adjacency matrix (n, n) of a pattern, without its diagonal.
 
+    Args:
+        indptr: Pointers (n + 1,) of the pattern in CSR form.
+        indices: Indices (nnz,) of the pattern.
 
-def _without_loops(indptr: Integers, indices: NDArray[np.int32]) -> sp.csr_array:
-    """Return the adjacency matrix (n, n) of a pattern."""
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.cholesky.dissection import without_loops
+        >>> without_loops(np.array([0, 2, 4]), np.array([0, 1, 0, 1])).toarray().tolist()
+        [[0, 1], [1, 0]]
+    """
     n = len(indptr) - 1
     rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
     others = rows != indices
     ones = np.ones(int(others.sum()), dtype=np.int8)
     return sp.csr_array((ones, (rows[others], indices[others].astype(np.int32))), shape=(n, n))
+
+
+def _without_dense(A: sp.csr_array) -> tuple[sp.csr_array, Integers, Integers]:
+    """Return the graph without its dense nodes, if they are few, and the numbers of other and of dense nodes.
+
+    SuperLU would update the degrees of dense nodes again and again.
+    """
+    n = A.shape[0]
+    dense = np.diff(A.indptr) > max(_MANY * np.sqrt(n), 16.0)
+    if 10 * dense.sum() > n or not dense.any():
+        return A, np.arange(n), np.zeros(0, dtype=np.int64)
+    sparse = np.flatnonzero(~dense)
+    return sp.csr_array(A[sparse][:, sparse]), sparse, np.flatnonzero(dense)
 
 
 def _dissected(A: sp.csr_array, X: Floats) -> Iterator[Integers]:
@@ -129,6 +147,9 @@ def _dissected(A: sp.csr_array, X: Floats) -> Iterator[Integers]:
     Args:
         A: A graph (n, n).
         X: Coordinates (n, d), with d = 0 if they are unknown.
+
+    Yields:
+        Numbers of nodes. Together they are a permutation.
     """
     waiting: list[tuple[sp.csr_array | None, Integers]] = [(A, np.arange(A.shape[0]))]
     while waiting:

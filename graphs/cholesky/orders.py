@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphs.checks import check_choice, short_repr
-from graphs.cholesky.dissection import minimum_degree_order, nested_dissection
+from graphs.cholesky.dissection import minimum_degree_order, nested_dissection, without_loops
 from graphs.errors import InvalidArgumentError, requires_extra
 
 Floats = NDArray[np.float64]
 
-METHODS = ("auto", "metis", "dissection", "degree", "natural")
+METHODS = ("auto", "metis", "dissection", "minimum-degree", "natural")
 
 
 def order(
@@ -29,9 +29,9 @@ def order(
         indptr: Pointers (n + 1,) of the pattern in CSR form.
         indices: Indices (nnz,) of the pattern, with both triangles, each entry once. The diagonal is optional.
         coordinates: Coordinates (n, d) of the nodes with d up to 3, for "dissection". If None, they are unknown.
-        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "degree" (multiple minimum degree),
-            "natural" (the given order) or "auto". The latter is "dissection" with coordinates, or without pymetis.
-            Otherwise it is "metis".
+        method: "dissection" (`nested_dissection`), "metis" (METIS by pymetis), "minimum-degree"
+            (`minimum_degree_order`), "natural" (the given order) or "auto". The latter is "dissection" with
+            coordinates, or without pymetis. Otherwise it is "metis".
 
     Raises:
         InvalidArgumentError: If the arrays are not a CSR pattern, coordinates have another shape, or the method is
@@ -51,7 +51,7 @@ def order(
         method = "metis" if coordinates is None and find_spec("pymetis") else "dissection"
     if method == "metis":
         return _metis(starts, columns)
-    if method == "degree":
+    if method == "minimum-degree":
         return minimum_degree_order(starts, columns)
     if method == "natural":
         return np.arange(len(starts) - 1)
@@ -83,11 +83,8 @@ def _metis(
     with requires_extra("metis"):
         import pymetis
 
-    n = len(indptr) - 1
-    rows = np.repeat(np.arange(n, dtype=np.int32), np.diff(indptr))
-    others = rows != indices
-    if not others.any():
-        return np.arange(n)
-    starts = np.concatenate([[0], np.cumsum(np.bincount(rows[others], minlength=n))])
-    permutation, _ = pymetis.nested_dissection(pymetis.CSRAdjacency(starts, indices[others]))
+    A = without_loops(indptr, indices)
+    if A.nnz == 0:
+        return np.arange(A.shape[0])
+    permutation, _ = pymetis.nested_dissection(pymetis.CSRAdjacency(A.indptr, A.indices))
     return np.asarray(permutation, dtype=np.int64)

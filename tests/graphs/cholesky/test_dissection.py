@@ -11,7 +11,7 @@ from scipy.sparse.csgraph import minimum_spanning_tree
 from scipy.spatial import Delaunay, KDTree
 
 from graphs.cholesky import analyze
-from graphs.cholesky.dissection import nested_dissection, separator
+from graphs.cholesky.dissection import minimum_degree_order, nested_dissection, separator
 from graphs.errors import InvalidArgumentError
 
 
@@ -75,7 +75,7 @@ def test_analysis_has_at_most_the_fill_of_minimum_degree(name):
     whole = sp.csr_array(sp.csr_array((np.ones(len(indices)), indices, indptr)) + sp.eye_array(len(indptr) - 1))
     whole.sort_indices()
     pattern_with_diagonal = whole.indptr.astype(np.int64), whole.indices.astype(np.int32)
-    degree = analyze(*pattern_with_diagonal, points, method="degree")
+    degree = analyze(*pattern_with_diagonal, points, method="minimum-degree")
     assert degree.num_nonzeros <= 1.02 * fill_of_superlu(indptr, indices)
     assert analyze(*pattern_with_diagonal, points).num_nonzeros <= degree.num_nonzeros
 
@@ -241,3 +241,29 @@ def test_copies_of_nodes_add_no_fill_of_their_own():
     indptr, indices = pattern_of(sp.csr_array(sp.kron(A, np.ones((copies, copies)))))
     order = nested_dissection(indptr, indices)
     assert fill_by_tree(indptr, indices, order) <= 1.2 * fill_of_superlu(indptr, indices)
+
+
+@pytest.mark.parametrize("order_of", [nested_dissection, minimum_degree_order])
+def test_hubs_are_eliminated_last(order_of):
+    graph = nx.convert_node_labels_to_integers(nx.grid_2d_graph(40, 40))
+    hubs = [1600, 1601]
+    graph.add_edges_from((hub, v) for hub in hubs for v in range(1600))
+    order = order_of(*pattern(graph))
+    assert is_permutation(order, 1602)
+    assert set(order[-2:].tolist()) == set(hubs)
+
+
+def test_many_dense_nodes_are_ordered_as_others_are():
+    """A chain of cliques, all of whose nodes have very many neighbors, in random order."""
+    chain = sp.kron(sp.diags_array([1.0, 1.0, 1.0], offsets=[-1, 0, 1], shape=(8, 8)), np.ones((150, 150)))
+    shuffled = np.random.default_rng(0).permutation(1200)
+    indptr, indices = pattern_of(sp.csr_array(chain)[shuffled][:, shuffled])
+    assert np.diff(indptr).min() > 10 * np.sqrt(200)
+    for order in (nested_dissection(indptr, indices), minimum_degree_order(indptr, indices)):
+        assert fill_by_tree(indptr, indices, order) <= 1.05 * (len(indices) + 1200) / 2
+
+
+def test_separator_of_a_long_alternating_path():
+    n = 20_001
+    A = sp.csr_array(sp.diags_array([1.0, 1.0], offsets=[-1, 1], shape=(n, n)))
+    assert len(separator(A, np.arange(n) % 2 == 0)) == n // 2

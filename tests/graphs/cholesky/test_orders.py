@@ -21,7 +21,7 @@ def made(n=900):
 
 
 @pytest.mark.parametrize(
-    "method", ["auto", "dissection", "degree", "natural", pytest.param("metis", marks=needs_metis)]
+    "method", ["auto", "dissection", "minimum-degree", "natural", pytest.param("metis", marks=needs_metis)]
 )
 @pytest.mark.parametrize("graph", [nx.empty_graph(1), nx.empty_graph(5), nx.path_graph(2), nx.star_graph(50)])
 def test_orders_are_permutations(method, graph):
@@ -30,7 +30,7 @@ def test_orders_are_permutations(method, graph):
 
 
 @pytest.mark.parametrize(
-    "method", ["auto", "dissection", "degree", "natural", pytest.param("metis", marks=needs_metis)]
+    "method", ["auto", "dissection", "minimum-degree", "natural", pytest.param("metis", marks=needs_metis)]
 )
 def test_empty_pattern_has_an_order(method):
     assert orders.order(np.zeros(1, np.int64), np.zeros(0, np.int32), method=method).shape == (0,)

@@ -1,5 +1,7 @@
 """Selections on graphs and roads: by the error of features, and by leave-one-out among kernels."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import trimesh
@@ -7,6 +9,7 @@ import trimesh
 import graphs
 import rfgp
 from rfgp.approximations import measured
+from rfgp.regression import GPState
 from rfgp.selection import kernels
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.GraphWarning", "ignore::rfgp.RfgpWarning")
@@ -69,28 +72,50 @@ def test_the_smoothness_of_a_mesh_is_selected_by_leave_one_out(field, tmp_path):
     assert rfgp.load(tmp_path / "ball").selection == gp.selection
 
 
-def failing(names):
-    """Return `fit_terms`, which fails for kernels with an alpha in `names`."""
+def failing(alphas, error):
+    """Return `fit_terms`, which raises an error for kernels with these alphas."""
     fit = kernels.fit_terms
 
     def fit_or_fail(state, plan):
         ((factor,),) = (term.factors for term in state.spec.kernel.terms())
-        if factor.alpha in names:
-            raise rfgp.NotPositiveDefiniteError("digits are lost")
+        if factor.alpha in alphas:
+            raise error
         return fit(state, plan)
 
     return fit_or_fail
 
 
-def test_kernels_that_fail_are_reported_and_left_out(monkeypatch):
-    monkeypatch.setattr(kernels, "fit_terms", failing([3, 4]))
+ERRORS = [rfgp.NotPositiveDefiniteError("digits"), rfgp.SolverError("steps"), graphs.MemoryBudgetError("bytes")]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+def test_kernels_that_fail_are_reported_and_left_out(error, monkeypatch):
+    monkeypatch.setattr(kernels, "fit_terms", failing([3, 4], error))
     gp = rfgp.MeshGP(BALL, "auto", seed=0).fit(*waves(), max_iterations=2)
     assert gp.selection.chosen.name == "alpha=2"
-    assert [trial.status for trial in gp.selection.trials] == ["", "digits are lost", "digits are lost"]
-    assert "digits are lost" in str(gp.selection)
-    monkeypatch.setattr(kernels, "fit_terms", failing([2, 3, 4]))
-    with pytest.raises(rfgp.NotPositiveDefiniteError, match="digits are lost"):
+    assert [trial.status for trial in gp.selection.trials] == ["", str(error), str(error)]
+    assert str(error) in str(gp.selection)
+
+
+def test_a_fit_without_any_kernel_raises_the_first_error(monkeypatch):
+    monkeypatch.setattr(kernels, "fit_terms", failing([2, 3, 4], ERRORS[0]))
+    with pytest.raises(rfgp.NotPositiveDefiniteError, match="digits"):
         rfgp.MeshGP(BALL, "auto", seed=0).fit(*waves(), max_iterations=2)
+
+
+def test_a_score_that_is_not_finite_is_a_failure(monkeypatch):
+    """A first score of NaN would be the best of all by max()."""
+    leave_one_out = GPState.leave_one_out
+
+    def nan_for_two(state):
+        left_out = leave_one_out(state)
+        ((factor,),) = (term.factors for term in state.spec.kernel.terms())
+        return SimpleNamespace(log_prob=left_out.log_prob * (np.nan if factor.alpha == 2 else 1.0))
+
+    monkeypatch.setattr(GPState, "leave_one_out", nan_for_two)
+    gp = rfgp.MeshGP(BALL, "auto", seed=0).fit(*waves(), max_iterations=2)
+    assert gp.selection.chosen.name != "alpha=2"
+    assert "not finite" in gp.selection.trials[-1].status
 
 
 def test_other_smoothness_of_a_mesh_is_refused():
