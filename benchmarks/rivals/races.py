@@ -38,10 +38,10 @@ RACES = {
         "takes at most 2,000 rows. SVGP has 512 inducing points and 60 epochs, but at most 120 s. GPBoost is exact "
         "up to 2,000 rows and has 20 neighbors beyond. HistGradientBoosting has the variance of its out-of-fold "
         "errors. CatBoost predicts a mean and a variance, and is stopped early on a tenth of the training rows. This "
-        "was added after its defaults had given an NLPD of up to 360 nats. NGBoost has its defaults, "
-        "and was run on the tables up to 3,005 rows, gas apart. Two repeats of the processes of "
-        "scikit-learn, GPyTorch and GPBoost were measured earlier. On one table they were run again with the versions "
-        "above and gave the same scores. A fit of more than 400 s is ended, except ours.",
+        "was added after its defaults had given an NLPD of up to 360 nats. NGBoost has its defaults, and "
+        "was run on the tables up to 3,005 rows, gas apart. Two repeats of the processes of scikit-learn, GPyTorch and "
+        "GPBoost were measured earlier. On one table they were run again with the versions above and gave the same "
+        "scores. A fit of more than 400 s is ended, except ours.",
         "python -m benchmarks.races.defaults --folder UCI --out FILE",
         budgets=("features-64", "features-256", "features-1024", "neighbors-10", "neighbors-40"),
     ),
