@@ -43,7 +43,7 @@ result. If one exists in part, we use our own reading of the paper or data of th
 says so. If one of the three is missing, the figure does not count in this table or in the rates of the papers. The same
 holds for single values that cannot be compared.
 """
-_MOST_DIGITS = 6
+_MAX_DIGITS = 6
 _END = "<!-- -->"
 _QUOTED = re.compile(r"<!-- (?P<key>[\w-]+/[\w-]+): (?P<name>[^;]+?)(?:; (?P<form>[^ ]+))? -->(?P<text>[^<]*)<!-- -->")
 """A quoted figure: `<!-- couplings/table-1: concrete, RFF, PNC; .3f -->0.563<!-- -->`."""
@@ -143,7 +143,7 @@ def shown(value: float, error: float) -> str:
     if not error > 0:
         return f"{value:.4g}"
     digits = max(0, 1 - int(f"{error:e}".rpartition("e")[2]))
-    if digits > _MOST_DIGITS or abs(value) >= 10.0**_MOST_DIGITS:
+    if digits > _MAX_DIGITS or abs(value) >= 10.0**_MAX_DIGITS:
         return f"{value:.3g} ± {error:.2g}"
     return f"{value:.{digits}f} ± {error:.{digits}f}"
 

@@ -134,7 +134,7 @@ def fractional_power(power: float, terms: int) -> FractionalPower:
 
 
 def min_num_terms(power: float, width: float, error: float) -> int:
-    """Return the least number of fractions with a relative error of at most `error`.
+    """Return the minimum number of fractions with a relative error of at most `error`.
 
     It is at most 8, even if the error is then larger.
 

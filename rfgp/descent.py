@@ -56,11 +56,11 @@ def descend(
         evaluate: Returns value and gradient at a point (p,).
         start: The first point (p,).
         bounds: The lower and upper bound of each entry. If None, the entry has no such bound.
-        most: The most iterations.
+        most: The maximum number of iterations.
         tolerance: The tolerance of the relative change of the value in one iteration.
         gradient_tolerance: The tolerance of the gradient's largest entry.
         restarts: The most further starts after failed line searches.
-        rounding: The least gain of a further start. With a smaller gain the search has converged at this precision.
+        rounding: The smallest gain of a further start. With a smaller gain the search has converged at this precision.
         after: Called with the value after each iteration. It raises `StopIteration` to end the search.
         **options: Further options of scipy's method "L-BFGS-B".
 

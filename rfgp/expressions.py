@@ -14,11 +14,11 @@ from typing import Any
 from rfgp.errors import InvalidArgumentError, RfgpError
 from rfgp.messages import did_you_mean, listed, one_line, quoted, short_repr, unquoted
 
-MOST_CHARACTERS = 10_000
+MAX_CHARACTERS = 10_000
 """The largest number of characters of an expression."""
-MOST_DEPTH = 32
+MAX_DEPTH = 32
 """The largest depth of nested brackets, calls and operators."""
-MOST_COUNT = 10**6
+MAX_COUNT = 10**6
 """The largest value of an argument whose default is an integer, such as a number of features."""
 ARGUMENTS = "_"
 """The function name of a call whose brackets are omitted."""
@@ -140,15 +140,15 @@ class Reader:
         """Check that an expression is a text, and neither too long nor too deeply nested."""
         if not isinstance(text, str) or not text.strip():
             raise InvalidArgumentError(f"The {self.role} must be text such as {self.example}, got {short_repr(text)}.")
-        if len(text) > MOST_CHARACTERS:
+        if len(text) > MAX_CHARACTERS:
             raise InvalidArgumentError(
-                f"The {self.role} must have at most {MOST_CHARACTERS:,} characters, got {len(text):,}."
+                f"The {self.role} must have at most {MAX_CHARACTERS:,} characters, got {len(text):,}."
             )
         depth = deepest = 0
         for character in text:
             depth += (character in _OPEN) - (character in _CLOSED)
             deepest = max(deepest, depth)
-        if deepest > MOST_DEPTH:
+        if deepest > MAX_DEPTH:
             raise self._too_deep()
 
     def _tree(self, source: str, text: str) -> ast.Expression:
@@ -167,7 +167,7 @@ class Reader:
 
     def _node(self, tree: ast.AST, depth: int) -> Any:
         """Return the node of a syntax tree."""
-        if depth > MOST_DEPTH:
+        if depth > MAX_DEPTH:
             raise self._too_deep()
         reader = _READERS.get(type(tree))
         if reader is None:
@@ -232,7 +232,7 @@ class Reader:
 
     def _too_deep(self) -> InvalidArgumentError:
         return InvalidArgumentError(
-            f"The {self.role} must have at most {MOST_DEPTH} nested brackets and calls, got more. Write it as a sum."
+            f"The {self.role} must have at most {MAX_DEPTH} nested brackets and calls, got more. Write it as a sum."
         )
 
     def _error(self, text: str, remedy: str) -> InvalidArgumentError:
@@ -309,7 +309,7 @@ def check_known(role: str, name: str, known: Collection[str]) -> None:
         )
 
 
-def bound(role: str, call: Call, kind: type, most: int = MOST_COUNT) -> dict[str, Any]:
+def bound(role: str, call: Call, kind: type, most: int = MAX_COUNT) -> dict[str, Any]:
     """Return the arguments of a call by the parameter names of a class.
 
     Args:

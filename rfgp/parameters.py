@@ -71,7 +71,7 @@ class Hyperparameter:
     a width, the unit is `columns.scale`, and `columns.spread` is a good start: the standard deviation of the column.
 
     Attributes:
-        start: Standardized starting value, () or (d,).
+        start: Standardized starting value, () or (d,), a tensor or numbers.
         unit: The user's value is unit * standardized value. It broadcasts against `start`.
         bounds: Smallest and largest standardized value, each () or (d,).
         saturates: Whether the model depends weakly, through 1 / value^2, on large values. Lengthscales do.
@@ -101,6 +101,12 @@ class Hyperparameter:
     is_fixed: bool = False
     is_positive: bool = True
 
+    def __post_init__(self) -> None:
+        for name in ("start", "unit"):
+            object.__setattr__(self, name, _as_tensor(getattr(self, name)))
+        low, high = self.bounds
+        object.__setattr__(self, "bounds", (_as_tensor(low), _as_tensor(high)))
+
     @property
     def is_shared(self) -> bool:
         """Whether columns with different units share one standardized value."""
@@ -113,6 +119,11 @@ class Hyperparameter:
     def from_raw(self, raw: Tensor) -> Tensor:
         """Return raw values (...) as standardized ones."""
         return raw.exp() if self.is_positive else raw
+
+
+def _as_tensor(value: Any) -> Tensor:
+    """Return numbers as a tensor."""
+    return value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

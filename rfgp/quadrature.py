@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp.errors import SolverError
 
-MOST_STEPS = 200
+MAX_STEPS = 200
 TOLERANCE = 1e-4
 """The relative change of all traces below which the Lanczos steps end."""
 _WAIT = 3
@@ -54,7 +54,7 @@ def quadrature(
         The estimate for each draw, (p,).
 
     Raises:
-        SolverError: If the traces still change after `MOST_STEPS` steps, or are not finite.
+        SolverError: If the traces still change after `MAX_STEPS` steps, or are not finite.
 
     Examples:
         >>> import torch
@@ -78,7 +78,7 @@ def quadrature(
     diagonals: list[Tensor] = []
     off_diagonals: list[Tensor] = []
     sums: list[Tensor] = []
-    for _ in range(min(MOST_STEPS, len(v))):
+    for _ in range(min(MAX_STEPS, len(v))):
         y = second.times(v)
         diagonals.append((v * y).sum(0))
         sums.append(len(v) * _gauss(diagonals, off_diagonals, function))
@@ -92,10 +92,10 @@ def quadrature(
         before, image_before, off_diagonal = v, image, square.sqrt()
         v, image = following / off_diagonal, image_following / off_diagonal
         off_diagonals.append(off_diagonal)
-    if len(v) <= MOST_STEPS:
+    if len(v) <= MAX_STEPS:
         return sums[-1]
     raise SolverError(
-        f"Traces at {len(v)} points must settle within {MOST_STEPS} Lanczos steps, but still change. Add noise."
+        f"Traces at {len(v)} points must settle within {MAX_STEPS} Lanczos steps, but still change. Add noise."
     )
 
 

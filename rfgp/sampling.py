@@ -21,9 +21,9 @@ from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.features.softmax import FeaturePair, PositiveMap
 
 _ENTRIES = 2**24
-MOST_DRAWN = 2**30
+MAX_DRAWN = 2**30
 """The largest number of classes that are drawn in one call."""
-MOST_GROUND = 4000
+MAX_GROUND = 4000
 """The largest number of classes for a Wasserstein distance over the class vectors."""
 
 
@@ -155,9 +155,9 @@ class SoftmaxSampler:
         num_samples = check_count("num_samples", num_samples)
         generator = random.chosen(seed, generator, random.Role.SAMPLE)
         x = self._read(queries)
-        if len(x) * num_samples > MOST_DRAWN:
+        if len(x) * num_samples > MAX_DRAWN:
             raise InvalidArgumentError(
-                f"The number of draws must be at most {MOST_DRAWN:,}, got {counted(num_samples, 'sample')} for each of "
+                f"The number of draws must be at most {MAX_DRAWN:,}, got {counted(num_samples, 'sample')} for each of "
                 f"{len(x):,} queries, which are {8 * len(x) * num_samples:,} bytes. Draw fewer at once."
             )
         if not self.pair.is_positive:
@@ -191,9 +191,9 @@ class SoftmaxSampler:
         """
         if ground not in ("index", "vectors"):
             raise InvalidArgumentError(f"ground must be 'index' or 'vectors', got {ground!r}.")
-        if ground == "vectors" and len(self.classes) > MOST_GROUND:
+        if ground == "vectors" and len(self.classes) > MAX_GROUND:
             raise InvalidArgumentError(
-                f"The number of classes must be at most {MOST_GROUND} for ground='vectors', got {len(self.classes)}. "
+                f"The number of classes must be at most {MAX_GROUND} for ground='vectors', got {len(self.classes)}. "
                 "Use ground='index', or fewer classes."
             )
         x = self._read(queries).detach()

@@ -17,7 +17,7 @@ from rfgp.errors import InvalidArgumentError
 
 Array = NDArray[np.float64]
 
-LARGEST_ORDER = 100.0
+MAX_ORDER = 100.0
 """The largest order of the Matern function. Beyond it the kernel is Gaussian to half a percent."""
 
 
@@ -118,7 +118,7 @@ def _matern_slope(t: Array, nu: float) -> Array:
 
 _STEP = 0.25
 _KNOTS = 3000
-_LARGEST_LOGIT = 37.5  # of 1 - 2^-53, and a little more
+_MAX_LOGIT = 37.5  # of 1 - 2^-53, and a little more
 
 
 def scaled_bessel(most: int, s: Tensor) -> Tensor:
@@ -201,9 +201,7 @@ def rational_quadratic_log_density(r: Array, d: int, alpha: float) -> Array:
 @lru_cache(maxsize=64)
 def _log_quantile(d: int, alpha: float) -> CubicHermiteSpline:
     exponent = min(d, 2 * alpha)  # P is about rho^exponent near 0
-    log_rho = np.linspace(
-        -(_LARGEST_LOGIT + 3) / exponent - 3, math.log(60 + 8 * math.sqrt(d / min(alpha, 1.0))), _KNOTS
-    )
+    log_rho = np.linspace(-(_MAX_LOGIT + 3) / exponent - 3, math.log(60 + 8 * math.sqrt(d / min(alpha, 1.0))), _KNOTS)
     below, above, slope = rational_quadratic_radial(np.exp(log_rho), d, alpha)
     inside = (below > 1e-300) & (above > 1e-300) & (slope > 1e-300)
     log_rho, below, above, slope = (values[inside] for values in (log_rho, below, above, slope))
@@ -296,8 +294,8 @@ def elementwise(function: Any, values: Tensor) -> Tensor:
 # d = 200 on its Bessel functions underflow at small t. Then the power series is summed, whose terms add up to at most
 # exp(t^2 / (2 d)). If that is below e^18, the absolute error is 1e-8. Otherwise the value itself is below 2e-8.
 
-_LARGEST_SCIPY = 100
-_LARGEST_EXPONENT = 18.0
+_MAX_SCIPY = 100
+_MAX_EXPONENT = 18.0
 
 
 def sphere_cosine(t: Array, d: int) -> Array:
@@ -308,9 +306,9 @@ def sphere_cosine(t: Array, d: int) -> Array:
         [1.0, -1.0]
     """
     t = np.asarray(t, dtype=np.float64)
-    if d <= _LARGEST_SCIPY:
+    if d <= _MAX_SCIPY:
         return np.asarray(special.hyp0f1(d / 2, -(t**2) / 4))
-    far = t**2 / (2 * d) > _LARGEST_EXPONENT
+    far = t**2 / (2 * d) > _MAX_EXPONENT
     x = np.where(far, 0.0, -(t**2) / 4)
     total, term = np.ones_like(x), np.ones_like(x)
     for k in range(1, 200):

@@ -91,7 +91,7 @@ def compare(gp: rfgp.GraphGP, deviation: np.ndarray) -> dict[str, float]:
     """Return the relative errors of deviations at 1,000 nodes, against factorization; `gp` has no posterior yet."""
     from rfgp.solvers import choice
 
-    choice.MOST_DENSE = 10**9
+    choice.MAX_DENSE = 10**9
     sample = np.random.default_rng(3).permutation(len(deviation))[:1000]
     exact = np.sqrt(gp.predict(sample).variance)
     errors = np.abs(deviation[sample] / exact - 1)

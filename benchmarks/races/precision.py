@@ -31,7 +31,7 @@ from graphs.precisions import resolvent_field
 
 SHIFT = 0.04
 SIZES = (10_000, 100_000, 1_000_000)
-MOST_OF_RIVALS = 200_000
+MAX_OF_RIVALS = 200_000
 COLUMNS = ("order", "analysis", "factor", "inverse", "16 solves", "non-zeros", "GB")
 
 
@@ -108,7 +108,7 @@ def measured(kind: str, size: int, power: int, rivals: bool) -> list[str]:
         whole = sp.csr_array((data, pattern.indices, pattern.indptr))
         ordered = sp.csc_array(whole[permutation][:, permutation])
         shown.append(cholmod(ordered))
-        shown += [superlu(ordered), cholespy(whole), gstlearn(whole)] if size <= MOST_OF_RIVALS else []
+        shown += [superlu(ordered), cholespy(whole), gstlearn(whole)] if size <= MAX_OF_RIVALS else []
     return shown
 
 

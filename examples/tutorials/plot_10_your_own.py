@@ -29,9 +29,9 @@ from rfgp.parameters import Hyperparameter
 # it is one too.
 #
 # A kernel is a frozen dataclass with two methods. ``covariance`` maps rows a (n, c) and b (m, c) to a matrix (n, m).
-# ``hyperparameters`` lists the hyperparameters. Each has a start, a unit and bounds. Inside, columns and
-# hyperparameters are divided by ``columns.scale``, so the unit of a time is the scale of its column. The variance of
-# the term is added for you.
+# ``hyperparameters`` lists the hyperparameters. Each has a start, a unit and bounds. Inside, columns are standardized:
+# ``columns.location`` is subtracted, then they are divided by ``columns.scale``. So the unit of a time is the scale of
+# its column, and 0 is not your origin. The variance of the term is added for you.
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -101,7 +101,10 @@ class Stretches(NamedTuple):
             raise InvalidGraphError("Stretches must divide each road from fraction 0 to 1, one after the other.")
         used = np.unique(np.concatenate([self.source, self.target]))
         if not np.array_equal(used, np.arange(num_vertices)):
-            raise InvalidGraphError(f"The ends of stretches must be the vertices 0 to {num_vertices - 1}.")
+            raise InvalidGraphError(
+                f"The ends of stretches must be the vertices 0 to {num_vertices - 1}, got {len(used)} vertices from "
+                f"{used.min(initial=0)} to {used.max(initial=0)}."
+            )
         if (self.representative < 0).any() or (self.representative > np.arange(count)).any():
             raise InvalidGraphError("Stretches must be represented by themselves or by earlier ones.")
         ends = np.stack([self.source, self.target])

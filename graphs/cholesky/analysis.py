@@ -165,7 +165,7 @@ class Analysis:
 
     @cached_property
     def placement(self) -> tuple[Integers, Integers, Integers]:
-        """The indices of factored entries in the matrix (e,) and in the panels (e,)."""
+        """The indices of factored entries in the matrix and the panels (e,), and the first of each supernode."""
         from graphs.cholesky import compiled
 
         s = self.supernodes

@@ -57,11 +57,12 @@ class Factor:
         """
         from graphs.cholesky import compiled
 
-        if data.shape != analysis.indices.shape or not np.isfinite(data).all():
+        if data.shape != analysis.indices.shape:
             raise InvalidArgumentError(
-                f"data must hold {len(analysis.indices)} finite entries on the pattern, got shape {data.shape}. Check "
-                "them with np.isfinite."
+                f"data must hold {len(analysis.indices)} entries on the pattern, got shape {data.shape}."
             )
+        if wrong := int((~np.isfinite(data)).sum()):
+            raise InvalidArgumentError(f"data must be finite, got {wrong:,} entries that are NaN or infinite.")
         analysis.check_fits()
         s = analysis.supernodes
         source, target, _ = analysis.placement

@@ -32,7 +32,7 @@ SPECTRAL_ERROR = 1e-3
 
 
 def default_num_terms(order: float, shift: float) -> int:
-    """Return the least number of fields with relative error <= `SPECTRAL_ERROR`.
+    """Return the minimum number of fields with relative error <= `SPECTRAL_ERROR`.
 
     Args:
         order: The fractional order.

@@ -29,7 +29,7 @@ Array = NDArray[Any]
 CHUNK_WALKERS = 2**15
 """The largest number of walkers that advance together, enough for their cache misses to overlap."""
 
-_LEAST_WALKERS = 2**10
+_MIN_WALKERS = 2**10
 
 _PROGRESS_BAR_VISITS = 2e8
 """The number of expected visits above which a progress bar is shown."""
@@ -170,7 +170,7 @@ def _expected(
 def _chunk_rows(num_rows: int, num_walkers: int, num_threads: int | None) -> int:
     """Return the number of start nodes per chunk, several chunks per thread."""
     fair = num_rows // (4 * (num_threads or os.cpu_count() or 1))
-    return max(1, min(CHUNK_WALKERS // num_walkers, max(fair, _LEAST_WALKERS // num_walkers)))
+    return max(1, min(CHUNK_WALKERS // num_walkers, max(fair, _MIN_WALKERS // num_walkers)))
 
 
 def walk_chunk(

@@ -22,7 +22,7 @@ from graphs.walks.visits import Visits
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 
-_NODES, _LEAST_NODES, _DRAWS = 64, 16, 6
+_NODES, _MIN_NODES, _DRAWS = 64, 16, 6
 _WALKERS = 2**11
 """The number of walkers of the pilot; it uses fewer nodes if each has many walkers."""
 _MAX = 32
@@ -77,12 +77,12 @@ def choose_hops(
         >>> choose_hops(g, graphs.kernels.Diffusion(2.0), settings, 64).max_hops > 0
         True
     """
-    count = max(_LEAST_NODES, min(_NODES, _WALKERS // settings.num_walkers))
+    count = max(_MIN_NODES, min(_NODES, _WALKERS // settings.num_walkers))
     sample = np.sort(np.random.default_rng(0).permutation(graph.num_nodes)[:count])
     budget = min(max_nonzeros, graph.num_nodes)
     neighborhood_sizes = count_within_hops(graph, sample, _MAX, budget)
     fits_any = (neighborhood_sizes <= budget).any(0)
-    neighborhood_sizes = neighborhood_sizes[:, fits_any]  # up to the most hops with which any node stays within it
+    neighborhood_sizes = neighborhood_sizes[:, fits_any]  # up to the last number of hops within it
     most_visits = max(2 * settings.num_walkers * settings.halting.mean(), 4 * budget)
     limits, variances = [1], np.full(neighborhood_sizes.shape, np.nan)
     for hops in range(neighborhood_sizes.shape[1]):

@@ -22,10 +22,10 @@ from rfgp.lattices.planning import CUT_PER_TOLERANCE, active_modes, supports
 from rfgp.messages import short_repr
 from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 
-MOST_COLUMNS = 3
-"""The most columns of an equispaced Fourier grid."""
+MAX_COLUMNS = 3
+"""The maximum number of columns of an equispaced Fourier grid."""
 MAX_RESIDUAL_VARIANCE = 0.3
-"""The largest variance, in units of the noise, of the modes that exceed the most features."""
+"""The largest variance, in units of the noise, of the modes that exceed the maximum number of features."""
 SHARPER = 0.1
 """The factor of the tolerance if the likelihood is not Gaussian: the noise does not absorb the residual variance."""
 
@@ -53,7 +53,7 @@ class EquispacedFourier(Approximation):
         tolerance: A mode is omitted if its prior variance times the number of rows is below 100 tolerance times the
             noise. The correlation of a Gaussian kernel with its nearest periodic image is at most the tolerance. For
             Matern and rational quadratic kernels it is at most 100 times the tolerance.
-        max_features: The most features. If more are needed, those of the largest variance are kept.
+        max_features: The maximum number of features. If more are needed, those of the largest variance are kept.
         seed: It has no effect.
 
     Raises:
@@ -88,8 +88,8 @@ class EquispacedFourier(Approximation):
         indices = [index for _, group, _ in data.term.parts() for index in group]
         if len(indices) != len(set(indices)):
             return "two factors read one column. Use RandomFeatures() or Exact()."
-        if (count := len(indices)) > MOST_COLUMNS:
-            return f"it has {count} columns, a lattice at most {MOST_COLUMNS}. Use RandomFeatures() or Vecchia()."
+        if (count := len(indices)) > MAX_COLUMNS:
+            return f"it has {count} columns, a lattice at most {MAX_COLUMNS}. Use RandomFeatures() or Vecchia()."
         if any(factor.kind is not ColumnKind.NUMBER for factor in factors):
             return "its columns are not numbers. Use SparsePrecision() or Exact()."
         for factor, group, _ in data.term.parts():

@@ -11,7 +11,7 @@ from rfgp.approximations.node_features import ExactFeatures
 from rfgp.approximations.nodes import node_term, nodes_of
 from rfgp.approximations.parts import FinitePart, TermCovariance
 from rfgp.approximations.role import (
-    LEAST_NOISE_OF_MATRICES,
+    MIN_NOISE_OF_MATRICES,
     Approximation,
     Cost,
     TermData,
@@ -22,7 +22,7 @@ from rfgp.approximations.role import (
 )
 from rfgp.approximations.weights import WeightTerm
 from rfgp.blocks import KernelBlock, Prior
-from rfgp.blocks.kernel import MOST_CELLS, Side
+from rfgp.blocks.kernel import MAX_CELLS, Side
 from rfgp.columns import ColumnKind
 from rfgp.counts import counted
 from rfgp.grams import stationary_gram
@@ -30,14 +30,15 @@ from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
 
-MOST_FUNCTIONS = 1000
-"""The most functions of a term that is computed by their weights. Other terms form their covariance matrix."""
-MOST_FORMED = 4000
-"""The most rows on a grid whose covariance matrix is formed."""
-MOST_POSITIONS = 4096
-"""The most positions of one side of a grid, whose covariance matrix is factorized."""
-MOST_EMPTY = 16
-"""The most cells of a grid for each row."""
+MAX_FUNCTIONS = 1000
+"""The maximum number of functions of a term that is computed by their weights. Other terms form their covariance
+matrix."""
+MAX_FORMED = 4000
+"""The maximum number of rows on a grid whose covariance matrix is formed."""
+MAX_POSITIONS = 4096
+"""The maximum number of positions of one side of a grid, whose covariance matrix is factorized."""
+MAX_EMPTY = 16
+"""The maximum number of cells of a grid for each row."""
 BYTES_OF_CELL = 1024.0
 """The bytes of a cell of a grid in draws, 256 numbers in single precision."""
 
@@ -89,7 +90,7 @@ class Exact(Approximation):
 
         The solvers are Cholesky factors or conjugate gradients.
         """
-        return super().least_noise(data) if self.has_grid(data) else LEAST_NOISE_OF_MATRICES
+        return super().least_noise(data) if self.has_grid(data) else MIN_NOISE_OF_MATRICES
 
     def has_grid(self, data: TermData) -> bool:
         """Return whether the rows are on a grid, so that no covariance is formed.
@@ -122,7 +123,7 @@ def _num_functions(data: TermData) -> int | None:
     product = 1
     for factor, indices, _ in data.term.parts():
         functions = factor.functions(data.columns.select(indices))
-        if functions is None or product * functions.size > MOST_FUNCTIONS:
+        if functions is None or product * functions.size > MAX_FUNCTIONS:
             return None
         product *= functions.size
     return product
@@ -172,12 +173,12 @@ def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
     The result has the factors on both sides and the number of positions in a sample. The result is None if the rows are
     few, or do not lie on a grid with few cells.
     """
-    if data.num_rows <= MOST_FORMED or not len(data.columns.sample):
+    if data.num_rows <= MAX_FORMED or not len(data.columns.sample):
         return None
-    grids, most = list[tuple[float, Split, tuple[int, int]]](), min(MOST_CELLS, MOST_EMPTY * data.num_rows)
+    grids, most = list[tuple[float, Split, tuple[int, int]]](), min(MAX_CELLS, MAX_EMPTY * data.num_rows)
     for split in splits_of(data.term):
         first, second = (_num_positions(data, side) for side in split)
-        if max(first, second) <= MOST_POSITIONS and first * second <= most:
+        if max(first, second) <= MAX_POSITIONS and first * second <= most:
             grids.append((first * second * (first + second), split, (first, second)))
     return min(grids)[1:] if grids else None
 

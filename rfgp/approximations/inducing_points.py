@@ -23,7 +23,7 @@ from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.inducing import JITTER, LEAST_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
+from rfgp.features.inducing import JITTER, MIN_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of
@@ -118,7 +118,7 @@ class InducingPoints(Approximation):
         return None if self.residual is None else self._residual_refusal(self.residual, data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise. With a residual it is that of neighbors."""
+        """Return the smallest noise. With a residual it is that of neighbors."""
         return super().least_noise(data) if self.residual is None else self.residual.least_noise(data)
 
     def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
@@ -185,7 +185,7 @@ class InducingPoints(Approximation):
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
         lengthscales = _lengthscales(data, data.columns.sample.double()) if is_stationary else None
         init = self.init if is_stationary else "pivots"
-        max_rows = max(LEAST_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
+        max_rows = max(MIN_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
         sample = data.columns.sample.double()
         rows = torch.zeros_like(sample)
         indices = _column_indices(data.term)

@@ -37,12 +37,13 @@ from rfgp.approximations.nodes import (
 )
 from rfgp.approximations.role import TermData, TermPrior
 
-MOST_EXACT_NODES = 2000
-"""The most nodes for which the exact kernel by eigenvectors is the default."""
-SAMPLED, MOST_ENTRIES = 128, 2**25
-"""The number of nodes of the sample, and the most entries of its columns over all nodes."""
-MOST_EIGENPAIRS = 2_500_000
-"""The most entries of eigenvectors of a truncated spectrum that is measured. More take Lanczos over a minute."""
+MAX_EXACT_NODES = 2000
+"""The maximum number of nodes for which the exact kernel by eigenvectors is the default."""
+SAMPLED, MAX_ENTRIES = 128, 2**25
+"""The number of nodes of the sample, and the maximum number of entries of its columns over all nodes."""
+MAX_EIGENPAIRS = 2_500_000
+"""The maximum number of entries of eigenvectors of a truncated spectrum that is measured. More take Lanczos over a
+minute."""
 DRAWS = 3
 """The number of draws of walks over which the squared error is averaged."""
 WORTH = 2.0
@@ -51,7 +52,7 @@ WORTH = 2.0
 
 @dataclass(frozen=True, repr=False)
 class MeasuredFeatures(NodeApproximation):
-    """The features of nodes with the least measured error.
+    """The features of nodes with the smallest measured error.
 
     Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
     random walks and a Chebyshev series are compared, and a truncated spectrum on graphs of moderate size. The error
@@ -79,12 +80,12 @@ class MeasuredFeatures(NodeApproximation):
         return {**self.walks.options, "degree": self.degree, "rank": self.rank}
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with the features of the least error.
+        """Return the term with the features of the smallest error.
 
         On few nodes it has the kernel itself.
         """
         graph, kernel, _ = nodes_of(data)
-        if graph.num_nodes <= MOST_EXACT_NODES:
+        if graph.num_nodes <= MAX_EXACT_NODES:
             return node_term(data, ExactFeatures(graph, kernel))
         return self._drawn(data, seed, self.measured(data, seed))
 
@@ -133,7 +134,7 @@ def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
     Args:
         graph: The graph.
     """
-    return node_sample(graph, max(16, min(SAMPLED, MOST_ENTRIES // graph.num_nodes)), 0)
+    return node_sample(graph, max(16, min(SAMPLED, MAX_ENTRIES // graph.num_nodes)), 0)
 
 
 def choose(
@@ -160,7 +161,7 @@ def choose(
         return Advice(solved, (solved,), reason)
     sample = sample_of(graph)
     exact = exact_block(graph, kernel, sample)
-    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MOST_EIGENPAIRS else [])]
+    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENPAIRS else [])]
     candidates = [measure(make, kind, kernel, sample, exact) for kind in kinds]
     candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
     best, second = candidates[0], candidates[1]
@@ -226,4 +227,4 @@ def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:
         graph: The graph. With at most 2,000 nodes the result is False.
         kernel: The kernel.
     """
-    return graph.num_nodes > MOST_EXACT_NODES and precision_candidate(graph, kernel) is not None
+    return graph.num_nodes > MAX_EXACT_NODES and precision_candidate(graph, kernel) is not None

@@ -8,7 +8,7 @@ from torch import Tensor
 from rfgp import spectra
 from rfgp.approximations.parts import TermCovariance, TermEmbedding
 from rfgp.approximations.role import (
-    LEAST_NOISE_OF_NEIGHBORS,
+    MIN_NOISE_OF_NEIGHBORS,
     Approximation,
     Cost,
     TermData,
@@ -51,10 +51,11 @@ class Vecchia(Approximation):
     grouping methods for sharpening Gaussian process approximations.
 
     Attributes:
-        num_neighbors: The most neighbors of a row. A block of rows has twice as many.
+        num_neighbors: The maximum number of neighbors of a row. The rows of a block share twice as many.
         condition_on: "responses" to condition on observations of the neighbors, "latent" for values of the process, or
             "auto" to choose by the noise. Latent values are more accurate if the noise is large.
-        block_size: The most rows of a block, at most `num_neighbors` / 2 + 1. If 1, each row has its own neighbors.
+        block_size: The maximum number of rows of a block, at most `num_neighbors` / 2 + 1. If 1, each row has its own
+            neighbors.
         seed: The seed of the order of the rows. If None, that of the model.
 
     Raises:
@@ -93,12 +94,14 @@ class Vecchia(Approximation):
 
     def cost(self, data: TermData) -> Cost:
         """Return the cost of the neighbors."""
-        size = min(self.num_neighbors, data.num_rows)
-        return Cost(data.num_rows, 16.0 * (size + 1) * data.num_rows, f"{size} neighbors of each row")
+        count = min(self.num_neighbors, data.num_rows)
+        shares = self.condition_on != "latent" and self.block_size > 1 and data.is_gaussian
+        entries = min(2 * count + (self.block_size + 1) / 2 if shares else count + 1, data.num_rows)
+        return Cost(data.num_rows, 16.0 * entries * data.num_rows, f"{count} neighbors of each row")
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise variance that factors of neighbors can resolve."""
-        return LEAST_NOISE_OF_NEIGHBORS
+        return MIN_NOISE_OF_NEIGHBORS
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""
@@ -128,10 +131,10 @@ class NeighborTerm(TermPrior):
     Attributes:
         term: The term. The columns and the lengthscales of several Gaussian factors are stacked.
         kind: The name of the kernel.
-        num_neighbors: The most neighbors of a row.
+        num_neighbors: The maximum number of neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: The option of `Vecchia`.
-        block_size: The most rows of a block that shares its neighbors.
+        block_size: The maximum number of rows of a block that shares its neighbors.
     """
 
     term: BoundTerm
@@ -167,7 +170,7 @@ class KernelNeighborTerm(TermPrior):
     Attributes:
         term: The term.
         names: The paths of its hyperparameters.
-        num_neighbors: The most neighbors of a row.
+        num_neighbors: The maximum number of neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: The option of `Vecchia`.
     """

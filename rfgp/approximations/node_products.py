@@ -22,11 +22,11 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, Term
 from rfgp.sparse import gram
 
-MOST_FUNCTIONS = 4096
-"""The most functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-MOST_DENSE, BYTES_OF_DRAWS = 4000, 512.0
-"""The most rows whose covariance is factorized (`rfgp.solvers.choice`), and the bytes of a weight in draws.
-Beyond these rows variances are estimated from 128 draws of single precision."""
+MAX_FUNCTIONS = 4096
+"""The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
+MAX_DENSE, BYTES_OF_DRAWS = 4000, 512.0
+"""The maximum number of rows whose covariance is factorized (`rfgp.solvers.choice`), and the bytes of a weight in
+draws. Beyond these rows variances are estimated from 128 draws of single precision."""
 
 
 def columns_of(data: TermData) -> TermData:
@@ -56,9 +56,9 @@ def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
     if why is not None:
         return why
     size = columns.cost(data).num_features
-    if size > MOST_FUNCTIONS:
+    if size > MAX_FUNCTIONS:
         return (
-            f"its kernels on columns have {size:,} functions, and at most {MOST_FUNCTIONS:,} are multiplied by "
+            f"its kernels on columns have {size:,} functions, and at most {MAX_FUNCTIONS:,} are multiplied by "
             "features of nodes. Use SparsePrecision(), InducingPoints() or Exact()."
         )
     return None
@@ -227,6 +227,6 @@ def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: 
         rank = min(budget, nodes)
         return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
     memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
-    memory += BYTES_OF_DRAWS * size * nodes if n > MOST_DENSE else 8.0 * n**2
+    memory += BYTES_OF_DRAWS * size * nodes if n > MAX_DENSE else 8.0 * n**2
     note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
     return Cost(n, memory, note)

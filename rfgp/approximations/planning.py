@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from rfgp.approximations.equispaced_fourier import MOST_COLUMNS, EquispacedFourier, column_indices_of
+from rfgp.approximations.equispaced_fourier import MAX_COLUMNS, EquispacedFourier, column_indices_of
 from rfgp.approximations.exact import Exact
 from rfgp.approximations.inducing_points import InducingPoints
 from rfgp.approximations.neighbors import Vecchia
@@ -18,26 +18,27 @@ from rfgp.errors import InvalidArgumentError
 
 AUTO = "auto"
 """The option of an automatic approximation."""
-LEAST_FREQUENCIES = 4
-"""The fewest frequencies of a term that shares a budget."""
-MOST_LEVELS = 200
-"""The most functions of levels with dense weights. More functions use a sparse precision."""
-MOST_EXACT = 2000
-"""The most rows with an exact covariance by default. At 2,000 rows an evaluation takes about 1 s."""
+MIN_FREQUENCIES = 4
+"""The minimum number of frequencies of a term that shares a budget."""
+MAX_LEVELS = 200
+"""The maximum number of functions of levels with dense weights. More functions use a sparse precision."""
+MAX_EXACT = 2000
+"""The maximum number of rows with an exact covariance by default. At 2,000 rows an evaluation takes about 1 s."""
 
-MOST_LATENT, MOST_LATENT_PER_ROW = 300_000, 20
+MAX_LATENT, MAX_LATENT_PER_ROW = 300_000, 20
 """The most latent values of an automatic product of a field and a process of a column, and the most a row on few rows.
 
 Up to 2,000 rows with more latent values a row, the exact covariance costs less."""
-MOST_MARKOV = 10_000
-"""The most rows of a sum of terms in which processes of one column are Markov processes by default.
+MAX_MARKOV = 10_000
+"""The maximum number of rows of a sum of terms in which processes of one column are Markov processes by default.
 
 One pass over the rows makes equispaced frequencies faster beyond. 100,000 rows of a process of one column with nu = 3/2
 and of groups with 124 levels take 5 s instead of 127 s on one core, 20,000 rows 3 s instead of 7 s."""
 LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
 """The approximations with latent values or weights. With them, covariance matrices of all rows are avoided."""
-MOST_IN_MEMORY, MOST_ALONE = 2_000_000, 50_000_000
-"""The most rows in memory of a process of one column, with other terms, and alone with a Gaussian likelihood.
+MAX_IN_MEMORY, MAX_ALONE = 2_000_000, 50_000_000
+"""The maximum number of rows in memory of a process of one column, with other terms, and alone with a Gaussian
+likelihood.
 
 Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
 
@@ -137,18 +138,18 @@ def with_lattices(
     result, equispaced = dict(chosen), EquispacedFourier()
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
     others = [data for data in terms if isinstance(chosen[data.term.name], Exact)]
-    are_processes = len(terms) > 1 and terms[0].num_rows > MOST_MARKOV
+    are_processes = len(terms) > 1 and terms[0].num_rows > MAX_MARKOV
     replaced = [data.term.name for data in stationary] if are_processes else []
     are_weights = all(isinstance(use, RandomFeatures | Exact) for name, use in chosen.items() if name not in replaced)
     are_weights = are_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
-    if not stationary or not are_weights or stationary[0].num_rows <= MOST_EXACT or not stationary[0].is_gaussian:
+    if not stationary or not are_weights or stationary[0].num_rows <= MAX_EXACT or not stationary[0].is_gaussian:
         return result
     if any(data.term.name not in names or equispaced.refusal(data) is not None for data in stationary):
         return result
     columns_of_terms = {column_indices_of(data.term) for data in stationary}
     pairs = [(set(a), set(b)) for a in columns_of_terms for b in columns_of_terms if a != b]
-    sizes = [MOST_COLUMNS + 1 if a & b else len(a | b) for a, b in pairs]
-    if max(sizes, default=0) > MOST_COLUMNS:
+    sizes = [MAX_COLUMNS + 1 if a & b else len(a | b) for a, b in pairs]
+    if max(sizes, default=0) > MAX_COLUMNS:
         return result
     return {**result, **{data.term.name: equispaced for data in stationary}}
 
@@ -208,7 +209,7 @@ def divided(
         if isinstance(approximation, RandomFeatures) and name in shares:
             features_of_one = replace(approximation, num_frequencies=1).cost(data).num_features
             count = round(budget * shares[name] / (total * features_of_one))
-            result[name] = replace(approximation, num_frequencies=max(count, LEAST_FREQUENCIES))
+            result[name] = replace(approximation, num_frequencies=max(count, MIN_FREQUENCIES))
     return result
 
 
@@ -225,10 +226,10 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
-    if graph is not None and graph.num_nodes > MOST_EXACT and walks.refusal(data) is None:
+    if graph is not None and graph.num_nodes > MAX_EXACT and walks.refusal(data) is None:
         return walks
     cost = exact.cost(data)
-    is_finite, is_small = cost.has_weights and cost.num_features < data.num_rows, data.num_rows <= MOST_EXACT
+    is_finite, is_small = cost.has_weights and cost.num_features < data.num_rows, data.num_rows <= MAX_EXACT
     if is_finite or (is_small and not needs_weights):
         return exact
     is_series = not any(factor.measure is not None for factor in data.term.term.factors)
@@ -265,17 +266,17 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     if sparse.refusal(data) is not None:
         return False
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
-    is_small = data.num_rows <= MOST_EXACT
+    is_small = data.num_rows <= MAX_EXACT
     is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)
     if len(fields) > 1 or (is_chain and len(factors) > 1):
-        most = MOST_LATENT_PER_ROW * data.num_rows if is_small else MOST_LATENT
+        most = MAX_LATENT_PER_ROW * data.num_rows if is_small else MAX_LATENT
         if sparse.cost(data).num_features > most:
             return False
     if {factor.kind for factor in factors} & {ColumnKind.COORDINATE, ColumnKind.NODE}:
         return True
     if is_chain:
-        is_best = needs_weights or data.num_rows > MOST_EXACT
+        is_best = needs_weights or data.num_rows > MAX_EXACT
         is_whole = is_alone and len(factors) == 1
-        return not has_neighbors and is_best and data.num_rows <= (MOST_ALONE if is_whole else MOST_IN_MEMORY)
+        return not has_neighbors and is_best and data.num_rows <= (MAX_ALONE if is_whole else MAX_IN_MEMORY)
     cost = Exact().cost(data)
-    return not cost.has_weights or cost.num_features > MOST_LEVELS
+    return not cost.has_weights or cost.num_features > MAX_LEVELS

@@ -16,8 +16,8 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
 from rfgp.values import changed_arguments
 
-LEAST_NOISE, LEAST_NOISE_OF_NEIGHBORS, LEAST_NOISE_OF_MATRICES = 1e-6, 1e-8, 1e-10
-"""The least noise, in variances of the target, with features, with neighbors, and with factorized covariances.
+MIN_NOISE, MIN_NOISE_OF_NEIGHBORS, MIN_NOISE_OF_MATRICES = 1e-6, 1e-8, 1e-10
+"""The smallest noise, in variances of the target, with features, with neighbors, and with factorized covariances.
 
 With neighbors, rounding errors of means of smooth kernels were 1e-5 standard deviations at a noise of 1e-10."""
 BLOCK_ROWS = 2**16
@@ -206,12 +206,12 @@ class Approximation(ABC):
         return self.cost(data)
 
     def least_noise(self, data: TermData) -> float:
-        """Return the least noise for accurate means, in variances of the target.
+        """Return the smallest noise for accurate means, in variances of the target.
 
         Args:
             data: The term and the rows.
         """
-        return LEAST_NOISE
+        return MIN_NOISE
 
     def is_tuned(self, data: TermData) -> bool:
         """Return whether the draws depend on the hyperparameters.

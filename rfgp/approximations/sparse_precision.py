@@ -22,7 +22,7 @@ from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
 Part = tuple[Factor, list[int], str]
 
 EPS = torch.finfo(torch.float64).eps
-MOST_LOST = 1e-3
+MAX_LOST = 1e-3
 """The largest relative rounding error of the covariance of a product of fields at the starting values."""
 
 
@@ -75,7 +75,7 @@ class SparsePrecision(Approximation):
                 "values, or use InducingPoints()."
             )
         lost = EPS * math.prod(condition_of(*_field_at(part, data)) for part in chosen)
-        if not lost <= MOST_LOST:
+        if not lost <= MAX_LOST:
             return (
                 f"positions or values are so close, in lengthscales, that {lost:.0e} of its covariance would be lost "
                 "to rounding. Round the columns, give a shorter lengthscale=, or use InducingPoints() or Exact()."

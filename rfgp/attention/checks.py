@@ -21,7 +21,7 @@ def check_options(embed_dim: int, num_heads: int, redraw_interval: int | None, c
         num_heads: The number of heads.
         redraw_interval: The number of training passes between draws, or None.
         chunk_size: The number of positions of a chunk.
-        floor: The least normalizer, in (0, 1).
+        floor: The smallest normalizer, in (0, 1).
 
     Raises:
         InvalidArgumentError: If one of them is out of range or of another type.

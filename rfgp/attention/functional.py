@@ -25,7 +25,7 @@ ENTRIES = 2**19
 """The number of features in a block of a bidirectional pass on a CPU, chosen so that they stay in the cache."""
 ENTRIES_ELSEWHERE = 2**26
 """The same on other devices."""
-_MOST_KEPT = 2**24
+_MAX_KEPT = 2**24
 """The number of features above which they are recomputed for gradients by default."""
 
 
@@ -70,7 +70,7 @@ def random_feature_attention(
         is_causal: Whether position i sees only keys up to i. Then L = S.
         scale: The factor of the scores. If None, 1 / sqrt(E).
         chunk_size: The number of positions of a chunk of causal attention.
-        floor: The least normalizer of features that change sign, relative to the sum of the keys' weights.
+        floor: The smallest normalizer of features that change sign, relative to the sum of the keys' weights.
         recompute: Whether the features of a chunk are recomputed for gradients instead of kept. This takes a third more
             time and no memory for features. One state for each chunk is kept. If None, they are recomputed above 2^24
             features.
@@ -278,7 +278,7 @@ def _blocks(tensors: Sequence[Tensor | None], size: int) -> Iterator[tuple[Any, 
 
 
 def _is_large(query: Tensor, key: Tensor, pair: FeaturePair) -> bool:
-    return pair.num_features * (query.shape[:-1].numel() + key.shape[:-1].numel()) > _MOST_KEPT
+    return pair.num_features * (query.shape[:-1].numel() + key.shape[:-1].numel()) > _MAX_KEPT
 
 
 def _block_size(pair: FeaturePair, key: Tensor) -> int:

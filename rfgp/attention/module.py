@@ -17,7 +17,7 @@ from rfgp.couplings import Coupling, Frequencies, by_name
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax import FeaturePair
 
-MOST_WEIGHTS = 2**28  # the largest number of attention weights that a call returns
+MAX_WEIGHTS = 2**28  # the largest number of attention weights that a call returns
 _DRAWN = ("frequencies", "weights", "other_frequencies", "_extra_state")
 
 
@@ -63,7 +63,7 @@ class RandomFeatureAttention(nn.MultiheadAttention):
             not counted. They use the same draw if no other pass redrew since the first run.
         causal: Whether every call is causal.
         chunk_size: The number of positions of a chunk of causal attention.
-        floor: The least normalizer of features that change sign, relative to the keys' weights.
+        floor: The smallest normalizer of features that change sign, relative to the keys' weights.
         recompute: Whether features are recomputed for gradients. If None, only if there are many.
         seed: The seed of the draws. If None, one from the system, kept as `.seed`.
 
@@ -363,9 +363,9 @@ class RandomFeatureAttention(nn.MultiheadAttention):
         return output.transpose(0, 1) if batched and not self.batch_first else output
 
     def _check_weights(self, queries: int, keys: int) -> None:
-        if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > MOST_WEIGHTS:
+        if queries * self.num_heads * (keys + (self.bias_k is not None) + self.add_zero_attn) > MAX_WEIGHTS:
             raise InvalidArgumentError(
-                f"The attention weights must be at most {MOST_WEIGHTS} numbers, got more for "
+                f"The attention weights must be at most {MAX_WEIGHTS} numbers, got more for "
                 f"{counted(queries, 'query', 'queries')}, {keys} keys and {counted(self.num_heads, 'head')}. Use "
                 "need_weights=False."
             )

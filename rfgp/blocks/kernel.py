@@ -17,8 +17,8 @@ JITTER = 1e-8
 """The largest jitter of a kernel matrix, relative to the variance, that raises no warning."""
 
 
-MOST_CELLS = 2**20
-"""The most pairs of positions of a product covariance. Draws for variances then take 512 MB."""
+MAX_CELLS = 2**20
+"""The maximum number of pairs of positions of a product covariance. Draws for variances then take 512 MB."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -44,7 +44,7 @@ class KernelVecchiaBlock(LatentBlock):
     Attributes:
         kernels: The terms.
         embeddings: The maps of rows to positions, one for each term.
-        num_neighbors: The most neighbors of a row.
+        num_neighbors: The maximum number of neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         columns: The indices of the columns of inputs (n, D) that g depends on. If None, all.
@@ -67,7 +67,7 @@ class KernelVecchiaBlock(LatentBlock):
 
     is_residual: ClassVar[bool] = False
     block_size: ClassVar[int] = 1
-    """The most rows of a block with shared neighbors."""
+    """The maximum number of rows of a block with shared neighbors."""
     residual_of: ClassVar[str | None] = None
     reading_jitter: ClassVar[float] = JITTER
     """The noise of latent values at points, relative to their variance. It equals the jitter of the values.
@@ -169,7 +169,7 @@ class KernelVecchiaBlock(LatentBlock):
         pattern: SparsityPattern,  # (r, n)
         phi: Tensor | None = None,  # (n, F)
     ) -> LatentRoot:
-        """Return the root of the covariance of g at ordered rows.
+        """Return the root L of the prior covariance L L^T at ordered rows, by neighbors and without noise.
 
         Args:
             x: The rows.

@@ -47,13 +47,13 @@ class VecchiaBlock(LatentBlock):
         kernel_name: The name of the kernel in `rfgp.local.KINDS`.
         lengthscale: The lengthscale, (d,) or ().
         variance: The value s^2 of the kernel at distance 0, ().
-        num_neighbors: The most neighbors of a row.
+        num_neighbors: The maximum number of neighbors of a row.
         seed: The seed of the order of the rows.
         condition_on: Whether rows are conditioned on "responses" or on "latent" values, or "auto".
         name: The name of the term.
         columns: The indices of the d columns of inputs (n, D) that g depends on. If None, all.
         residual_of: The name of the term of weights whose residual the block is. If None, it is no residual.
-        block_size: The most rows with shared neighbors, if rows are conditioned on responses.
+        block_size: The maximum number of rows with shared neighbors, if rows are conditioned on responses.
 
     Examples:
         >>> one = torch.ones((), dtype=torch.float64)

@@ -20,7 +20,7 @@ from rfgp import couplings, spectra
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch import RandomFeatureKernel, TermKernel
 
-LEAST_LENGTHSCALE = 0.025
+MIN_LENGTHSCALE = 0.025
 """Bound of `RandomFeatureGP`, as of BoTorch's own model."""
 
 
@@ -147,7 +147,7 @@ class RandomFeatureGP(SingleTaskGP):
             ard_num_dims=d,
             batch_shape=batch,
             lengthscale_prior=prior,
-            lengthscale_constraint=GreaterThan(LEAST_LENGTHSCALE, transform=None, initial_value=prior.mode),
+            lengthscale_constraint=GreaterThan(MIN_LENGTHSCALE, transform=None, initial_value=prior.mode),
         )
         if "covar_module" in model_kwargs:
             raise InvalidArgumentError("RandomFeatureGP makes its own kernel. Use SingleTaskGP for another one.")

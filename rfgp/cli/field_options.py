@@ -58,8 +58,8 @@ Boundary = Annotated[
 MinLength = Annotated[
     float,
     typer.Option(
-        help="For a kernel of a graph: the least length of a piece of road, in mean lengths of pieces; shorter pieces "
-        "count as this long. The weight of an edge is one over its length."
+        help="For a kernel of a graph: the smallest length of a piece of road, in mean lengths of pieces. Shorter "
+        "pieces count as this long. The weight of an edge is one over its length."
     ),
 ]
 Snap = Annotated[

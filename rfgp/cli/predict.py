@@ -16,7 +16,7 @@ from rfgp.errors import InvalidArgumentError
 _CHUNK, CHUNK_OF_TERMS = 8192, 1000
 """The numbers of rows that are predicted at once, and whose effects of terms are."""
 _REFERENCE = 1000
-"""The most rows over which effects of terms are centred."""
+"""The maximum number of rows over which effects of terms are centred."""
 _RESULTS = ("row", "mean", "sd", "observed_sd", "low", "high")
 """The columns of a file of predictions."""
 

@@ -57,7 +57,7 @@ def fit(
     holdout: options.Holdout = "random",
     holdout_by: options.HoldoutBy = None,
     fit_rows: Annotated[
-        int, typer.Option(help="The most rows from which hyperparameters of a given kernel are learned.")
+        int, typer.Option(help="The maximum number of rows from which hyperparameters of a given kernel are learned.")
     ] = 4000,
     comparison: Annotated[
         bool, typer.Option("--compare/--no-compare", help="Compare the approximations with the exact process.")

@@ -19,7 +19,7 @@ from rfgp.errors import DataError
 from rfgp.messages import MISSING_LABEL, short_repr
 from rfgp.rows.names import warn_of_levels
 
-MOST_LEVELS = 50
+MAX_LEVELS = 50
 """The largest number of levels of a column that is read as indicators. Each has a lengthscale."""
 
 Indicators = Mapping[Key, tuple[Level, ...]]
@@ -82,7 +82,7 @@ def keys_of_many_levels(table: Table) -> list[Key]:
         cells = table.cells(key)
         if has_levels(cells):
             labels = _labels(cells)
-            if MOST_LEVELS < len(labels) < np.sum(~cells.missing) and not _are_dates(labels):
+            if MAX_LEVELS < len(labels) < np.sum(~cells.missing) and not _are_dates(labels):
                 keys.append(key)
     return keys
 
@@ -121,12 +121,12 @@ def _problems(key: Key, cells: Cells) -> list[str]:
             f"Column {short_repr(key)} holds dates as text, such as {short_repr(labels[0])}. Convert it with "
             "pandas.to_datetime."
         ]
-    if len(labels) == np.sum(~cells.missing) > MOST_LEVELS:
+    if len(labels) == np.sum(~cells.missing) > MAX_LEVELS:
         return [f"Column {short_repr(key)} has a different level in each row, like an identifier. Drop it."]
     problems = []
-    if len(labels) > MOST_LEVELS:
+    if len(labels) > MAX_LEVELS:
         problems.append(
-            f"Column {short_repr(key)} must have at most {MOST_LEVELS} levels to be read as indicators, got "
+            f"Column {short_repr(key)} must have at most {MAX_LEVELS} levels to be read as indicators, got "
             f"{len(labels):,}. Add k.Group({key!r}) to the kernel, or drop the column."
         )
     if cells.missing.any():

@@ -175,7 +175,7 @@ def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
         return ~cells.missing, "Convert it with pandas.to_numeric."
     if words.sum() < np.sum(~cells.missing):
         return words, "Replace such cells, and convert the column with pandas.to_numeric."
-    return words, "Convert it to numbers (see rfgp.tables.read_table), or read it as levels with a Group kernel."
+    return words, "Read it as levels with k.Group, or as indicators (see rfgp.tables.read_table)."
 
 
 def _of_level(column: ColumnSchema, cells: Cells) -> list[str]:

@@ -17,7 +17,7 @@ from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.messages import one_line, short_repr
 
-_MOST_LABELS = 8
+_MAX_LABELS = 8
 """The largest number of unknown labels that one message lists."""
 
 
@@ -145,7 +145,7 @@ def _unknown(column: ColumnSchema, labels: list[Any], error: Exception) -> str:
     unknown = [label for label in candidates if not _has(column, label)]
     if not unknown:
         return f"{where} must hold labels of nodes. {reason}"
-    words = ", ".join(map(short_repr, unknown[:_MOST_LABELS])) + ", ..." * (len(unknown) > _MOST_LABELS)
+    words = ", ".join(map(short_repr, unknown[:_MAX_LABELS])) + ", ..." * (len(unknown) > _MAX_LABELS)
     return f"{where} names {counted(len(unknown), 'node')} that the graph does not have: {words}. {reason}"
 
 

@@ -14,7 +14,7 @@ from rfgp.models.gp import GP
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.selection_report import FLOPS_PER_SECOND, MEMORY
 from rfgp.rows import gathered
-from rfgp.solvers.sampled import MOST_POINTS, ExactMarginals, exact_marginals, step_operations
+from rfgp.solvers.sampled import MAX_POINTS, ExactMarginals, exact_marginals, step_operations
 
 STEPS = 15
 """The steps of conjugate gradients by which seconds are predicted. There may be more."""
@@ -117,7 +117,7 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
         InvalidArgumentError: If the time exceeds the budget, or the memory exceeds 8 GB.
     """
     seconds = STEPS * step_operations(rows, columns, points) / FLOPS_PER_SECOND
-    size = 8.0 * rows * 3 * min(MOST_POINTS, rows)
+    size = 8.0 * rows * 3 * min(MAX_POINTS, rows)
     if seconds > read_seconds("budget", budget) or size > MEMORY:
         raise InvalidArgumentError(
             f"The exact process at {counted(points, 'point')} given {rows:,} rows is predicted to take "

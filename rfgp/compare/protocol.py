@@ -29,8 +29,8 @@ from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
 from rfgp.rows import repeat_groups
 
-MOST_MEASURED, SAMPLED = 5000, 500
-"""The most nodes over all of which kernel errors are computed, and the size of the sample of more."""
+MAX_MEASURED, SAMPLED = 5000, 500
+"""The maximum number of nodes over all of which kernel errors are computed, and the size of the sample of more."""
 
 
 Report = Callable[[str, int, int], None]
@@ -301,7 +301,7 @@ def node_case(
 
 def _measured(graph: graphs.Graph) -> NDArray[np.int64]:
     """Return the nodes over which kernel matrices are compared."""
-    return np.arange(graph.num_nodes) if graph.num_nodes <= MOST_MEASURED else node_sample(graph, SAMPLED, 0)
+    return np.arange(graph.num_nodes) if graph.num_nodes <= MAX_MEASURED else node_sample(graph, SAMPLED, 0)
 
 
 def run_comparison(

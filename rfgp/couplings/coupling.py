@@ -85,7 +85,10 @@ class Coupling(ABC):
         """
         measure = self._check(num_frequencies, num_dims, spectrum or Gaussian())
         drawn_by = random.chosen(seed, generator, random.Role.FREQUENCIES)
-        return self._draw(int(num_frequencies), int(num_dims), measure, drawn_by)
+        drawn, shape = self._draw(int(num_frequencies), int(num_dims), measure, drawn_by), (num_frequencies, num_dims)
+        if tuple(drawn.shape) != shape:
+            raise InvalidArgumentError(f"{self!r} must draw frequencies of shape {shape}, got {tuple(drawn.shape)}.")
+        return drawn
 
     @with_torch_defaults()
     def sample_product(

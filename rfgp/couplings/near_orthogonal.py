@@ -38,7 +38,7 @@ class NearOrthogonal(Coupling):
 def _directions(m: int, d: int) -> Tensor:
     """Return m unit directions (m, d) from a fixed seed.
 
-    Up to d of them are orthogonal, which is optimal.
+    Up to d of them are orthogonal. A simplex has less energy, but orthogonal directions a smaller error of the kernel.
     """
     u = haar_blocks(m, d, random.generator(0, m, d))
     if m <= d or d == 1:

@@ -59,10 +59,10 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
 
     Args:
         name: A name, or a coupling, which is returned unchanged.
-        options: Arguments of the class of the coupling, by name.
+        options: Arguments of the class of the coupling, by name. A coupling takes none.
 
     Raises:
-        InvalidArgumentError: If the name or an option is unknown.
+        InvalidArgumentError: If the name or an option is unknown, or a coupling is given with options.
 
     Examples:
         >>> from rfgp import couplings
@@ -72,6 +72,10 @@ def by_name(name: str | Coupling, **options: Any) -> Coupling:
         Energy(weighted=True)
     """
     if isinstance(name, Coupling):
+        if options:
+            raise InvalidArgumentError(
+                f"Options require the name of a coupling, got {', '.join(options)} with {name!r}."
+            )
         return name
     if name == "energy" + SUFFIX:
         if options.get("features", "laplace") != "laplace":

@@ -22,8 +22,8 @@ class SphericalRadial(Coupling):
     For d = 1 and 2 the variance of the weights is infinite.
 
     Args:
-        origin: Whether the last frequency is the node at the origin, with the mean of its weights. Draws with a
-            negative mean are rejected, as in the paper. Then phi(x) . phi(x) = 1, and the estimate is biased.
+        origin: Whether one frequency is the node at the origin, with the mean of its weights. Draws with a negative
+            mean are rejected, as in the paper. Then phi(x) . phi(x) = 1, and the estimate is biased.
 
     Examples:
         >>> from rfgp import couplings
@@ -34,6 +34,11 @@ class SphericalRadial(Coupling):
 
     def __init__(self, origin: bool = False) -> None:
         self.origin = bool(origin)
+
+    @property
+    def is_biased(self) -> bool:
+        """Whether draws with a node at the origin are rejected, so that the others are biased."""
+        return self.origin
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         if not isinstance(spectrum, Gaussian):
@@ -53,11 +58,15 @@ class SphericalRadial(Coupling):
         rows, weights = rows[:m][order], weights[:m][order]
         if not self.origin or m == 1:
             return Frequencies(rows, weights)
-        return self._with_origin(rows, weights) if float(weights[:-1].mean()) <= 1 else None
+        if float(weights[:-1].mean()) > 1:
+            return None
+        rows, weights = self._with_origin(rows, weights)
+        order = torch.randperm(m, generator=generator)
+        return Frequencies(rows[order], weights[order])
 
     @staticmethod
-    def _with_origin(rows: Tensor, weights: Tensor) -> Frequencies:
-        """Return the rows with the last one moved to the origin.
+    def _with_origin(rows: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the rows and weights with the last row moved to the origin.
 
         Its weight is m less the sum of the others.
         """
@@ -65,7 +74,7 @@ class SphericalRadial(Coupling):
         rows[-1] = 0.0
         weights[:-1] *= m / (m - 1)
         weights[-1] = m - weights[:-1].sum()
-        return Frequencies(rows, weights)
+        return rows, weights
 
     def __repr__(self) -> str:
         return f"SphericalRadial({'origin=True' if self.origin else ''})"

@@ -31,8 +31,8 @@ JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
 """The default jitter of `Nystrom` by the dtype of its inputs. The factor is computed in float64."""
 MEASURED = 128
 """The largest number of inducing points at which rounding errors are measured."""
-SAMPLED, LEAST_SAMPLE = {"k-means": 20, "pivots": 2}, 10_000
-"""The rows that points are selected from: a number for each point, and the least number of rows. Pivots take M n
+SAMPLED, MIN_SAMPLE = {"k-means": 20, "pivots": 2}, 10_000
+"""The rows that points are selected from: a number for each point, and the minimum number of rows. Pivots take M n
 numbers and M^2 n operations for n rows."""
 ITERATIONS = 10
 """The number of iterations of Lloyd's algorithm."""

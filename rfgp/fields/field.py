@@ -91,7 +91,7 @@ class Field:
             InvalidArgumentError: If the field is not on roads.
         """
         if self.roads is None:
-            raise InvalidArgumentError("A field must be on roads for its pieces of road, got one on a mesh.")
+            raise InvalidArgumentError("cut_roads requires a field on roads, got one on a mesh.")
         edges, fractions, _ = self.roads.sensor_positions()
         roads = self.roads
         return graphs.cut_roads(roads.lines, edges, fractions, roads.metric, roads.snap, roads.duplicates)

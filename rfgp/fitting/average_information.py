@@ -32,11 +32,11 @@ from rfgp.solvers.iterative import IterativeSolver
 
 Floats = NDArray[np.float64]
 
-_MOST_STEPS = 50
-"""The most steps of a search."""
+_MAX_STEPS = 50
+"""The maximum number of steps of a search."""
 _FLAT_GAIN, _IN_A_ROW = 0.01, 2
 """The gain in nats of a flat step, and the number of flat steps at convergence."""
-_RADIUS, _LARGEST_RADIUS, _LEAST_RADIUS = 1.0, 2.0, 1e-3
+_RADIUS, _MAX_RADIUS, _MIN_RADIUS = 1.0, 2.0, 1e-3
 """The first, largest and least trust radius."""
 STEP = 1e-4
 """The step of central differences."""
@@ -92,7 +92,7 @@ class Scoring(ABC, Generic[S]):
             units.
         """
         plan = self._plan
-        most = min(_MOST_STEPS, plan.max_iterations)
+        most = min(_MAX_STEPS, plan.max_iterations)
         plan.reporter.begin(self._stage, self._rows, most)
         if not self._free:
             value, error = self._value(self._start)
@@ -118,11 +118,11 @@ class Scoring(ABC, Generic[S]):
             expected = before - 0.5 * float(step @ information @ step)
             if gain < 0.1 * expected:
                 radius = 0.25 * float(np.abs(step).max())
-                if radius < _LEAST_RADIUS:
+                if radius < _MIN_RADIUS:
                     message, converged = "no further progress at this precision", True
                     break
                 continue
-            radius = min(2 * radius, _LARGEST_RADIUS) if gain > 0.75 * expected else radius
+            radius = min(2 * radius, _MAX_RADIUS) if gain > 0.75 * expected else radius
             point, (gradient, information), steps = self._within(point + step), there, steps + 1
             trace.append(trace[-1] + gain)
             flat = flat + 1 if gain < _FLAT_GAIN else 0

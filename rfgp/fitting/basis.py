@@ -10,7 +10,7 @@ import torch
 
 from rfgp.fitting.context import Split, TermFit, in_search_precision
 from rfgp.fitting.frequencies import (
-    LEAST_LEARNED,
+    MIN_LEARNED,
     best_start,
     fixed_log_prob,
     learn,
@@ -33,8 +33,8 @@ FIRST_ITERATIONS = 10
 """The number of iterations on the first subset before frequencies are learned.
 
 More iterations would remove columns that learned frequencies could use."""
-MOST_ROWS = 2**14
-"""The most rows that other bases, such as inducing points, are learned from."""
+MAX_ROWS = 2**14
+"""The maximum number of rows that other bases, such as inducing points, are learned from."""
 
 
 def fit_basis_functions(fit: TermFit) -> tuple[GPState, FitReport]:
@@ -90,7 +90,7 @@ def _finish_learned(fit: TermFit, outcome: Outcome, earlier: list[FitReport]) ->
 def _learned(fit: TermFit) -> Outcome:
     """Return the outcome of learning frequencies."""
     split = fit.split()
-    if len(fit.pool) < LEAST_LEARNED or fit.plan.steps == 0:
+    if len(fit.pool) < MIN_LEARNED or fit.plan.steps == 0:
         return nothing_learned(fit, split)
     initialized, report = _initialized(fit, split)
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
@@ -127,7 +127,7 @@ def learn_basis(
     basis = {path: tensor for path, tensor in learnable_basis(fit.spec).items() if path not in fixed}
     if not basis or not fit.plan.max_iterations:
         return fit, reports, words
-    rows = in_search_precision(fit.subset(MOST_ROWS))
+    rows = in_search_precision(fit.subset(MAX_ROWS))
     initialized = fit.values.with_extra_tensors({path: tensor.clone() for path, tensor in basis.items()}, {})
     with torch.enable_grad():
         values_found, report = maximize(

@@ -251,7 +251,7 @@ def fingerprint(state: GPState, fixed: tuple[str, ...], max_iterations: int | No
     Args:
         state: The state at its starting values.
         fixed: The names of fixed hyperparameters.
-        max_iterations: The most iterations. If None, the default.
+        max_iterations: The maximum number of iterations. If None, the default.
 
     Examples:
         >>> import rfgp

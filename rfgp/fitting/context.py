@@ -20,9 +20,10 @@ from rfgp.rows import Block, Rows, repeat_groups, rows_in_memory
 from rfgp.solvers.lowrank import LinearModel
 
 PRECISE_ROWS = 2000
-"""The most rows of a search that always runs in double precision. Rounding would stop its line searches."""
+"""The maximum number of rows of a search that always runs in double precision. Rounding would stop its line
+searches."""
 HELD_OUT = (0.1, 2000)
-"""The share and the most rows that are held out when frequencies are learned."""
+"""The share and the maximum number of rows that are held out when frequencies are learned."""
 
 
 class Split(NamedTuple):

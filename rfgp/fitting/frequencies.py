@@ -36,23 +36,23 @@ from rfgp.rows import Block, JoinedRows, gathered
 from rfgp.solvers.lowrank import LowRankSolver, accumulate_gram, fourier_log_likelihood, has_fourier_features
 
 BATCH_ROWS = 6000
-"""The most rows of a batch."""
+"""The maximum number of rows of a batch."""
 RATE = 0.1
 """The highest learning rate of Adam."""
 PRIOR_SCALE = 1.0
 """The prior standard deviation of a frequency coordinate around its draw, at unit lengthscale."""
-MOST_SCALE = 4.0
+MAX_SCALE = 4.0
 """The largest output scale during learning, in variances of the targets.
 
 With a larger output scale, features cancel each other at the rows and oscillate between them. At the end it is solved
 for on all rows."""
-LEAST_LEARNED = 200
-"""The fewest rows to learn from. A tenth of fewer rows could not decide whether learning paid."""
-_MOST_ROUNDING = 3.0
+MIN_LEARNED = 200
+"""The minimum number of rows to learn from. A tenth of fewer rows could not decide whether learning paid."""
+_MAX_ROUNDING = 3.0
 """The `LinearModel.max_float32_error` of a step. It may be large because the gradient is noisy."""
 TRIAL_ROWS, TRIAL_STEPS = 2000, 20
 """The rows and steps of a run that scores a start."""
-_SEGMENT, _LEAST_SEGMENTS = 10, 4
+_SEGMENT, _MIN_SEGMENTS = 10, 4
 """The number of steps between two scores of the held-out rows, and the fewest scores of a learning curve."""
 MARGIN = 0.005
 """The nats a row by which the extrapolated learning curve must exceed the needed score."""
@@ -84,7 +84,7 @@ def nothing_learned(fit: TermFit, split: Split) -> Outcome:
         split: The training, validation and test rows.
     """
     rows = len(fit.pool)
-    words = f"{rows} rows are too few to learn frequencies from" if rows < LEAST_LEARNED else "no steps were allowed"
+    words = f"{rows} rows are too few to learn frequencies from" if rows < MIN_LEARNED else "no steps were allowed"
     stage = Stage("learning frequencies", rows, 0, 0, 0.0)
     return Outcome(None, fit.values, stage, 0.0, torch.zeros(0), (), 0.0, NO_SEARCH, split, words)
 
@@ -257,7 +257,7 @@ class Learning:
             done: The number of steps so far.
         """
         plan, outputs = self._fit.plan, self.pool.num_outputs
-        if max(plan.needed_gain, plan.needed_score) == -math.inf or len(scores) < _LEAST_SEGMENTS:
+        if max(plan.needed_gain, plan.needed_score) == -math.inf or len(scores) < _MIN_SEGMENTS:
             return False
         fixed = float(self.best_fixed.log_prob[self._half :].mean())
         now, before = max(scores), max(scores[: len(scores) // 2])
@@ -338,7 +338,7 @@ class Learning:
         """Return the log marginal likelihood of rows, 0-d, in float32 if that is precise."""
         both = self._with_frequencies(values, omega)
         if self._fit.is_primal(rows):
-            model = self._fit.linear(both, rows, _MOST_ROUNDING)
+            model = self._fit.linear(both, rows, _MAX_ROUNDING)
             if step is None:
                 return LowRankSolver(model).log_marginal_likelihood()
             single = replace(model, rows=replace(rows, inputs=rows.inputs.float()))
@@ -357,7 +357,7 @@ class Learning:
     def _clamped(self, parameters: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return the parameters within bounds.
 
-        Scales that are solved for are at most `MOST_SCALE`.
+        Scales that are solved for are at most `MAX_SCALE`.
         """
         clamped = dict(parameters)
         for name in self._names:
@@ -367,7 +367,7 @@ class Learning:
                 low, high = (value.new_tensor(side).reshape(value.shape) for side in zip(*limits, strict=True))
                 clamped[name] = value.clamp(low, high)
         for name in self._fit.scales:
-            clamped[name] = clamped[name].clamp(max=math.log(MOST_SCALE))
+            clamped[name] = clamped[name].clamp(max=math.log(MAX_SCALE))
         return clamped
 
     def _held_out_log_prob(self, parameters: dict[str, Tensor]) -> Tensor:
@@ -375,7 +375,7 @@ class Learning:
         values, rows = self._with_frequencies(self.values(parameters), parameters), self._scored
         with torch.no_grad():
             if self._fit.is_primal(rows):
-                solver = LowRankSolver(self._fit.linear(values, rows, _MOST_ROUNDING))
+                solver = LowRankSolver(self._fit.linear(values, rows, _MAX_ROUNDING))
                 moments = solver.leave_one_out(self._held_out)
             else:
                 of_all = self._fit.state.replace(hyperparameters=values).infer(rows).leave_one_out()

@@ -23,9 +23,9 @@ from rfgp.solvers.lowrank import LowRankSolver, Statistics, accumulate_gram, blo
 from rfgp.solvers.onepass import OnePassSolver
 
 _FEW_NEIGHBORS = 200
-"""The fewest rows for a correlation of neighbors' errors."""
+"""The minimum number of rows for a correlation of neighbors' errors."""
 CHECKED_ROWS = 2000
-"""The most rows whose leave-one-out predictions are reported."""
+"""The maximum number of rows whose leave-one-out predictions are reported."""
 
 
 def solve_scales_and_condition(

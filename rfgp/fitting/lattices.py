@@ -27,7 +27,7 @@ from rfgp.fitting.context import TermFit, spec_of
 from rfgp.fitting.last_stage import with_leave_one_out_scores
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.starts import free_lengthscales, scaled
-from rfgp.fitting.subsets import MOST_ROWS, optimize
+from rfgp.fitting.subsets import MAX_ROWS, optimize
 from rfgp.likelihoods.role import learned_parameters
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
@@ -38,23 +38,23 @@ from rfgp.solvers.choice import is_low_rank
 from rfgp.solvers.onepass import has_lattices, residual_variance_of
 
 SUBSET_ROWS = 20_000
-"""The most rows of the search on a subset."""
+"""The maximum number of rows of the search on a subset."""
 SUBSET_FEATURES = 2000
-"""The most features of a term in the search on a subset."""
+"""The maximum number of features of a term in the search on a subset."""
 SCREENED_ROWS, SCREENED_FEATURES, SCREENED_STEPS = 4000, 600, 8
-"""The most rows, features and steps of the searches from several starts."""
+"""The maximum number of rows, features and steps of the searches from several starts."""
 MULTIPLIERS = (1.0, 1 / 4, 1 / 16, 1 / 64)
 """The factors of the usual starting lengthscales at which these searches start."""
 FIRST_STEPS, ROUNDS = 8, 6
-"""The most steps on one set of lattices while lengthscales change, and the most sets."""
+"""The maximum number of steps on one set of lattices while lengthscales change, and the maximum number of sets."""
 MOVED = 0.15
 """The change of the logarithm of a lengthscale at which lattices are rebuilt."""
-LEAST_DEVIATION = 1e-150
+MIN_DEVIATION = 1e-150
 """The prior standard deviation below which a weight is treated as constant in the hyperparameters."""
-MOST_LACKING = 0.1
+MAX_LACKING = 0.1
 """The largest share of the variance that modes may omit after a short search, if it is not modeled as noise."""
 PASSES = 2
-"""The most passes over all rows."""
+"""The maximum number of passes over all rows."""
 
 
 def fit_lattices(
@@ -95,7 +95,7 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
     Returns:
         The fit at the hyperparameters found, the reports and a message.
     """
-    rows = fit.subset(MOST_ROWS)
+    rows = fit.subset(MAX_ROWS)
     some = fit.subset(SUBSET_ROWS) if len(rows) > 2 * SUBSET_ROWS else rows
     fit, reports = searched_in_rounds(fit, some)
     if some is not rows:
@@ -208,7 +208,7 @@ def lacks_modes(fit: TermFit) -> bool:
     if fit.spec.is_gaussian:
         return False
     with torch.no_grad():
-        return float(residual_variance_of(fit.prior)) > MOST_LACKING * float(fit.prior.dense.variances.sum())
+        return float(residual_variance_of(fit.prior)) > MAX_LACKING * float(fit.prior.dense.variances.sum())
 
 
 def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermFit:
@@ -217,7 +217,7 @@ def with_lattices(fit: TermFit, num_rows: int, most: int | None = None) -> TermF
     Args:
         fit: The fit.
         num_rows: The number of rows.
-        most: The most features of a term. If None, those of its approximation.
+        most: The maximum number of features of a term. If None, those of its approximation.
     """
     spec = fit.spec
     few = {
@@ -278,7 +278,7 @@ def search(fit: TermFit, rows: Rows, stage: str, steps: int | None = None) -> tu
         fit: The fit at its starting values.
         rows: The rows.
         stage: The name of the stage in the report.
-        steps: The most steps. If None, those of the plan.
+        steps: The maximum number of steps. If None, those of the plan.
 
     Returns:
         The fit at the values found, and the report.
@@ -387,4 +387,4 @@ class FisherScoring(Scoring[Searched]):
         """Return the mean (k,), log v, 0-d, and log s^2 (F,) at a point (p,)."""
         with torch.no_grad():
             solver = self._infer(self._at(point))
-            return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(LEAST_DEVIATION).log()
+            return solver.mean, solver.variance.log(), 2 * solver.scale.clamp_min(MIN_DEVIATION).log()

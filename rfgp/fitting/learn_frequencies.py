@@ -27,10 +27,10 @@ from rfgp.approximations import RandomFeatures
 from rfgp.counts import counted
 from rfgp.fitting.basis import fit_basis_functions
 from rfgp.fitting.context import HELD_OUT, TermFit, spec_of
-from rfgp.fitting.frequencies import LEAST_LEARNED, PRIOR_SCALE, learned_frequencies
+from rfgp.fitting.frequencies import MIN_LEARNED, PRIOR_SCALE, learned_frequencies
 from rfgp.fitting.last_stage import if_finite
 from rfgp.fitting.maximize import Plan
-from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, LEAST_ROUND_GAIN, NeighborFit, neighbors_of
+from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, MIN_ROUND_GAIN, NeighborFit, neighbors_of
 from rfgp.fitting.neighbors import conditioned_on_all_rows, fit_neighbors, search_all
 from rfgp.fitting.outcome import mean_and_standard_error
 from rfgp.inference.distributions import normal_log_prob
@@ -41,7 +41,7 @@ from rfgp.regression.spec import some_terms, values_of_terms, with_basis_of, wit
 from rfgp.rows import Block
 
 FEWEST, A_ROW = 4, 0.1
-"""The fewest frequencies, and the most of their entries for each row."""
+"""The minimum number of frequencies, and the most of their entries for each row."""
 PATIENCE = 2
 """The number of consecutive searches without a better validation score after which learning ends."""
 
@@ -94,7 +94,7 @@ def fit_learned_with_neighbors(state: GPState, plan: Plan) -> tuple[GPState, Fit
         The state with its posterior, and the report.
     """
     fit = NeighborFit.of(state, plan)
-    if len(fit.rows) < LEAST_LEARNED or plan.steps == 0:
+    if len(fit.rows) < MIN_LEARNED or plan.steps == 0:
         why = f"{counted(len(fit.rows), 'row')} are too few to learn frequencies from" if plan.steps else "no steps"
         fitted, report = fit_neighbors(state, plan)
         return fitted, replace(report, frequencies="rejected", message=f"{report.message}; {why}")
@@ -166,7 +166,7 @@ def _learn_jointly(start: GPState, plan: Plan, held_out: Block) -> tuple[list[Ca
         learned_state = start.replace(spec=learned, hyperparameters=hyperparameters)
         steps.append(Candidate.of(learned_state, "everything by one likelihood", held_out))
         best = max(range(len(steps)), key=lambda i: steps[i].score)
-        if number - best >= PATIENCE or report.stages[0].gain < LEAST_ROUND_GAIN:
+        if number - best >= PATIENCE or report.stages[0].gain < MIN_ROUND_GAIN:
             break
     return steps, reports
 

@@ -24,17 +24,17 @@ from rfgp.rows import Rows
 from rfgp.solvers import WarmStart
 
 SMALL = 1000
-"""The most rows of a fit in one thread.
+"""The maximum number of rows of a fit in one thread.
 
 Threads with little work wait for each other: 600 rows on two busy cores took ten times the processor time."""
-LEAST_GAIN = 1e-5
-"""The least gain of an iteration in nats. Differences below about one nat are not significant."""
+MIN_GAIN = 1e-5
+"""The smallest gain of an iteration in nats. Differences below about one nat are not significant."""
 _LAST = 5
 """The number of iterations whose total gain is compared with `Plan.least_gain`."""
 _START = "warm_start."
 """The prefix of the tensors of a warm start in a checkpoint log."""
 _ROUNDING = 1e-6
-"""The least gain, in nats per observation, of a restart after a failed line search."""
+"""The smallest gain, in nats per observation, of a restart after a failed line search."""
 
 
 class Evaluation(NamedTuple):
@@ -65,11 +65,11 @@ class Plan:
 
     Attributes:
         fixed: Names of hyperparameters that keep their values.
-        iteration_limit: The most iterations and steps. If None, 500 iterations and 300 steps.
+        iteration_limit: The maximum number of iterations and steps. If None, 500 iterations and 300 steps.
         reporter: The reporter that is called after each iteration.
         checkpoint_log: The checkpoint log of computed results.
-        most_rows: The most rows of a search with neighbors. No posterior is then computed. If None, the default number
-            of rows, and the posterior.
+        most_rows: The maximum number of rows of a search with neighbors. No posterior is then computed. If None, the
+            default number of rows, and the posterior.
         is_continued: Whether the hyperparameters are those of an earlier search, so that no other starts are compared.
         fixed_also_compared: Whether fixed frequencies are a candidate of their own. If so, a fit with learned
             frequencies does not search with fixed ones.
@@ -77,7 +77,7 @@ class Plan:
             early if its learning curve cannot reach this gain.
         needed_score: The standardized log density of a test row that makes learned frequencies useful. Learning stops
             early if it cannot reach this score.
-        least_gain: The least total gain in nats of the last five iterations of a search. If 0, `LEAST_GAIN` for each.
+        least_gain: The smallest total gain in nats of the last five iterations of a search. If 0, `MIN_GAIN` for each.
 
     Examples:
         >>> Plan(iteration_limit=100).max_iterations, Plan().steps
@@ -100,7 +100,7 @@ class Plan:
 
     @property
     def max_iterations(self) -> int:
-        """The most iterations of L-BFGS on any set of rows."""
+        """The maximum number of iterations of L-BFGS on any set of rows."""
         return 500 if self.iteration_limit is None else self.iteration_limit
 
     @property
@@ -234,7 +234,7 @@ def maximize(
         held: Names of further fixed hyperparameters.
         bounds: Bounds of raw values that replace a hyperparameter's own. If None, none are replaced.
         tolerance: The tolerance of the relative change of the objective per observation in one iteration. If None, a
-            gain of `LEAST_GAIN` nats.
+            gain of `MIN_GAIN` nats.
 
     Returns:
         The hyperparameters found, and the report.
@@ -255,7 +255,7 @@ def maximize(
     free = values.space.free((*plan.fixed, *held))
     if not free:
         return values, FitReport(True, 0, 0, objective.likelihood(values), "every hyperparameter is fixed")
-    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or LEAST_GAIN / objective.count)
+    return _Search(objective, values, plan, stage, free).run(bounds or {}, tolerance or MIN_GAIN / objective.count)
 
 
 class _Last(NamedTuple):

@@ -7,8 +7,8 @@ import torch
 
 from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_blocks
 from rfgp.fitting.context import spec_of
-from rfgp.fitting.frequencies import MOST_SCALE
-from rfgp.fitting.maximize import LEAST_GAIN, Bounds, Evaluation, Objective, Plan, maximize
+from rfgp.fitting.frequencies import MAX_SCALE
+from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize
 from rfgp.inference.distributions import normal_log_prob
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
@@ -19,25 +19,26 @@ from rfgp.solvers import WarmStart
 from rfgp.solvers.whitened import WhitenedSolver, whitened
 from rfgp.threads import in_one_thread
 
-MOST_ROWS, MAX_ROWS_SHARED_NEIGHBORS = 2**14, 2**12
-"""The most rows of a search, and those of one in which rows share neighbors. Up to twice as many rows are all used.
+MAX_ROWS, MAX_ROWS_SHARED_NEIGHBORS = 2**14, 2**12
+"""The maximum number of rows of a search, and those of one in which rows share neighbors. Up to twice as many rows are
+all used.
 
 `benchmarks/races/neighbor_blocks.py` compares them with more rows."""
-MOST_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
+MAX_LOSS, STANDARD_ERRORS, DESIGN_EFFECT = 0.1, 2.0, 4.0
 """The largest loss of all rows against those of a search, in nats a row and in standard errors for unit deviation; and
 the number of rows of a block per independent row.
 
 Without noise, a few close rows with different targets dominate the likelihood of all rows."""
-LEAST_ROUND_GAIN, LEAST_GAIN_OF_SUBSET_FIT = 2e-3, 2e-2
-"""The least gain in nats a row for another search on the same rows, in a full fit and in a subset fit.
+MIN_ROUND_GAIN, MIN_GAIN_OF_SUBSET_FIT = 2e-3, 2e-2
+"""The smallest gain in nats a row for another search on the same rows, in a full fit and in a subset fit.
 
 A subset fit scores a candidate on a subset of the rows, or continues from such a fit."""
 ITERATIONS_PER_ROUND = 25
 """The number of iterations before neighbors are found again."""
 FEW_FEATURES = 512
-"""The most features for which matrix products use one thread (1,216 rows: 10 s instead of 16 s)."""
-MOST_CHECKED = 2**17
-"""The most rows whose leave-one-out scores are reported, and on which subset fits are checked."""
+"""The maximum number of features for which matrix products use one thread (1,216 rows: 10 s instead of 16 s)."""
+MAX_CHECKED = 2**17
+"""The maximum number of rows whose leave-one-out scores are reported, and on which subset fits are checked."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +67,7 @@ class NeighborFit:
         """
         rows = gathered(state.require_rows(purpose="a fit"))
         neighbors = neighbors_of(state.prior())
-        fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MOST_ROWS)
+        fit = cls(state, plan, rows.take(neighbors.order(len(rows))), plan.most_rows or MAX_ROWS)
         return replace(fit, most=MAX_ROWS_SHARED_NEIGHBORS) if fit.shares_neighbors and plan.most_rows is None else fit
 
     @property
@@ -136,12 +137,12 @@ class NeighborFit:
             searched = float(objective.log_likelihood(values).value) / objective.count
             every = self._log_likelihood_of_all(values)
         count = objective.count / (DESIGN_EFFECT if neighbors_of(self.state.prior()).block_size > 1 else 1)
-        return not every > searched - MOST_LOSS - STANDARD_ERRORS / math.sqrt(count)
+        return not every > searched - MAX_LOSS - STANDARD_ERRORS / math.sqrt(count)
 
     def _log_likelihood_of_all(self, values: ParameterValues) -> float:
         """Return the mean log likelihood of all rows, or of many in a subset fit."""
-        if self.plan.most_rows is not None and len(self.rows) > MOST_CHECKED:
-            wider = replace(self, most=MOST_ROWS)._objective(values, alone=False)
+        if self.plan.most_rows is not None and len(self.rows) > MAX_CHECKED:
+            wider = replace(self, most=MAX_ROWS)._objective(values, alone=False)
             return float(wider.log_likelihood(values).value) / wider.count
         every = whitened(self.spec.prior(values).detached(), self.rows, *mean_and_noise(values))
         return float(every.log_marginal_likelihood()) / self.rows.count
@@ -153,7 +154,7 @@ class NeighborFit:
             report: The report of the search.
         """
         is_subset_fit = self.plan.is_continued or self.plan.most_rows is not None
-        least = LEAST_GAIN_OF_SUBSET_FIT if is_subset_fit else LEAST_ROUND_GAIN
+        least = MIN_GAIN_OF_SUBSET_FIT if is_subset_fit else MIN_ROUND_GAIN
         return bool(report.stages) and report.stages[0].gain >= least
 
     def search(
@@ -177,7 +178,7 @@ class NeighborFit:
         name = f"{size:,} rows{stage}" if size < len(self.rows) else f"all rows{stage}"
         has_few_features = self.state.prior().num_features <= FEW_FEATURES
         with in_one_thread(has_few_features):  # most time goes into loops over rows, which have their own threads
-            tolerance = max(LEAST_GAIN / objective.count, 1e-7)
+            tolerance = max(MIN_GAIN / objective.count, 1e-7)
             held = self.of_features if alone else ()
             return maximize(objective, values, plan, stage=name, held=held, bounds=self._bounds(), tolerance=tolerance)
 
@@ -191,7 +192,7 @@ class NeighborFit:
         for name in self.feature_scales:
             if name not in starts and name not in begin.space.hyperpriors:
                 least, _ = begin.space.quantities[name].bounds
-                bounds[name] = float(least.log()), max(math.log(MOST_SCALE), float(begin.raw[name]))
+                bounds[name] = float(least.log()), max(math.log(MAX_SCALE), float(begin.raw[name]))
         return bounds
 
     def left_out_log_prob(self, values: ParameterValues) -> float:

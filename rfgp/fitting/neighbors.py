@@ -25,9 +25,9 @@ from rfgp.fitting.frequencies import learned_frequencies
 from rfgp.fitting.last_stage import if_finite, left_out
 from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbor_fit import (
-    LEAST_GAIN_OF_SUBSET_FIT,
-    LEAST_ROUND_GAIN,
-    MOST_CHECKED,
+    MAX_CHECKED,
+    MIN_GAIN_OF_SUBSET_FIT,
+    MIN_ROUND_GAIN,
     NeighborFit,
     neighbors_of,
 )
@@ -45,8 +45,8 @@ FIRST_ROWS = 2**10
 FIRST_ROUNDS, WEAK_FEATURES = 2, math.log(0.1)
 """The number of searches before starts are compared, and the log variance of weak features in variances of the
 targets."""
-MOST_RENEWALS = 3
-"""The most times that inducing points are selected again on the same rows."""
+MAX_RENEWALS = 3
+"""The maximum number of times that inducing points are selected again on the same rows."""
 
 SearchEnd = tuple[NeighborFit, ParameterValues, list[FitReport]]
 """The end of a search: the fit with its features, the values, and the reports."""
@@ -111,7 +111,7 @@ def _search(fit: NeighborFit) -> SearchEnd:
 
 def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[FitReport]) -> SearchEnd:
     """Select points again and search on the same rows, while the likelihood grows."""
-    for _ in range(MOST_RENEWALS if reports[-1].stages else 0):
+    for _ in range(MAX_RENEWALS if reports[-1].stages else 0):
         spec = spec_of(with_new_basis(fit.state.replace(hyperparameters=values)))
         if spec is fit.spec:
             break
@@ -120,7 +120,7 @@ def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[
         if not gain > 0:
             return fit, values, [*reports[:-1], last, reports[-1]]
         fit, values, reports = fit.with_spec(spec), values_found, [*reports, last]
-        if gain < LEAST_ROUND_GAIN * last.stages[-1].rows:
+        if gain < MIN_ROUND_GAIN * last.stages[-1].rows:
             break
     return fit, values, reports
 
@@ -129,7 +129,7 @@ def search_all(fit: NeighborFit, search: Search = _search) -> SearchEnd:
     """Search on more rows until all rows are about as likely as those of the search.
 
     Args:
-        fit: The fit, with the fewest rows.
+        fit: The fit, with the minimum number of rows.
         search: Searches on the rows of a fit.
 
     Returns:
@@ -221,7 +221,7 @@ def is_better(
         first: The values and the report of the first result.
         second: The values and the report of the second result.
     """
-    if len(fit.rows) <= MOST_CHECKED:
+    if len(fit.rows) <= MAX_CHECKED:
         return fit.left_out_log_prob(first[0]) > fit.left_out_log_prob(second[0])
     return first[1].log_marginal_likelihood > second[1].log_marginal_likelihood
 
@@ -246,14 +246,14 @@ def conditioned_on_all_rows(
     last = reports[-1]
     if plan.most_rows is not None:
         return state, last.merged_with(reports)
-    least = LEAST_GAIN_OF_SUBSET_FIT if plan.is_continued else LEAST_ROUND_GAIN
+    least = MIN_GAIN_OF_SUBSET_FIT if plan.is_continued else MIN_ROUND_GAIN
     converged = last.converged or bool(words) or (last.iterations > 0 and last.stages[0].gain < least)
     message = last.message if last.converged else "new neighbors gained little" if converged else last.message
     rows = gathered(state.require_rows(purpose="a fit"))
     with torch.no_grad():
         inference = state.infer(rows)
         total = float(inference.log_marginal_likelihood()) + state.scaling.targets.log_jacobian(rows.count)
-        is_checked = len(rows) <= MOST_CHECKED
+        is_checked = len(rows) <= MAX_CHECKED
         left = left_out(state, inference.leave_one_out(), rows) if is_checked else (math.nan,) * 3
         calibration, log_prob, neighbors = map(if_finite, left)
         report = replace(

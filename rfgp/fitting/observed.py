@@ -32,14 +32,15 @@ FEW_FREQUENCIES, FEWEST = 128, 64
 
 1,800 rows of four classes, 512 frequencies: 57 s with 64 and 87 s with 128, leave-one-out log densities -0.321 and
 -0.316."""
-MOST_ROWS = 10_000
-"""The most rows of a search with few frequencies. More rows determine functions that few features cannot represent."""
+MAX_ROWS = 10_000
+"""The maximum number of rows of a search with few frequencies. More rows determine functions that few features cannot
+represent."""
 CLASS_ROWS = 800
-"""The most rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
+"""The maximum number of rows for the hyperparameters of several classes. An evaluation takes time n^3 a class."""
 COMPARED_ROWS = 500
 """The number of rows on which starts are compared before the ELBO is maximized."""
 CLASS_GAIN = 1e-4
-"""The least gain of an iteration on the ELBO for several classes, in nats a row.
+"""The smallest gain of an iteration on the ELBO for several classes, in nats a row.
 
 If inputs separate the classes, a search would continue for a hundred evaluations that gain 0.1 nats each."""
 
@@ -84,7 +85,7 @@ def with_few(state: GPState) -> GPState:
     spec, count = spec_of(state), len(state.require_rows(purpose="a fit"))
     few = FEW_FREQUENCIES if spec.options.likelihood.num_latents == 1 else FEWEST
     changed = {name: _fewer(approximation, few) for name, approximation in spec.approximations.items()}
-    if count > MOST_ROWS or changed == spec.approximations or spec.noise_process is not None:
+    if count > MAX_ROWS or changed == spec.approximations or spec.noise_process is not None:
         return state
     return state.replace(spec=spec.with_approximations(changed, state.hyperparameters, count))
 

@@ -21,7 +21,7 @@ class Progress:
         stage: The name of the stage.
         rows: The number of rows of the stage.
         iteration: The number of completed iterations of the stage, or blocks of rows of a pass.
-        iterations: The most iterations or blocks of the stage.
+        iterations: The maximum number of iterations or blocks of the stage.
         log_marginal_likelihood: The last value, in nats and the user's units, of the rows used at that time. NaN before
             the first.
         seconds: The seconds since the start of the fit.
@@ -106,7 +106,7 @@ class Reporter:
         Args:
             stage: The name of the stage.
             rows: The number of its rows.
-            iterations: The most iterations, or the number of blocks of a pass.
+            iterations: The maximum number of iterations, or the number of blocks of a pass.
         """
         stage = self._about + stage
         self._stage, self._rows, self._iterations = stage, rows, max(iterations, 1)

@@ -28,7 +28,7 @@ _LOG_RATIO, _LOG_RATIO_OF_SUM, _LOG_RATIO_OF_TERM = (-27.0, 9.0), (-18.0, 9.0), 
 of the first term), while the common factor is solved for."""
 _RATIOS = -8.0, 2.0, 41
 """The log10 of the least and the largest noise, relative to the largest eigenvalue, and the number of noises."""
-_LARGEST_CHANGE, _SHRINKAGE = 1.5, 0.3
+_MAX_CHANGE, _SHRINKAGE = 1.5, 0.3
 """The largest change of the logarithm of a calibrated noise, and the standard deviation of its prior."""
 
 
@@ -182,7 +182,7 @@ def calibrate_noise(
         return 0.5 * ((log_noise - start) / _SHRINKAGE) ** 2 - float(log_prob.sum())
 
     with torch.no_grad():
-        bounds = (start - _LARGEST_CHANGE, start + _LARGEST_CHANGE)
+        bounds = (start - _MAX_CHANGE, start + _MAX_CHANGE)
         best = minimize_scalar(loss, bounds=bounds, method="bounded", options={"xatol": 0.01})
         low, high = (float(bound) for bound in values.space.quantities["noise"].bounds)
         noise = min(max(float(best.x), math.log(low)), math.log(high))

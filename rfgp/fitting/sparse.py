@@ -20,16 +20,16 @@ from rfgp.priors import SparsePrior
 from rfgp.regression import FitReport
 from rfgp.rows import Block
 
-MOST_COLUMNS, TRIED_COLUMNS, MOST_MISSES = 12, 3, 2
+MAX_COLUMNS, TRIED_COLUMNS, MAX_MISSES = 12, 3, 2
 """The most added columns, the columns that a step tries, and the number of steps without a gain that end the search."""
 STEP_ITERATIONS = 20
-"""The most iterations of a search in a step."""
+"""The maximum number of iterations of a search in a step."""
 ABSENT = 0.01
 """The effect of an absent column, in scales of its prior."""
 _DEGREE = 3
 """The degree of the polynomials that rank columns."""
-_LEAST_GAIN = 0.1
-"""The least gain in nats of the log posterior by which a step counts."""
+_MIN_GAIN = 0.1
+"""The smallest gain in nats of the log posterior by which a step counts."""
 
 SearchEnd = tuple[TermFit, FitReport]
 """A fit at the end of a search, and the report of the search."""
@@ -98,7 +98,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         fit: The fit at its start.
         rows: The rows of the search.
         optimize: Searches from a fit on rows, as `rfgp.fitting.subsets.optimize`.
-        tolerance: The least gain of an iteration of the last search, in nats a row. If None, the default.
+        tolerance: The smallest gain of an iteration of the last search, in nats a row. If None, the default.
 
     Returns:
         The fit at the values found, and the report of the last search.
@@ -109,7 +109,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         values = term_effects.absent(values)
     best, score = fit.at(values), -math.inf
     errors = rows.targets.double() - rows.targets.double().mean(0)
-    while misses < MOST_MISSES and len(present) < MOST_COLUMNS:
+    while misses < MAX_MISSES and len(present) < MAX_COLUMNS:
         ranked = [column for column in ranked_columns(rows.inputs, errors, effects) if column not in present]
         if not ranked:
             break
@@ -119,7 +119,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
         end, _ = optimize(start, rows, most=STEP_ITERATIONS, again=True)
         present.append(column)
         reached = objective.log_posterior(end.values)
-        if reached > score + _LEAST_GAIN:
+        if reached > score + _MIN_GAIN:
             best, score, misses = end, reached, 0
             with torch.no_grad():
                 errors = rows.targets - best.state.infer(rows).leave_one_out()[0]
@@ -129,7 +129,7 @@ def search_sparsely(fit: TermFit, rows: Block, optimize: Optimize, tolerance: fl
 
 
 def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -> list[int]:
-    """Return columns ranked by the BIC of the best polynomial of each, up to cubic.
+    """Return columns ranked by the BIC of the best polynomial of each, up to cubic, or unranked for two rows or fewer.
 
     Args:
         inputs: The rows, (n, D).
@@ -138,11 +138,14 @@ def ranked_columns(inputs: Tensor, errors: Tensor, effects: Sequence[Effects]) -
     """
     columns = sorted({column for term_effects in effects for column in term_effects.columns})
     x, n = inputs[:, columns].detach().double(), len(errors)
+    degree = min(_DEGREE, n - 2)
+    if degree < 1:
+        return columns
     x = (x - x.mean(0)) / x.std(0).clamp_min(1e-300)
-    powers = torch.stack([x**degree for degree in range(_DEGREE + 1)], dim=2).movedim(1, 0)  # (D, n, 4)
+    powers = torch.stack([x**power for power in range(degree + 1)], dim=2).movedim(1, 0)  # (D, n, degree + 1)
     basis, _ = torch.linalg.qr(powers)
     shares = (basis.mT @ errors.double()).square().sum(2)[:, 1:].cumsum(1) / errors.square().sum()
-    penalties = 0.5 * math.log(n) * torch.arange(1, _DEGREE + 1)
+    penalties = 0.5 * math.log(n) * torch.arange(1, degree + 1)
     gains = (-0.5 * n * torch.log1p(-shares.clamp(max=1 - 1e-12)) - penalties).amax(1)
     return [columns[number] for number in gains.nan_to_num(-math.inf).argsort(descending=True).tolist()]
 

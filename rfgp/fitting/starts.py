@@ -27,10 +27,10 @@ from rfgp.solvers.choice import uses_cg
 STARTS = (1 / 32, 1 / 16, 1 / 8, 0.25, 0.5, 1.0, 2.0, 4.0)
 """The multipliers of all starting lengthscales that are compared."""
 SCREENED_ROWS = 500
-"""The most rows on which the lengthscales of one term after the other are compared."""
-MATRIX_ROWS, ADVANTAGE_FACTOR, LEAST_ADVANTAGE = 100, 2.0, 3.0
-"""The most rows on which starts of dense algebra are compared, and the factor and the nats by which the gain of another
-start over noise alone must exceed that of the usual start.
+"""The maximum number of rows on which the lengthscales of one term after the other are compared."""
+MATRIX_ROWS, ADVANTAGE_FACTOR, MIN_ADVANTAGE = 100, 2.0, 3.0
+"""The maximum number of rows on which starts of dense algebra are compared, and the factor and the nats by which the
+gain of another start over noise alone must exceed that of the usual start.
 
 Without the factor the sum of two kernels on concrete ended lower by up to 118 nats."""
 MULTIPLIERS = (1.0, 0.3, 0.1)
@@ -124,7 +124,7 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
     likelihoods = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + LEAST_ADVANTAGE:
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE:
         return [1.0]
     ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
     return [multiplier for _, multiplier in reversed(ranked)]
@@ -163,11 +163,11 @@ def with_dense_start(fit: TermFit) -> TermFit:
     )
     gains = {multiplier: total - alone for multiplier, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda multiplier: (round(gains[multiplier], _ROUNDED), multiplier))
-    is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + LEAST_ADVANTAGE
+    is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + MIN_ADVANTAGE
     initial = fit.at(start_from_multiplier(fit, best if is_clear else 1.0, noise_profile_likelihood))
     value, reached, _ = log_likelihood(initial.values)
     usual = _log_posterior(marginal_likelihood(initial.state, some), initial.values)
-    is_lost = usual <= alone + LEAST_ADVANTAGE < float(value + reached.log_hyperprior())
+    is_lost = usual <= alone + MIN_ADVANTAGE < float(value + reached.log_hyperprior())
     return initial.at(reached) if is_lost else initial
 
 
@@ -203,9 +203,7 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
             _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)
         ]
         values = ends[
-            log_posteriors.index(max(log_posteriors))
-            if max(log_posteriors) > log_posteriors[0] + LEAST_ADVANTAGE
-            else 0
+            log_posteriors.index(max(log_posteriors)) if max(log_posteriors) > log_posteriors[0] + MIN_ADVANTAGE else 0
         ]
     return values
 
@@ -261,7 +259,7 @@ def first_rows(rows: Block, order: Tensor, count: int) -> Block:
     Args:
         rows: The rows.
         order: A random order of the rows, (n,).
-        count: The most rows to return.
+        count: The maximum number of rows to return.
     """
     return rows if len(rows) <= count else rows.take(order[:count].sort().values)
 

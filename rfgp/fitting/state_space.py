@@ -13,7 +13,7 @@ from torch import Tensor
 from rfgp.fitting.average_information import STEP, Floats, Scoring
 from rfgp.fitting.context import TermFit
 from rfgp.fitting.starts import screened
-from rfgp.fitting.subsets import LEAST_ROWS, optimize
+from rfgp.fitting.subsets import MIN_ROWS, optimize
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
@@ -33,8 +33,8 @@ def fit_state_space(fit: TermFit) -> tuple[GPState, FitReport]:
         The state at the hyperparameters found, and the report.
     """
     fit = fit.at(screened(fit))
-    is_small = len(fit.rows) <= 2 * LEAST_ROWS
-    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
+    is_small = len(fit.rows) <= 2 * MIN_ROWS
+    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(MIN_ROWS))
     reports = [report]
     if len(fit.rows) >= 4 * MIDDLE_ROWS:
         fit, report = _search(fit, fit.subset(MIDDLE_ROWS))

@@ -20,7 +20,7 @@ import torch
 from rfgp.approximations import Exact, RandomFeatures
 from rfgp.approximations.planning import sharing
 from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
-from rfgp.fitting.maximize import LEAST_GAIN, Objective, maximize
+from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
 from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
 from rfgp.fitting.sparse import search_sparsely, sparse_effects
 from rfgp.fitting.starts import SCREENED_ROWS, ranked_multipliers, start_from_multiplier, with_dense_start
@@ -28,33 +28,34 @@ from rfgp.regression import FitReport
 from rfgp.regression.spec import degrees_of_freedom
 from rfgp.rows import Block
 
-LEAST_ROWS = 2000
-"""The fewest rows of the first subset."""
-GROWTH, MOST_ROWS = 4, 2**16
-"""The growth of subsets, and the most rows of the last subset. All its features are in memory at once."""
-LEAST_SUBSET_GAIN = 1e-3
+MIN_ROWS = 2000
+"""The minimum number of rows of the first subset."""
+GROWTH, MAX_ROWS = 4, 2**16
+"""The growth of subsets, and the maximum number of rows of the last subset. All its features are in memory at once."""
+MIN_SUBSET_GAIN = 1e-3
 """The gain of a larger subset in nats a row below which the optimum has converged."""
 APART = 4.0
-"""The least ratio of lengthscales of two starts that are both optimized."""
+"""The smallest ratio of lengthscales of two starts that are both optimized."""
 FEW_ROWS, SHORT = 250, 0.2
-"""The most rows for which only the best start is optimized, and the factor of its lengthscales that is an exception.
+"""The maximum number of rows for which only the best start is optimized, and the factor of its lengthscales that is an
+exception.
 
 At short lengthscales features explain each row by itself. On 18 tables at 50, 150 and 400 rows the usual start gained
 more than a nat in 4 of the 8 cases with a best start that short. A second start did so in 3 of the other 42 cases."""
-MOST_EXACT = 4000
+MAX_EXACT = 4000
 """The number of rows above which starts use the exact kernel only if there are more features than rows."""
 ROUNDS = 3
-"""The most times that a basis is renewed on one subset."""
+"""The maximum number of times that a basis is renewed on one subset."""
 ROUNDED = 6
 """The number of decimals, in nats, to which likelihoods are compared."""
 _COARSE_GAIN, _LAST_GAIN = 1e-3, 0.05
-"""The least gain of an iteration in nats, first with the exact kernel and then with the features.
+"""The smallest gain of an iteration in nats, first with the exact kernel and then with the features.
 
 On 5 tables at 50 to 400 rows, 0.05 ends lower than 1e-3 by 0.03 nats in the median, in two thirds of the time."""
 TOLERANCE = 1e-7
-"""The least gain of an iteration on many rows, in nats a row."""
+"""The smallest gain of an iteration on many rows, in nats a row."""
 COARSE = 1e-5
-"""The least gain of an iteration with inducing points and many rows, in nats a row.
+"""The smallest gain of an iteration with inducing points and many rows, in nats a row.
 
 Noise and lengthscales compensate each other along a ridge, and another draw of points changes the likelihood by more.
 5,000 rows of elevators with 128 points by FITC take 18 s. With 1e-6 they take 36 s, and the NLPD is higher by 0.004."""
@@ -94,9 +95,7 @@ def begin(fit: TermFit) -> tuple[TermFit, list[FitReport]]:
     if fit.plan.is_continued:
         fit, report = optimize(fit, rows)
         return fit, [report]
-    exact = (
-        None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MOST_EXACT)) else with_exact_kernel(fit)
-    )
+    exact = None if len(rows) >= min(2 * fit.num_features, max(fit.num_features, MAX_EXACT)) else with_exact_kernel(fit)
     if exact is None:
         ends = _ends_of_starts(fit, rows)
         fit, report = max(ends, key=lambda end: round(end[1].log_marginal_likelihood, ROUNDED))
@@ -135,9 +134,9 @@ def fit_coarsely(fit: TermFit, most: int, compared: int | None = None, tolerance
 
     Args:
         fit: The fit.
-        most: The most rows.
-        compared: The most rows on which starts are compared. If None, all rows of the search.
-        tolerance: The least gain of an iteration in nats a row. If None, 0.001 nats in total.
+        most: The maximum number of rows.
+        compared: The maximum number of rows on which starts are compared. If None, all rows of the search.
+        tolerance: The smallest gain of an iteration in nats a row. If None, 0.001 nats in total.
 
     Returns:
         The fit at the values found, and the report.
@@ -161,7 +160,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     for size in sizes(fit)[1:]:
         fit, report = optimize(fit, in_search_precision(fit.subset(size)))
         reports = [*reports, report]
-        if report.stages[0].gain < LEAST_SUBSET_GAIN:
+        if report.stages[0].gain < MIN_SUBSET_GAIN:
             break
     last = reports[-1].stages[0]
     if last.rows == len(fit.rows):
@@ -169,7 +168,7 @@ def enlarge(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit, list[FitRe
     if len(sizes(fit)) == 1:
         return fit, reports, f"on {last.rows:,} of {len(fit.rows):,} rows ({reports[-1].message})"
     gain = f"{last.rows:,} rows gained {last.gain:.1g} nats a row on the subset before"
-    return fit, reports, gain if last.gain < LEAST_SUBSET_GAIN else f"{gain}, and no larger subset is searched"
+    return fit, reports, gain if last.gain < MIN_SUBSET_GAIN else f"{gain}, and no larger subset is searched"
 
 
 def sizes(fit: TermFit) -> list[int]:
@@ -178,7 +177,7 @@ def sizes(fit: TermFit) -> list[int]:
     Args:
         fit: The fit.
     """
-    n, size, subset_sizes = min(len(fit.pool), MOST_ROWS), max(LEAST_ROWS, 2 * fit.num_features), list[int]()
+    n, size, subset_sizes = min(len(fit.pool), MAX_ROWS), max(MIN_ROWS, 2 * fit.num_features), list[int]()
     while size * 2 < n:
         subset_sizes.append(size)
         size *= GROWTH
@@ -227,9 +226,9 @@ def optimize(
     Args:
         fit: The fit at its starting values.
         rows: The rows.
-        most: The most iterations. If None, those of the plan.
+        most: The maximum number of iterations. If None, those of the plan.
         restart: The number of the start, 0 for the first.
-        tolerance: The least gain of an iteration, in nats a row. If None, a default for the model and rows.
+        tolerance: The smallest gain of an iteration, in nats a row. If None, a default for the model and rows.
         again: Whether the basis was renewed.
 
     Returns:
@@ -256,9 +255,9 @@ def optimize(
 
 
 def _tolerance(fit: TermFit, rows: Block) -> float:
-    if fit.prior.dense.has_residual and len(fit.rows) > LEAST_ROWS:
+    if fit.prior.dense.has_residual and len(fit.rows) > MIN_ROWS:
         return COARSE
-    return LEAST_GAIN / rows.count if len(rows) <= LEAST_ROWS else TOLERANCE
+    return MIN_GAIN / rows.count if len(rows) <= MIN_ROWS else TOLERANCE
 
 
 # --- bases -----------------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
             reports = [*reports[:-1], last, reports[-1]]
             break
         fit, reports = end, [*reports, last]
-        if gain < LEAST_SUBSET_GAIN * len(rows):
+        if gain < MIN_SUBSET_GAIN * len(rows):
             break
     return fit, reports
 

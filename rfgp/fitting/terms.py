@@ -18,30 +18,30 @@ from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.observed import CLASS_GAIN, fit_observed
 from rfgp.fitting.starts import first_rows, is_one_field, likelier_starts, screened, starts_of_field
 from rfgp.fitting.state_space import fit_state_space
-from rfgp.fitting.subsets import LEAST_ROWS, optimize, with_renewed_basis
+from rfgp.fitting.subsets import MIN_ROWS, optimize, with_renewed_basis
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
 from rfgp.rows import Block, gathered
 from rfgp.solvers import chain, onepass
-from rfgp.solvers.choice import MOST_DENSE, uses_cg
+from rfgp.solvers.choice import MAX_DENSE, uses_cg
 from rfgp.solvers.iterative import IterativeSolver
 from rfgp.threads import in_one_thread
 from rfgp.torch_context import keep_freed_memory
 
 LAST_GAIN = 0.1
-"""The least total gain in nats of the last five iterations on all rows, after a search on a subset."""
+"""The smallest total gain in nats of the last five iterations on all rows, after a search on a subset."""
 MIDDLE_ROWS = 50_000
 """The rows of an intermediate search, for fields with as many latent values as rows.
 
 10^6 rows of one column, nu = 1/2, by a sparse factor on one core: 53 s, and 68 s without this search."""
 TOLERANCE = 1e-8
 """The tolerance of the relative change of the likelihood per row in one iteration, for one field."""
-OPTIMIZED, MOST_OPTIMIZED = 3, 1500
-"""The number of starts of the search of a field, and the most rows for more than one."""
+OPTIMIZED, MAX_OPTIMIZED = 3, 1500
+"""The number of starts of the search of a field, and the maximum number of rows for more than one."""
 FIRST_ROWS_BY_CG = 10_000
 """The number of rows of the first search by conjugate gradients."""
-MOST_CHANGES = 2
-"""The most times that bases of terms on nodes are renewed at the hyperparameters found."""
+MAX_CHANGES = 2
+"""The maximum number of times that bases of terms on nodes are renewed at the hyperparameters found."""
 
 
 def fit_terms(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
@@ -93,10 +93,10 @@ def _fit_sparse(fit: TermFit) -> tuple[GPState, FitReport]:
     fit = replace(fit, state=with_new_basis(fit.state))
     if uses_cg(fit.prior, fit.rows):
         if fit.prior.has_grids:  # a subset has as many cells as all rows, so it uses dense algebra
-            fit = optimize(fit, fit.subset(LEAST_ROWS))[0]
+            fit = optimize(fit, fit.subset(MIN_ROWS))[0]
         return fit_by_scoring(fit.state, fit.plan, has_subset=not fit.prior.has_grids)
-    is_small = len(fit.rows) <= 2 * LEAST_ROWS
-    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(LEAST_ROWS))
+    is_small = len(fit.rows) <= 2 * MIN_ROWS
+    fit, report = optimize(fit, gathered(fit.rows) if is_small else fit.subset(MIN_ROWS))
     fit, reports, _ = learn_basis(*with_renewed_basis(fit, [report]), "")
     if is_small:
         return fit.state, reports[-1].merged_with(reports)
@@ -119,7 +119,7 @@ def _fit_field(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         if others := likelier_starts(fit, state.hyperparameters):
             state, more = _searched(fit.state, others, plan, is_continued=False)
             report = more.merged_with([report, more])
-        for _ in range(MOST_CHANGES):
+        for _ in range(MAX_CHANGES):
             ((before,), again) = spec_of(state).priors, with_new_basis(state)
             state = again
             if spec_of(again).priors[0].has_basis_of(before):
@@ -138,7 +138,7 @@ def _searched(
         return fit_by_scoring(state.replace(hyperparameters=starts[0]), plan, has_subset=not is_continued)
     objective, reports = Objective.of(state, rows), []
     tolerance = CLASS_GAIN if state.spec.options.likelihood.num_latents > 1 else TOLERANCE
-    for number, start in enumerate(starts[: OPTIMIZED if len(rows) <= MOST_OPTIMIZED else 1]):
+    for number, start in enumerate(starts[: OPTIMIZED if len(rows) <= MAX_OPTIMIZED else 1]):
         stage = f"all rows, start {number + 1}" if number else "all rows"
         values, report = maximize(objective, start, plan, stage=stage, tolerance=tolerance)
         reports.append(report)
@@ -169,7 +169,7 @@ def fit_by_scoring(state: GPState, plan: Plan, *, has_subset: bool = True) -> tu
     if not state.spec.is_gaussian:
         raise InvalidArgumentError(
             f"Hyperparameters of sparse features under {state.spec.options.likelihood!r} must be learned from "
-            f"at most {MOST_DENSE:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
+            f"at most {MAX_DENSE:,} observations, got {len(rows):,}. Fit fewer and condition on all, or use "
             "SparsePrecision() if the kernel has one."
         )
     values, reports = state.hyperparameters, []

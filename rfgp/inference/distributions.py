@@ -16,7 +16,7 @@ from rfgp.solvers.operators import LatentOperator
 T = TypeVar("T")
 
 ENTRIES = 2**22
-"""The most entries of the projection of a chunk of points."""
+"""The maximum number of entries of the projection of a chunk of points."""
 
 
 class InputBlocks(Protocol):

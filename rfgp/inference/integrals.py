@@ -23,10 +23,10 @@ from rfgp.inference.mixture import MixtureDistribution, MixturePosterior
 from rfgp.inference.new_levels import LevelBlock, blocks_with_new_levels, with_new_levels
 from rfgp.solvers import Posterior
 
-MOST_JOINT = 2**13
-"""The most nodes of all boxes in total for which a joint covariance is formed."""
+MAX_JOINT = 2**13
+"""The maximum number of nodes of all boxes in total for which a joint covariance is formed."""
 PANEL = 16
-"""The most nodes of one Gauss-Legendre rule. More nodes form panels of this size."""
+"""The maximum number of nodes of one Gauss-Legendre rule. More nodes form panels of this size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +148,7 @@ class BoxIntegrals(Distribution):
         return torch.cat([self._functionals(box).function_covariance() for box in torch.split(self.corners, 1)])
 
     def _mean(self) -> Tensor:
-        some = max(1, MOST_JOINT // self.rule.size)
+        some = max(1, MAX_JOINT // self.rule.size)
         return torch.cat([self._functionals(boxes).mean() for boxes in torch.split(self.corners, some)])
 
     def _variance(self) -> Tensor:
@@ -213,11 +213,11 @@ def check_joint(num_boxes: int, rule: BoxRule) -> None:
         rule: The quadrature.
 
     Raises:
-        InvalidArgumentError: If the boxes have more than `MOST_JOINT` nodes in total.
+        InvalidArgumentError: If the boxes have more than `MAX_JOINT` nodes in total.
     """
-    if num_boxes * rule.size > MOST_JOINT:
+    if num_boxes * rule.size > MAX_JOINT:
         raise InvalidArgumentError(
-            f"The boxes of a covariance of integrals must have at most {MOST_JOINT:,} nodes in total, got "
+            f"The boxes of a covariance of integrals must have at most {MAX_JOINT:,} nodes in total, got "
             f"{num_boxes:,} boxes with {rule.size:,} each. Use mean and std, fewer boxes, or a model of features, such "
             "as gp.with_approximation(rfgp.EquispacedFourier())."
         )
@@ -316,10 +316,11 @@ class IntegratedGP(ConditionedGP):
 
 COUNTS = (4, 6, 8, 12, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
 """The numbers of nodes in a column that are tried."""
-LEAST_ERROR = 1e-7
+MIN_ERROR = 1e-7
 """The smallest error that is aimed at, as a share of the prior variance of an integral."""
-GOALS = ((LEAST_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (LEAST_ERROR, 2**12), (1e-5, 2**12), (1e-3, 2**12))
-"""Errors, as shares of the prior variance, with the most nodes for each. The first attainable one is used."""
+GOALS = ((MIN_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (MIN_ERROR, 2**12), (1e-5, 2**12), (1e-3, 2**12))
+"""Errors, as shares of the prior variance, with the maximum number of nodes for each. The first attainable one is
+used."""
 
 
 def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...], unit: float) -> BoxRule:
@@ -365,7 +366,7 @@ def _slice(corners: Tensor, columns: tuple[int, ...], column: int) -> Tensor:
 def _errors(priors: Sequence[Prior], line: Tensor, column: int) -> Iterator[float]:
     """Yield the largest relative change of a term's variance for each number of nodes.
 
-    It ends once an error is at most `LEAST_ERROR`.
+    It ends once an error is at most `MIN_ERROR`.
     """
     parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
     before: Tensor | None = None
@@ -379,7 +380,7 @@ def _errors(priors: Sequence[Prior], line: Tensor, column: int) -> Iterator[floa
             scale = torch.maximum(variances[:, 0], NEGLIGIBLE * variances[:, 1]).clamp_min(smallest)
             error = float(((variances[:, 0] - before[:, 0]).abs() / scale).max())
             yield error
-            if error <= LEAST_ERROR:
+            if error <= MIN_ERROR:
                 return
         before = variances
 

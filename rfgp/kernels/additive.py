@@ -90,8 +90,8 @@ class Centered(Kernel):
         """
         if self.points is None:
             raise InvalidArgumentError(
-                f"{label_of(self)} must know the distribution of its column, got no points. Give points=, or use "
-                "gp.kernel after a fit."
+                f"{label_of(self)} must have points for its integrals, got none. Give points=, or use gp.kernel of a "
+                "fitted model."
             )
         points = torch.tensor(self.points, dtype=columns.scale.dtype, device=columns.scale.device)
         standardized = (points - columns.location[0]) / columns.scale[0]

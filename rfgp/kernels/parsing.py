@@ -33,9 +33,9 @@ KERNELS: dict[str, type[Kernel]] = {
     )
 }
 """The kernels that a text may name. Kernels on graphs, roads and meshes need Python objects."""
-MOST_TERMS = 256
+MAX_TERMS = 256
 """The largest number of terms of a kernel from a text, after products are expanded."""
-MOST_COUNT = 1000
+MAX_COUNT = 1000
 """The largest degree, rank or number of harmonics of a kernel from a text."""
 _EXAMPLE = '"RBF(t) + Group(store)"'
 _TEXTS = ("name", "spectrum")
@@ -124,7 +124,7 @@ def _leaf(call: Call, known: tuple[str, ...] | None) -> Kernel:
         )
     check_known("kernel", call.function, KERNELS)
     kind, arguments = KERNELS[call.function], dict[str, Any]()
-    for name, value in bound("kernel", call, kind, MOST_COUNT).items():
+    for name, value in bound("kernel", call, kind, MAX_COUNT).items():
         if name == "columns":
             arguments[name] = _columns(call, value, known)
         else:
@@ -176,7 +176,7 @@ def _base(value: Any) -> type[Kernel]:
 
 def _check_terms(count: int) -> None:
     """Refuse a kernel with too many terms, before they are built."""
-    if count > MOST_TERMS:
+    if count > MAX_TERMS:
         raise InvalidArgumentError(
-            f"A kernel from a text must have at most {MOST_TERMS} terms, got {count:,}. Products of sums are expanded."
+            f"A kernel from a text must have at most {MAX_TERMS} terms, got {count:,}. Products of sums are expanded."
         )

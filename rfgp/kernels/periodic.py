@@ -23,9 +23,9 @@ PERIOD_BOUNDS = (0.5, 2.0)
 """The bounds of a period that is learned, in starting periods."""
 TAIL = 1e-6
 """The share of the variance that the Fourier series may miss."""
-LEAST_HARMONICS = 4
-"""The least number of harmonics, so that a fit can shorten the lengthscale."""
-MOST_HARMONICS = 128
+MIN_HARMONICS = 4
+"""The minimum number of harmonics, so that a fit can shorten the lengthscale."""
+MAX_HARMONICS = 128
 """The largest number of harmonics of the Fourier series, sufficient for `TAIL` at the smallest lengthscale."""
 
 
@@ -97,13 +97,13 @@ class Periodic(Kernel):
 
     def series(self, values: Values) -> "Harmonics":
         """Return the kernel of the first harmonics, with all variance but `TAIL`."""
-        size = scaled_bessel(MOST_HARMONICS, values["lengthscale"].detach().double() ** -2)
+        size = scaled_bessel(MAX_HARMONICS, values["lengthscale"].detach().double() ** -2)
         missing = 1 - (2 * size.cumsum(0) - size[0])
-        count = min(int((missing > TAIL).sum()), MOST_HARMONICS)
+        count = min(int((missing > TAIL).sum()), MAX_HARMONICS)
         return Harmonics(
             self.columns,
             self.period,
-            max(count, LEAST_HARMONICS),
+            max(count, MIN_HARMONICS),
             learn_period=self.learn_period,
             lengthscale=self.lengthscale,
             name=self.name,

@@ -31,7 +31,8 @@ class Stationary(Kernel):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         spectrum: The spectrum, or its name.
-        ard: Whether each column has its own lengthscale.
+        ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
+            columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units, one number or one for each column. If None, the
             data decide.
         name: The name of the term. If None, the class and the columns.
@@ -103,7 +104,8 @@ class RBF(Stationary):
 
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
-        ard: Whether each column has its own lengthscale.
+        ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
+            columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
@@ -125,7 +127,8 @@ class Matern(Stationary):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         nu: The smoothness, positive.
-        ard: Whether each column has its own lengthscale.
+        ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
+            columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 
@@ -157,7 +160,8 @@ class RationalQuadratic(Stationary):
     Attributes:
         columns: The keys of its columns. If None, all columns but the target.
         alpha: The exponent, positive.
-        ard: Whether each column has its own lengthscale.
+        ard: Whether each column has its own lengthscale. Otherwise the standardized columns share one. For one in the
+            columns' own unit, such as that of a map, also set `standardize=False` in `rfgp.GP`.
         lengthscale: The starting lengthscale in the columns' units. If None, the data decide.
         name: The name of the term. If None, the class and the columns.
 

@@ -203,6 +203,11 @@ class BoundTerm:
         for factor, indices, prefix in self.parts():
             right = a[:, indices]
             covariance = factor.covariance(right, right if b is a else b[:, indices], of_prefix(values, prefix))
+            if covariance.shape != (len(a), len(b)):
+                raise InvalidArgumentError(
+                    f"covariance of {type(factor).__name__} must return a matrix of shape ({len(a)}, {len(b)}), got "
+                    f"shape {tuple(covariance.shape)}."
+                )
             product = product * covariance
         return product
 

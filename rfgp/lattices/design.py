@@ -273,7 +273,7 @@ _CHUNK = 64
 def _factors(matrices: Tensor) -> Tensor:
     """Return the Cholesky factors of correlation matrices (n, u, u).
 
-    Each has the least jitter that is sufficient.
+    Each has the smallest jitter that is sufficient.
     """
     jitter = torch.full((len(matrices), 1), JITTER, dtype=torch.float64)
     while True:

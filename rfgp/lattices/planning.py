@@ -23,8 +23,8 @@ SLACK = 1.25
 """The factor by which lengthscales may change before a new lattice is planned."""
 _FAR = 1e4
 """The largest distance in lengthscales in the search for a correlation."""
-_MOST_CELLS = 4_000_000
-"""The most points of a lattice that are ranked by their spectral density."""
+_MAX_CELLS = 4_000_000
+"""The maximum number of points of a lattice that are ranked by their spectral density."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +141,7 @@ def plan_lattice(
         box: The lower and the upper ends of the box, (d,) each.
         level: Modes with D_j / variance below it are omitted.
         tolerance: The correlation of a smooth kernel with its nearest image.
-        most: The most features. The modes with the largest D_j are kept.
+        most: The maximum number of features. The modes with the largest D_j are kept.
     """
     low, high = box
     wide, narrow = (_scaled(product, values, factor) for factor in (SLACK, 1 / SLACK))
@@ -160,7 +160,7 @@ def active_modes(product: SpectralProduct, values: Values, lattice: Lattice, lev
         values: The hyperparameters by path.
         lattice: The lattice.
         level: Modes with D_j / variance below it are omitted.
-        most: The most features. The modes with the largest D_j are kept.
+        most: The maximum number of features. The modes with the largest D_j are kept.
     """
     indices = half_space(lattice.half_widths)
     scale = np.log(lattice.spacing).sum()
@@ -215,10 +215,10 @@ def _scaled(product: SpectralProduct, values: Values, factor: float) -> dict[str
 def _within(half_widths: Integers, most: int) -> Integers:
     """Return half-widths of a lattice of limited size.
 
-    It has at most `_MOST_CELLS` points, and at most 64 times the most features.
+    It has at most `_MAX_CELLS` points, and at most 64 times the maximum number of features.
     """
     widths = half_widths.copy()
-    cells = min(_MOST_CELLS, 64 * most)
+    cells = min(_MAX_CELLS, 64 * most)
     while np.prod(2.0 * widths + 1) > cells and (widths > 1).any():
         widths = np.maximum(1, (widths * 0.9).astype(np.int64))
     return widths

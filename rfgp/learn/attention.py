@@ -16,7 +16,7 @@ from rfgp.learn.pieces import LogDensity, Radial, to_normal
 from rfgp.learn.search import Learned, Search
 from rfgp.spectra import Gaussian
 
-_LARGEST_LOGIT = 4.0
+_MAX_LOGIT = 4.0
 """The bound of the logits. exp(2 * 4) is within the range of heights that a histogram allows."""
 
 
@@ -106,7 +106,7 @@ class SharedNormDistribution:
 
     def heights(self) -> torch.Tensor:
         """Return the heights (num_bins,) of the histogram, with mean 1 and bounded away from 0."""
-        bounded = _LARGEST_LOGIT * (self.logits / _LARGEST_LOGIT).tanh()
+        bounded = _MAX_LOGIT * (self.logits / _MAX_LOGIT).tanh()
         return bounded.softmax(0) * len(bounded)
 
     def draw(self, generator: torch.Generator) -> Frequencies:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from rfgp.spectra import Spectrum
 
-_LARGEST_NORMAL = 8.0
+_MAX_NORMAL = 8.0
 
 
 def factor(
@@ -58,7 +58,7 @@ class Radial(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, spectrum: Spectrum, num_dims: int) -> Tensor:
         """Return norms (k,) at normals (k,)."""
-        inside = z.clamp(-_LARGEST_NORMAL, _LARGEST_NORMAL)
+        inside = z.clamp(-_MAX_NORMAL, _MAX_NORMAL)
         r = spectrum.radial_quantile(torch.special.ndtr(inside).clamp(2.0**-53, 1 - 2.0**-53), num_dims)
         log_slope = -(inside**2) / 2 - 0.5 * math.log(2 * math.pi) - spectrum.radial_log_density(r, num_dims)
         ctx.save_for_backward(log_slope.exp())

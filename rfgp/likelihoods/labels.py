@@ -110,7 +110,7 @@ def _probit(sign: Tensor, f: Tensor) -> LogProbDerivatives:
     return LogProbDerivatives(value, sign * h, -h * rest, sign * h * (rest.square() + h * rest - 1))
 
 
-MOST_CLASSES = 1000
+MAX_CLASSES = 1000
 WIDEST_BY_LAPLACE = 5.0
 """The largest ratio of the latent variance to its start under Laplace's approximation. For separable classes, larger
 variances increase the likelihood, but make probabilities too cautious."""
@@ -142,8 +142,8 @@ class Categorical(Likelihood):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.num_classes is not None and check_count("num_classes", self.num_classes, 2) > MOST_CLASSES:
-            raise InvalidArgumentError(f"num_classes must be at most {MOST_CLASSES:,}, got {self.num_classes:,}.")
+        if self.num_classes is not None and check_count("num_classes", self.num_classes, 2) > MAX_CLASSES:
+            raise InvalidArgumentError(f"num_classes must be at most {MAX_CLASSES:,}, got {self.num_classes:,}.")
 
     @property
     def num_latents(self) -> int:
@@ -158,7 +158,7 @@ class Categorical(Likelihood):
 
     def check(self, y: Tensor) -> str | None:
         """Return a message about the first target of (n,) that is not a label from 0 to C - 1, or None."""
-        most = MOST_CLASSES if self.num_classes is None else self.num_classes
+        most = MAX_CLASSES if self.num_classes is None else self.num_classes
         return first_where((y < 0) | (y != y.round()) | (y >= most), y, f"labels 0, 1, ..., at most {most - 1}")
 
     def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:

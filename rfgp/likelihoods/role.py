@@ -17,9 +17,9 @@ L = TypeVar("L", bound="Likelihood")
 APPROXIMATIONS = ("laplace", "variational")
 _MAD = 1.4826
 """The ratio of the standard deviation of a normal distribution to its median absolute deviation."""
-_LEAST_SPREAD = 1e-3
+_MIN_SPREAD = 1e-3
 """The smallest latent variance before a fit, as a fraction of the variance of the targets."""
-LEAST_CURVATURE = 1e-10
+MIN_CURVATURE = 1e-10
 """The smallest curvature of a row's log density in f. Smaller ones are raised to it."""
 
 PLACES = torch.arange(-8.0, 8.125, 0.125, dtype=torch.float64)
@@ -178,7 +178,7 @@ class Likelihood(ABC):
         """
         center = _median(y, weight)
         spread = _MAD * _median((y - center).abs(), weight)
-        least = _LEAST_SPREAD * moments(y, weight)[1].square()
+        least = _MIN_SPREAD * moments(y, weight)[1].square()
         return InitialMoments(center, spread.square().clamp_min(least).clamp_min(1e-12))
 
     @abstractmethod

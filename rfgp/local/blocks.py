@@ -29,7 +29,7 @@ def block_predecessors(
     Args:
         z: The ordered rows.
         count: The number k of neighbors of a block.
-        size: The most rows of a block. If 1, the neighbors are those of `nearest_predecessors`.
+        size: The maximum number of rows of a block. If 1, the neighbors are those of `nearest_predecessors`.
         most: The approximate number r of rows. If None, all.
 
     Examples:

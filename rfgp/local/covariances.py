@@ -19,8 +19,8 @@ from rfgp.sparse import EntryPattern, SparsityPattern
 
 BLOCK = 64
 """The number of rows of a block."""
-MOST_TOGETHER = 600
-"""The most rows and neighbors of a block of several rows. A block with more is divided."""
+MAX_TOGETHER = 600
+"""The maximum number of rows and neighbors of a block of several rows. A block with more is divided."""
 SPENT = 1e-13
 """The smallest pivot, relative to variance plus noise. A neighbor with a smaller pivot is rounding, and is omitted."""
 
@@ -132,7 +132,7 @@ def _blocks(near: Indices, rows_themselves: Indices, positions: Floats) -> Itera
     waiting = near_each_other(positions[rows_themselves], BLOCK)[::-1]
     while waiting:
         rows = waiting.pop()
-        if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MOST_TOGETHER:
+        if len(rows) > 1 and len(np.unique(near[rows])) + len(rows) > MAX_TOGETHER:
             half = len(rows) // 2
             waiting += [rows[half:], rows[:half]]
         elif len(rows):

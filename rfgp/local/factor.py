@@ -26,8 +26,8 @@ IN_THREADS_OF_PRODUCTS = 2**21
 """The number of multiplications from which a transposed product uses threads, each for some columns."""
 FAR = 1e140
 """The largest scaled coordinate, in lengthscales. Its square is finite."""
-MOST_SUMS = 2**28
-"""The most numbers in the gradients of all threads (two gigabytes). Fewer threads are used beyond it."""
+MAX_SUMS = 2**28
+"""The maximum number of numbers in the gradients of all threads (two gigabytes). Fewer threads are used beyond it."""
 
 
 def inverse_factor(
@@ -213,7 +213,7 @@ class _InverseFactor(torch.autograd.Function):
             gradients = np.zeros(z.shape[1]), np.zeros(len(z)), np.zeros(phi.shape)
             return loops.pull_rows(a, b, *ctx.fixed, ctx.entries, grad, *gradients), *gradients
 
-        parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MOST_SUMS // max(1, phi.size)))
+        parts = in_blocks(ctx.fixed[-1], pull, most=max(1, MAX_SUMS // max(1, phi.size)))
         grad_variance, grad_lengths, grad_noise, grad_features = (sum(part[i] for part in parts) for i in range(4))
         return (
             None,

@@ -25,11 +25,12 @@ JITTER = 1e-11
 
 @dataclass(frozen=True, eq=False)
 class LatentRoot:
-    """The root L (n, n).
+    """The root L = (I - B)^-1 D^1/2, (n, n), in the form of B and D^1/2. L itself is dense.
 
     Attributes:
-        entries: The weights of the neighbors of each row, and its conditional standard deviation, (nnz,).
-        pattern: The pattern of L, (n, n).
+        entries: For each row, the weights of its neighbors (a row of B), then its conditional standard deviation (an
+            entry of D^1/2), (nnz,).
+        pattern: The pattern of B, with the diagonal as the last entry of each row, (n, n).
 
     Examples:
         >>> from rfgp.local import KINDS, nearest_predecessors
@@ -60,7 +61,7 @@ class LatentRoot:
             lengthscale: The lengthscale of the kernel.
             variance: The value of the kernel at distance 0.
             kind: A kernel of `rfgp.local.KINDS`.
-            pattern: The pattern of L, or of some of its rows (r, n): the neighbors of each row, then the row itself.
+            pattern: The neighbors of each row, then the row itself, for all rows (n, n) or some (r, n).
             features: The features phi (n, F) of a part that is subtracted. The covariance is then v K - phi phi^T. If
                 None, there are none.
         """

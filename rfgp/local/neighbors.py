@@ -18,7 +18,7 @@ _SPARE = 1.6
 _TREE = 64
 """The number of rows below which all predecessors are compared."""
 EXACT, SLACK = 2**16, 0.3
-"""The most rows with exact neighbors, and the relative error of distances for more rows.
+"""The maximum number of rows with exact neighbors, and the relative error of distances for more rows.
 
 For 10^6 normal points in 3 and 8 dimensions, 99 % of 50 neighbors are exact. In 8 dimensions time is halved."""
 

@@ -3,7 +3,7 @@
 from rfgp.compiled import jit
 
 LONGEST = 64
-"""The most rows of a run. It bounds the memory."""
+"""The maximum number of rows of a run. It bounds the memory."""
 
 
 @jit()

@@ -7,7 +7,7 @@ from rfgp.compiled import jit
 
 @jit()
 def whole(count):
-    """Return the least multiple of 16 that is at least `count`.
+    """Return the smallest multiple of 16 that is at least `count`.
 
     Loops of that length vectorize without a remainder. It is unsigned, so that the compiler omits checks for negative
     indices.

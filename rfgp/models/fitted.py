@@ -11,7 +11,7 @@ from rfgp.hyperparameters import Hyperparameters
 from rfgp.regression import FitReport, GPState
 
 _SHOWN = 60
-"""The most characters of one argument in the repr of a model."""
+"""The maximum number of characters of one argument in the repr of a model."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from rfgp.approximations import (
     Taylor,
     TruncatedSpectrum,
 )
-from rfgp.approximations.measured import MOST_EXACT_NODES, has_small_precision
+from rfgp.approximations.measured import MAX_EXACT_NODES, has_small_precision
 from rfgp.approximations.node_features import NONZEROS_PER_WALKER, make_features
 from rfgp.approximations.nodes import NodeTerm, nodes_of
 from rfgp.errors import InvalidArgumentError, PoorFeaturesWarning, arguments
@@ -60,7 +60,7 @@ class GraphGP(GP):
             - "rational": a kernel of fractional order as a sum of fields with sparse precisions (Bolin, Simas and
               Xiong, 2024). `diagnose` states the relative error of its spectrum.
             - "auto": exact up to 2,000 nodes. Beyond that, the sparse precision if its factor is small enough, else
-              the features with the least error on a sample of nodes (`rfgp.MeasuredFeatures`). They are measured at
+              the features with the smallest error on a sample of nodes (`rfgp.MeasuredFeatures`). They are measured at
               the starting kernel and at the fitted one. See `.features` and `.advice`.
         num_walkers: The number of walkers per node. It and the next four options are those of `graphs.sample_walks`.
         p_halt: The halting probability.
@@ -153,7 +153,7 @@ class GraphGP(GP):
         """The name of the features in use, "auto" until data have determined them."""
         if not self.spec.priors:
             used = self._used
-            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MOST_EXACT_NODES:
+            if isinstance(used, MeasuredFeatures) and self.graph.num_nodes <= MAX_EXACT_NODES:
                 return "exact"
             return next(name for name, kind in _KINDS.items() if type(used) is kind)
         node_features = features_of(self.spec.priors[0])

@@ -143,8 +143,8 @@ class Process(ABC, Generic[F]):
             exposure: Positive numbers (n,) that multiply the mean e^f, such as times, areas or populations. They
                 require a likelihood of counts or positive values. If None, ones.
             fixed: Names of hyperparameters that keep their starting values.
-            max_iterations: The most iterations of L-BFGS on each subset of rows, and of steps of learned frequencies.
-                If None, 500 and 300.
+            max_iterations: The maximum number of iterations of L-BFGS on each subset of rows, and of steps of learned
+                frequencies. If None, 500 and 300.
             callback: A function of the number of iterations and the log marginal likelihood of the rows in use. It is
                 called after each iteration. The model does not change until the fit has ended.
             progress: If True, the stage, the likelihood and the remaining time are written to the standard error. Or a

@@ -15,8 +15,8 @@ from rfgp.regression import GPState
 from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
 from rfgp.rows import Rows, rows_in_memory
 
-MOST_POINTS = 500
-"""The most rows at which shares and degrees of freedom of terms are computed."""
+MAX_POINTS = 500
+"""The maximum number of rows at which shares and degrees of freedom of terms are computed."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _some_points(rows: Rows, seed: int) -> Tensor:
     """Return the inputs (n, D) of all rows, or of a random sample of them."""
     pool = rows_in_memory(rows)
     order = torch.randperm(len(pool), generator=random.generator(seed, random.Role.SAMPLE))
-    return pool.take(order[:MOST_POINTS]).inputs.detach()
+    return pool.take(order[:MAX_POINTS]).inputs.detach()
 
 
 def _shares(state: GPState, points: Tensor) -> dict[str, float]:

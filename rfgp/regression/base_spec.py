@@ -19,7 +19,7 @@ NOISE_BOUNDS = (1e-6, 1e2)
 """The bounds of the noise variance, in variances of the targets."""
 OUTPUTSCALE_BOUNDS = (1e-6, 1e8)
 """The bounds of the output scale, in variances of the targets."""
-LEAST_LATENT = 1e-4
+MIN_LATENT = 1e-4
 """The smallest output scale under a non-Gaussian likelihood, in starting values. The largest is
 `Likelihood.widest`."""
 
@@ -161,7 +161,7 @@ class BaseSpec(ABC):
     def variances(self) -> tuple[Variance, ...]:
         """The variances among the hyperparameters."""
         if not self.is_gaussian:
-            return (Variance("outputscale", 1.0, (LEAST_LATENT, self.options.likelihood.widest)),)
+            return (Variance("outputscale", 1.0, (MIN_LATENT, self.options.likelihood.widest)),)
         return Variance("outputscale", 1.0, OUTPUTSCALE_BOUNDS), Variance("noise", 0.1, NOISE_BOUNDS)
 
     @property

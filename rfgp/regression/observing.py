@@ -33,12 +33,13 @@ from rfgp.rows import (
 )
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Inference, Posterior, WarmStart
-from rfgp.solvers.choice import MOST_DENSE
+from rfgp.solvers.choice import MAX_DENSE
 
 F = TypeVar("F", bound=BaseSpec)
 
-MOST_OF_CLASSES = 500
-"""The most rows for variational inference of several classes without features. A step costs n^3 for each class."""
+MAX_OF_CLASSES = 500
+"""The maximum number of rows for variational inference of several classes without features. A step costs n^3 for each
+class."""
 NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
@@ -220,7 +221,7 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
         "laplace", "variational", or None if the posterior is exact.
     """
     likelihood, chosen = spec.options.likelihood, spec.options.approximation
-    most = MOST_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MOST_OF_CLASSES
+    most = MAX_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MAX_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
     is_kept = all(isinstance(part, Block) for part in parts_of(rows))

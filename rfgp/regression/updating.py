@@ -26,7 +26,7 @@ from rfgp.solvers.onepass import SeriesPosterior
 def conditioned(state: GPState, data: Chunk) -> GPState:
     """Return a state with other data.
 
-    Its posterior is computed at once if a source can be read only now.
+    Rows of a source are processed immediately, because the source may be unavailable later.
 
     Args:
         state: The state of the model.

@@ -12,14 +12,15 @@ from rfgp.fields import Field
 from rfgp.models.graph import GraphGP
 from rfgp.tables import Table
 
-MOST_NEAR = 10_000
-"""The most training rows, at random, among which the nearest is searched."""
-MOST_ROWS = 100_000
-"""The most training rows, at random, to which the mean and the linear model are fitted."""
-MOST_WALKED = 10_000
-"""The most nodes of a graph on which random walks are fitted for comparison, which takes seconds."""
-MOST_LEVELS = 100
-"""The most levels of a column whose levels are columns of zeros and ones in the nearest row and the linear model."""
+MAX_NEAR = 10_000
+"""The maximum number of training rows, at random, among which the nearest is searched."""
+MAX_ROWS = 100_000
+"""The maximum number of training rows, at random, to which the mean and the linear model are fitted."""
+MAX_WALKED = 10_000
+"""The maximum number of nodes of a graph on which random walks are fitted for comparison, which takes seconds."""
+MAX_LEVELS = 100
+"""The maximum number of levels of a column whose levels are columns of zeros and ones in the nearest row and the linear
+model."""
 _CHUNK = 1000
 
 
@@ -57,11 +58,11 @@ def baselines_of_rows(table: Table, train: NDArray[np.int64], test: NDArray[np.i
         train: The rows (n,) to which the baselines are fitted.
         test: The rows (k,) that they predict.
     """
-    rows, y, X = train[:MOST_ROWS], table.y, _numbers(table)
+    rows, y, X = train[:MAX_ROWS], table.y, _numbers(table)
     center, spread = X[rows].mean(axis=0), X[rows].std(axis=0)
     known, queries = ((X[part] - center) / np.where(spread > 0, spread, 1.0) for part in (rows, test))
-    near = nearest(known[:MOST_NEAR], queries)
-    name = "nearest row" if len(train) <= MOST_NEAR else f"nearest of {MOST_NEAR:,} rows"
+    near = nearest(known[:MAX_NEAR], queries)
+    name = "nearest row" if len(train) <= MAX_NEAR else f"nearest of {MAX_NEAR:,} rows"
     return _scored(known, y[rows], queries, y[test], BaselinePrediction(name, y[rows][near]))
 
 
@@ -70,7 +71,7 @@ def _numbers(table: Table) -> NDArray[np.float64]:  # (n, d)
     parts, column = [], 0
     for rule in table.schema.inputs:
         part = table.X[:, column : column + len(rule.encoded)]
-        is_split = rule.role == "level" and len(rule.levels) <= MOST_LEVELS
+        is_split = rule.role == "level" and len(rule.levels) <= MAX_LEVELS
         parts.append(part == np.arange(len(rule.levels)) if is_split else part)
         column += len(rule.encoded)
     return np.hstack(parts, dtype=np.float64)

@@ -30,13 +30,13 @@ from rfgp.tables import Table
 from rfgp.values import changed_arguments
 
 EXACT_ROWS = 800
-"""The most training rows, at random, on which a model of a table is compared with the exact process."""
+"""The maximum number of training rows, at random, on which a model of a table is compared with the exact process."""
 
 EXACT_NODES = 5000
-"""The most nodes of a graph on which features are compared with the exact process by eigenvectors."""
+"""The maximum number of nodes of a graph on which features are compared with the exact process by eigenvectors."""
 
 EXACT_NODES_BY_PRECISION = 20_000
-"""The most nodes if the exact process has a sparse precision; random walks on more nodes take minutes."""
+"""The maximum number of nodes if the exact process has a sparse precision; random walks on more nodes take minutes."""
 
 DISTANCE = "1min"
 """The most predicted time of the exact process given all rows; it suffices for 15,000 rows on one core."""

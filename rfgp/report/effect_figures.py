@@ -17,7 +17,7 @@ from rfgp.tables import Table
 _Z = 1.959964
 """Standard deviations of half a 95 % interval."""
 _BAND = "rgba(0,114,178,0.2)"
-_MOST_RUG, _MOST_MARKS = 400, 300
+_MAX_RUG, _MAX_MARKS = 400, 300
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def _curve(effect: Effect, scale: Scale) -> go.Figure:
     band = figures.band(x, low, high, _BAND, "95 % band")
     name = "median" if scale.is_factor else "mean"
     line = figures.scatter(x, scale.shown(effect.mean), "lines", line={"color": COLORS[0]}, name=name)
-    kept = np.unique(np.asarray(data)[figures.thin(len(data), _MOST_RUG)])
+    kept = np.unique(np.asarray(data)[figures.thin(len(data), _MAX_RUG)])
     marker = {"symbol": "line-ns-open", "size": 7, "color": "#57606a", "line": {"width": 1}}
     height = [0.015] * len(kept)
     look: dict[str, Any] = {"marker": marker, "name": "data", "hoverinfo": "skip"}
@@ -153,7 +153,7 @@ def _map(effect: Effect, values: NDArray[np.float64], name: str, colors: str) ->
     first, second = (axis_values(*pair) for pair in zip(effect.variables, effect.values, strict=True))
     look = {"colorscale": colors, "colorbar": figures.color_bar(name), "zsmooth": "best"}
     heat = go.Heatmap(x=first, y=second, z=[figures.short(row) for row in values], **look)
-    kept = figures.thin(len(effect.data[0]), _MOST_MARKS)
+    kept = figures.thin(len(effect.data[0]), _MAX_MARKS)
     x, y = (axis_values(variable, data[kept]) for variable, data in zip(effect.variables, effect.data, strict=True))
     marker = {"color": "white", "size": 3, "opacity": 0.7, "line": {"width": 0.5, "color": "#1b1f24"}}
     marks = figures.scatter(x, y, marker=marker, hoverinfo="skip")

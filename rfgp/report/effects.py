@@ -15,15 +15,15 @@ from rfgp.models.gp import GP
 from rfgp.report.variables import CATEGORY, Variable, input_frame, typical_row, variables_of
 from rfgp.tables import Table
 
-MOST_LEVELS = 30
-"""The most levels of an effect that are drawn, those with the largest effects."""
-MOST_JOINT_LEVELS = 1000
-"""The most levels, the most frequent, over which an effect is centered."""
-MOST_PARTIAL = 8
+MAX_LEVELS = 30
+"""The maximum number of levels of an effect that are drawn, those with the largest effects."""
+MAX_JOINT_LEVELS = 1000
+"""The maximum number of levels, the most frequent, over which an effect is centered."""
+MAX_PARTIAL = 8
 """The most variables of a term of more than two, those with the largest effects."""
 _CURVE, _PARTIAL, _SIDE, _SCATTER = 200, 60, 30, 600
 """The numbers of points of a curve, of a partial curve, of a side of a map, and of a scatter of positions."""
-_MOST_WAVES, _PER_WAVE = 50, 12
+_MAX_WAVES, _PER_WAVE = 50, 12
 """The most periods that a curve shows, and the points of each."""
 _QUANTILES = np.linspace(0.02, 0.98, 9)
 """The quantiles at which the sizes of effects are computed."""
@@ -159,7 +159,7 @@ def effect_sizes(model: GP, table: Table) -> dict[str, float]:
 def _few_values(variable: Variable, frame: Any) -> NDArray[Any]:
     """Return a few values of a variable that represent all rows."""
     if variable.role == CATEGORY or variable.is_discrete:
-        return np.array(variable.frequent(frame, MOST_LEVELS), dtype=object)
+        return np.array(variable.frequent(frame, MAX_LEVELS), dtype=object)
     return np.asarray(np.quantile(variable.values(frame), _QUANTILES))
 
 
@@ -192,7 +192,7 @@ def _effects(group: list[Term], setting: _Setting) -> Iterator[Effect]:
         yield _along(names, term, read[0], setting, is_partial=False)
     else:
         effects = [_along(names, term, axis, setting, is_partial=True) for axis in read if axis not in coordinates]
-        yield from sorted(effects, key=lambda effect: -float(np.ptp(effect.mean)))[:MOST_PARTIAL]
+        yield from sorted(effects, key=lambda effect: -float(np.ptp(effect.mean)))[:MAX_PARTIAL]
 
 
 def _has_levels(variable: Variable, term: Term, setting: _Setting) -> bool:
@@ -207,9 +207,9 @@ def _along(names: tuple[str, ...], term: Term, variable: Variable, setting: _Set
     """Return the effect of terms along one variable."""
     data = variable.values(setting.frame)
     if _has_levels(variable, term, setting):
-        values = np.array(variable.frequent(setting.frame, MOST_JOINT_LEVELS), dtype=data.dtype)
+        values = np.array(variable.frequent(setting.frame, MAX_JOINT_LEVELS), dtype=data.dtype)
         mean, deviation = setting.posterior(names, len(values), variable.cells(values))
-        kept = np.sort(np.argsort(-np.abs(mean), kind="stable")[:MOST_LEVELS])
+        kept = np.sort(np.argsort(-np.abs(mean), kind="stable")[:MAX_LEVELS])
         count, kept = len(np.unique(data)), kept[np.argsort(mean[kept], kind="stable")]
         curve = ((values[kept],), mean[kept], deviation[kept])
         return Effect(names, LEVELS, (variable,), *curve, is_partial, (data,), count)
@@ -230,7 +230,7 @@ def _period(term: Term, data: NDArray[Any]) -> float | None:
 def _num_points(term: Term, extent: float, is_partial: bool) -> int:
     """Return the number of points of a curve, more for products with a period."""
     periods = [float(factor.period) for factor in term.factors if getattr(factor, "period", None) is not None]
-    waves = min(extent / min(periods), _MOST_WAVES) if periods and len(term.factors) > 1 else 0.0
+    waves = min(extent / min(periods), _MAX_WAVES) if periods and len(term.factors) > 1 else 0.0
     return max(_PARTIAL if is_partial else _CURVE, math.ceil(_PER_WAVE * waves))
 
 

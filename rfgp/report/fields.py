@@ -18,9 +18,9 @@ from rfgp.report.processes import describe_process, memory_of
 from rfgp.report.study import Study
 
 UNEVEN = 20.0
-"""The ratio of the largest to the least degree above which the report explains its effect on the prior."""
+"""The ratio of the largest to the smallest degree above which the report explains its effect on the prior."""
 
-MOST_FACES = 100_000
+MAX_FACES = 100_000
 """Larger meshes are shown as pictures only."""
 
 
@@ -117,7 +117,7 @@ def view(field: Field, values: NDArray[np.float64], name: str, shown: str, color
     if field.mesh is None:
         caption = f"{shown}. Drag to move, scroll or pinch to zoom, touch a point for its value. {scale}"
         return Plot(figures.road_view(field, values, title, colors), caption, 520)
-    if len(field.mesh.faces) > MOST_FACES:
+    if len(field.mesh.faces) > MAX_FACES:
         return Picture(_still(field, values, title, colors), f"{shown}. {scale}")
     caption = f"{shown}. Turn with the mouse or a finger, zoom with the wheel or two fingers. {scale}"
     return Plot(figures.mesh_view(field, values, title, colors), caption, 460, _still(field, values, title, colors))

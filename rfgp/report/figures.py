@@ -23,7 +23,7 @@ _DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _INK, _GREY = "#1b1f24", "#8c959f"
 _THIN: dict[str, Any] = {"width": 0, "thickness": 0.6, "color": _GREY}
 """The look of error bars of many points."""
-MOST_POINTS, MOST_BARS = 2000, 400
+MAX_POINTS, MAX_BARS = 2000, 400
 _BINS = 16
 
 
@@ -71,7 +71,7 @@ def label(text: object, width: int = 40) -> str:
     return html.escape(plain(text, width), quote=False)
 
 
-def thin(count: int, most: int = MOST_POINTS) -> NDArray[np.int64]:
+def thin(count: int, most: int = MAX_POINTS) -> NDArray[np.int64]:
     """Return at most `most` positions (k,) among `count`, evenly spread.
 
     Examples:
@@ -183,7 +183,7 @@ def predicted(y: NDArray[np.float64], prediction: Prediction, *, is_log: bool = 
     If they are logarithms, their exponentials are drawn on logarithmic axes.
     """
     observed = prediction.observed()
-    rows = thin(len(y), MOST_BARS)
+    rows = thin(len(y), MAX_BARS)
     mean, sd = np.asarray(observed.mean)[rows], np.sqrt(np.asarray(observed.variance))[rows]
     y, middle, low, high = (np.exp(column) if is_log else column for column in (y[rows], mean, mean - sd, mean + sd))
     bars = error_bars(high - middle, middle - low, **_THIN)

@@ -13,9 +13,9 @@ from rfgp.report.page import Block, Grid, Plot, Text
 from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, as_dates, in_own_units, is_of_logarithms
 from rfgp.tables import Table
 
-MOST_COLUMNS = 60
-"""The most columns whose statistics are listed."""
-_MOST_PLOTS, _ACROSS, _MOST_TICKS, _MANY_DAYS = 9, 3, 6, 90
+MAX_COLUMNS = 60
+"""The maximum number of columns whose statistics are listed."""
+_MAX_PLOTS, _ACROSS, _MAX_TICKS, _MANY_DAYS = 9, 3, 6, 90
 
 
 def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mapping[str, float]) -> list[Block]:
@@ -29,14 +29,14 @@ def glance(table: Table, variables: Sequence[Variable], frame: Any, sizes: Mappi
     """
     table, is_log = in_own_units(table), is_of_logarithms(table)
     order = sorted(variables, key=lambda variable: -sizes[variable.name])
-    count = min(_MOST_PLOTS, len(order))
+    count = min(_MAX_PLOTS, len(order))
     blocks: list[Block] = [
         Plot(figures.histogram(table.y, table.target), f"The target, {table.target}."),
-        _statistics(table, order[:MOST_COLUMNS], frame),
+        _statistics(table, order[:MAX_COLUMNS], frame),
         Plot(
             small_multiples(table, order[:count], frame, is_log=is_log),
             f"The target against {'its column' if count == 1 else f'the {count} columns with the largest effects'}"
-            f"{words.shown(len(table.y), figures.MOST_POINTS)}{', on a logarithmic axis' * is_log}.",
+            f"{words.shown(len(table.y), figures.MAX_POINTS)}{', on a logarithmic axis' * is_log}.",
             height=120 + 190 * -(-count // _ACROSS),
             wide=True,
         ),
@@ -55,8 +55,8 @@ def _remarks(table: Table, num_variables: int) -> list[str]:
             "Missing numbers and dates are replaced by the mean of their column over all rows, held-out rows included. "
             "Missing texts are a level of their own."
         )
-    if num_variables > MOST_COLUMNS:
-        remarks.append(f"{counted(num_variables - MOST_COLUMNS, 'column')} with smaller effects are not listed.")
+    if num_variables > MAX_COLUMNS:
+        remarks.append(f"{counted(num_variables - MAX_COLUMNS, 'column')} with smaller effects are not listed.")
     return remarks
 
 
@@ -112,7 +112,7 @@ def _ticks(variable: Variable, frame: Any) -> dict[str, Any]:
     if variable.role != CATEGORY:
         return {"nticks": 5}
     names = np.unique([str(value) for value in variable.values(frame)])
-    if len(names) > _MOST_TICKS:
+    if len(names) > _MAX_TICKS:
         return {"tickvals": []}
     return {"tickvals": list(range(len(names))), "ticktext": [figures.label(name, 12) for name in names]}
 

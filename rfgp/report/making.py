@@ -16,10 +16,10 @@ from rfgp.report.study import Study
 from rfgp.report.variables import columns_of
 from rfgp.report.words import convergence, in_groups, number, repeats
 
-_MOST_ENTRIES = 60
-"""The most entries of a hyperparameter that are listed."""
+_MAX_ENTRIES = 60
+"""The maximum number of entries of a hyperparameter that are listed."""
 _VALUE, _COMMAND = 300, 2000
-"""The most characters of a setting, and of the command."""
+"""The maximum number of characters of a setting, and of the command."""
 
 
 def hyperparameters(model: Process[Any]) -> Grid:
@@ -53,11 +53,11 @@ def _entries(model: Process[Any], name: str) -> Iterator[list[str]]:
     elif value.numel() != len(columns):
         yield [figures.plain(name, 60), counted(value.numel(), "value")]
     else:
-        for column, entry in list(zip(columns, value.reshape(-1).tolist(), strict=True))[:_MOST_ENTRIES]:
+        for column, entry in list(zip(columns, value.reshape(-1).tolist(), strict=True))[:_MAX_ENTRIES]:
             of_column = f", {figures.plain(column)}" if len(columns) > 1 else ""
             yield [f"{figures.plain(name, 60)}{of_column}", number(entry)]
-        if len(columns) > _MOST_ENTRIES:
-            yield [figures.plain(name, 60), f"{counted(len(columns) - _MOST_ENTRIES, 'further value')}"]
+        if len(columns) > _MAX_ENTRIES:
+            yield [figures.plain(name, 60), f"{counted(len(columns) - _MAX_ENTRIES, 'further value')}"]
 
 
 def cost(study: Study, rows_of_model: Sequence[tuple[str, str]]) -> Section:

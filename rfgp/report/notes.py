@@ -20,7 +20,7 @@ _NEAR = 0.01
 _BETTER = 0.99
 """The share of the model's error below which a baseline is mentioned."""
 _NAMED = 3
-"""The most columns that a note names."""
+"""The maximum number of columns that a note names."""
 _SPANNED, _SKEWED = 10.0, 1.0
 """The ratio of the largest to the least target, and the skewness, above which logarithms are suggested."""
 

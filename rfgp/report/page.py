@@ -15,7 +15,8 @@ from markupsafe import Markup
 from graphs.builders.files import printable
 
 _LONG = 28
-"""The most characters of the cells of a column of figures. A column with longer ones is text, which wraps."""
+"""The maximum number of characters of the cells of a column of figures. A column with longer ones is text, which
+wraps."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,7 +21,7 @@ from rfgp.likelihoods import Bernoulli
 from rfgp.models import Process
 from rfgp.models.gp import GP
 from rfgp.models.graph import GraphGP
-from rfgp.report.baselines import MOST_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
+from rfgp.report.baselines import MAX_WALKED, Baseline, baselines_of_nodes, baselines_of_rows, random_walks
 from rfgp.report.comparing import EXACT, NOT_COMPARED, Compared, compare_nodes, compare_rows
 from rfgp.report.holdout import group_numbers, independent_groups, joined_groups, split
 from rfgp.report.notes import of_baselines, of_bounds, of_selection
@@ -30,7 +30,7 @@ from rfgp.rows import repeat_groups
 from rfgp.tables import Table
 
 FIT_ROWS = 4000
-"""The most rows to which hyperparameters are fitted, unless the model takes a number of its own."""
+"""The maximum number of rows to which hyperparameters are fitted, unless the model takes a number of its own."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -304,7 +304,7 @@ def study_field(
     if compare and isinstance(model, GraphGP):
         compared = compare_nodes(field, model, train, test, title, seed, show)
     elif compare:
-        if field.graph.num_nodes <= MOST_WALKED:
+        if field.graph.num_nodes <= MAX_WALKED:
             show("Fitting random walks for comparison", 0, 0)
             alternatives = random_walks(field, train, test, seed)
         text = "".join(f" For comparison, {other.name}: RMSE {other.rmse:.4g}." for other in alternatives)

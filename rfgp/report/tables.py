@@ -12,8 +12,8 @@ from rfgp.report.study import Study
 from rfgp.report.variables import input_frame, variables_of
 from rfgp.tables import Table
 
-_MOST_NAMED = 4
-"""The most terms that the first paragraph names."""
+_MAX_NAMED = 4
+"""The maximum number of terms that the first paragraph names."""
 
 
 def table_report(
@@ -69,9 +69,9 @@ def _lead(study: Study, table: Table, model: GP, num_variables: int) -> str:
 def _terms(model: GP) -> str:
     """Return a description of the terms and their approximations."""
     known = {figures.plain(name): type(term.approximation).__name__ for name, term in model.terms.items()}
-    shown = [f"{name} ({approximation})" for name, approximation in list(known.items())[:_MOST_NAMED]]
-    if len(known) > _MOST_NAMED:
-        shown.append(counted(len(known) - _MOST_NAMED, "other"))
+    shown = [f"{name} ({approximation})" for name, approximation in list(known.items())[:_MAX_NAMED]]
+    if len(known) > _MAX_NAMED:
+        shown.append(counted(len(known) - _MAX_NAMED, "other"))
     words_of = ", ".join(shown[:-1]) + (" and " if len(shown) > 1 else "") + shown[-1]
     return f"with the {'term' if len(known) == 1 else 'terms'} {words_of}"
 

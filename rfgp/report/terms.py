@@ -13,7 +13,7 @@ from rfgp.tables import Table
 
 _MISSING = "-"
 _NAME, _KERNEL = 60, 200
-"""The most characters of the name and of the kernel of a term."""
+"""The maximum number of characters of the name and of the kernel of a term."""
 
 
 def section(model: GP, table: Table) -> Section:

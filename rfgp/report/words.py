@@ -125,7 +125,7 @@ def diagnostics(study: Study) -> list[Block]:
     blocks += _of_likelihood(study)
     if not isinstance(study.model.spec.options.likelihood, Bernoulli):
         caption = (
-            f"Held-out observations against predictions{shown(len(y), figures.MOST_BARS)}. Bars are one standard "
+            f"Held-out observations against predictions{shown(len(y), figures.MAX_BARS)}. Bars are one standard "
             "deviation of the posterior predictive distribution. About two thirds of them should reach the diagonal."
         )
         blocks.append(Plot(figures.predicted(y, prediction, is_log=study.is_log), caption))
@@ -138,7 +138,7 @@ def diagnostics(study: Study) -> list[Block]:
         ),
         Plot(
             figures.residuals(y, prediction),
-            f"Standardized residuals against predictions{shown(len(y), figures.MOST_POINTS)}. If the model fits, there "
+            f"Standardized residuals against predictions{shown(len(y), figures.MAX_POINTS)}. If the model fits, there "
             "is no trend, and about 5 % of them are outside the dashed lines. A funnel means that the noise varies."
             f"{' There are too few groups to assess this.' * is_vague}",
         ),

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rfgp.counts import counted
 
-_MOST_COLUMNS = 8
+_MAX_COLUMNS = 8
 _READERS = {"text": 'categories="one-hot"', "dates": 'dates="days"', "missing values": 'missing="drop"'}
 
 
@@ -81,8 +81,8 @@ def listed(problems: list[Problem]) -> str:
         problems: The problems, one for each column and kind.
     """
     columns = list(dict.fromkeys(problem.column for problem in problems))
-    words = [str(problem) for problem in problems if problem.column in columns[:_MOST_COLUMNS]]
-    rest = len(columns) - _MOST_COLUMNS
+    words = [str(problem) for problem in problems if problem.column in columns[:_MAX_COLUMNS]]
+    rest = len(columns) - _MAX_COLUMNS
     return "; ".join([*words, f"and {counted(rest, 'more column')}"] if rest > 0 else words)
 
 
@@ -97,7 +97,10 @@ def remedy(problems: list[Problem], is_frame: bool) -> str:
         options = [option for kind, option in _READERS.items() if any(problem.kind == kind for problem in problems)]
         call = ", ".join(["table", "target", *options])
         return f"Encode them as numbers with rfgp.tables.read_table({call}), for a dataframe with the target."
-    return "Encode text and dates as numbers, for example with rfgp.tables.read_table."
+    return (
+        "Encode text and dates as numbers, for example with rfgp.tables.read_table. rfgp.sklearn.GPClassifier takes "
+        "classes as text."
+    )
 
 
 def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Problem]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_OFTEN = 5
+MAX_OFTEN = 5
 """The largest mean number of repetitions of inputs for which equal rows count as copies."""
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 """The factor of the hash, 2^64 over the golden ratio (Fibonacci hashing). It is odd, so that steps are invertible."""
@@ -54,7 +54,7 @@ def repeat_groups(
     inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
     targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
     groups = np.unique(row_hashes(targets, inputs), return_inverse=True)[1].reshape(-1)
-    is_coarse = MOST_OFTEN * len(np.unique(inputs)) < len(y)
+    is_coarse = MAX_OFTEN * len(np.unique(inputs)) < len(y)
     return None if is_coarse or groups.max() + 1 == len(y) else groups
 
 

@@ -62,8 +62,9 @@ class SourceReader(InputReader, Protocol):
         """Return a source whose blocks are matrices of numbers."""
 
 
-MOST_COPIED = 2**21
-"""The most rows whose standardized values are kept next to the given ones. More are standardized as they are read."""
+MAX_COPIED = 2**21
+"""The maximum number of rows whose standardized values are kept next to the given ones. More are standardized as they
+are read."""
 
 
 class ArrayRows(Block):
@@ -121,7 +122,7 @@ class ArrayRows(Block):
         Args:
             rows: A slice, indices (b,) or a mask.
         """
-        if len(self) <= MOST_COPIED or "plain_block" in vars(self):
+        if len(self) <= MAX_COPIED or "plain_block" in vars(self):
             return self.plain_block.take(rows)
         return standardized(self.chunk.take(rows), self.scaling)
 
@@ -208,7 +209,7 @@ class TrainingArrays:
         _check_outputs(self.chunk.y, scaling)
         scaling.check_columns(self.chunk.X)
         rows = ArrayRows(self.chunk, self.as_numpy, scaling)
-        if len(rows) <= MOST_COPIED or not _is_in_range(rows):
+        if len(rows) <= MAX_COPIED or not _is_in_range(rows):
             len(rows.plain_block)  # raises an error for values out of range
         return rows
 

@@ -53,7 +53,7 @@ FAR = 1e100
 
 LATTICE_ARRAYS = ("low", "high", "spacing", "half_widths")
 """The arrays of a lattice."""
-LEAST_JITTER = 1e-12
+MIN_JITTER = 1e-12
 """The smallest jitter of inducing points."""
 
 
@@ -248,7 +248,7 @@ def _always(prior: TermPrior) -> bool:
 def _jitter(content: Mapping[str, Any]) -> float:
     """Return the jitter of inducing points."""
     jitter = content.get("jitter", JITTER[torch.float64])
-    if not isinstance(jitter, float) or not LEAST_JITTER <= jitter <= 1:
+    if not isinstance(jitter, float) or not MIN_JITTER <= jitter <= 1:
         raise ValueError("the jitter of the inducing points must be in range")
     return jitter
 

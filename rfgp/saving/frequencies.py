@@ -9,7 +9,7 @@ from rfgp.couplings import Coupling, FastSimplex, Frequencies, StructuredFrequen
 from rfgp.couplings.hadamard import next_power_of_two
 from rfgp.saving.models import Tensors
 
-_MOST_NORM = 40
+_MAX_NORM = 40
 """The largest excess of the norm of a frequency of positive features over three standard norms."""
 
 
@@ -44,7 +44,7 @@ def decode_frequencies(
     frequencies = _frequencies(tensors, shape[1], coupling, features)
     if frequencies.shape != shape:
         raise ValueError(f"frequencies must match the options and the columns, got shape {frequencies.shape}")
-    longest = 3 * math.sqrt(shape[1]) + _MOST_NORM  # exp(omega . x) must not overflow near the data
+    longest = 3 * math.sqrt(shape[1]) + _MAX_NORM  # exp(omega . x) must not overflow near the data
     if features == "laplace" and not bool(frequencies.dense().norm(dim=1).max() < longest):
         raise ValueError("the frequencies must be as short as those of a draw")
     return frequencies

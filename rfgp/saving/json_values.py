@@ -154,7 +154,7 @@ def decode_dtype(name: str) -> torch.dtype:
         InvalidArgumentError: If the name is unknown.
     """
     if name not in _DTYPES:
-        raise InvalidArgumentError(f"A dtype must be one of {', '.join(_DTYPES)}, got {name!r}.")
+        raise InvalidArgumentError(f"The dtype in a file must be one of {', '.join(_DTYPES)}, got {name!r}.")
     return _DTYPES[name]
 
 

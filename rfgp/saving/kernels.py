@@ -114,7 +114,7 @@ def decode_approximations(content: Any, decoder: Decoder) -> Any:
 
 
 def approximation_of(content: Any, decoder: Decoder) -> Approximation:
-    """Return the approximation with given JSON.
+    """Return the approximation that JSON describes.
 
     Args:
         content: The JSON.

@@ -279,7 +279,8 @@ def _walks(old: Json) -> approximations.RandomWalks:
     """
     limits, asked = old["hop_limits"], old["walks"]["exact_hops"]
     if (limits is not None and asked not in ("auto", "rule")) or (limits is None and asked == "rule"):
-        raise ValueError('a rule for exact hops must come with exact_hops="auto" or "rule"')
+        given = "with" if limits is not None else "without"
+        raise ValueError(f"exact_hops={asked!r} must not come {given} hop_limits")
     hops = HopRule(limits) if asked == "rule" else asked
     names = {name: present for present, name in NAMES_IN_FILES[approximations.RandomWalks].items()}
     options = {names.get(name, name): value for name, value in old["walks"].items()}

@@ -270,7 +270,7 @@ def values_of(
         if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
             raise ValueError(f"{name} must match the model, got shape {tuple(value.shape)} and {value.dtype}")
         is_log = name in quantities and quantities[name].is_positive
-        if name != "mean" and not bool((value.double().abs() < (_LARGEST_LOG if is_log else _LARGEST)).all()):
+        if name != "mean" and not bool((value.double().abs() < (_MAX_LOG if is_log else _LARGEST)).all()):
             raise ValueError(f"{name} must be in the range of double precision")
     return values.replaced(raw)
 
@@ -364,13 +364,13 @@ def _check_values(tensors: Tensors) -> None:
             name.startswith("predictor.")
             and name.endswith("factor")
             and value.ndim == 2
-            and not bool((value.diagonal() > _LEAST_PIVOT).all())
+            and not bool((value.diagonal() > _MIN_PIVOT).all())
         ):
             raise ValueError(f"{name} must be a Cholesky factor")
         if name == "predictor.rows" and not bool((value.double().square().sum(0) < 1 + _ROUNDING).all()):
             raise ValueError(f"{name} must not exceed the prior variance")
 
 
-_LARGEST_LOG, _LARGEST, _LEAST_PIVOT, _ROUNDING = 300.0, 1e100, 1e-100, 1e-6
+_MAX_LOG, _LARGEST, _MIN_PIVOT, _ROUNDING = 300.0, 1e100, 1e-100, 1e-6
 """The largest logarithm of a hyperparameter, the largest hyperparameter of any sign, the smallest pivot of a factor,
 and the rounding error of a variance."""

@@ -11,7 +11,7 @@ from graphs.couplings import Sigma, Tuples
 from graphs.walks import HopRule
 from rfgp.errors import InvalidArgumentError
 
-_MOST_QUANTILES, _ROUNDING = 10_000, 1e-6
+_MAX_QUANTILES, _ROUNDING = 10_000, 1e-6
 
 
 def encode_walks(walks: graphs.Walks | None) -> dict[str, Any]:
@@ -41,8 +41,8 @@ def decode_walks(described: Mapping[str, Any], lengths: str | None) -> dict[str,
     """
     permutation, tuples, limits = (described[name] for name in ("permutation", "tuples", "hop_limits"))
     matched = lengths == "sigma"
-    if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MOST_QUANTILES):
-        raise InvalidArgumentError(f"only sigma walks must have a permutation of 2 to {_MOST_QUANTILES} quantiles")
+    if (permutation is not None) != matched or (matched and not 2 <= len(permutation) <= _MAX_QUANTILES):
+        raise InvalidArgumentError(f"only sigma walks must have a permutation of 2 to {_MAX_QUANTILES} quantiles")
     if (tuples is not None) != (lengths == "learned"):
         raise InvalidArgumentError("only learned walks must have a table of tuples")
     hops = None if limits is None else HopRule(np.array(limits))

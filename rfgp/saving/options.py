@@ -39,6 +39,11 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
             if options.indicators
             else {}
         ),
+        **(
+            {"alternatives": {name: encode_kernel(kernel, encoder) for name, kernel in options.alternatives.items()}}
+            if options.alternatives
+            else {}
+        ),
     }
 
 
@@ -79,6 +84,7 @@ def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptio
         priors=json_values.decode_priors(described["priors"]),
         dtype=None if dtype is None else json_values.decode_dtype(dtype),
         indicators=_decode_indicators(described.get("indicators", [])),
+        alternatives=_decode_alternatives(described.get("alternatives", {}), decoder),
         **chosen,
     )
 
@@ -93,3 +99,14 @@ def _decode_indicators(content: Any) -> dict[Any, tuple[Any, ...]]:
     if not all(type(value) in (str, int, bool) for key, levels in indicators.items() for value in (key, *levels)):
         raise ValueError("the levels of a column must have valid types")
     return indicators
+
+
+def _decode_alternatives(content: Any, decoder: Decoder) -> dict[str, Kernel]:
+    """Return the kernels that a fit selects from.
+
+    Raises:
+        ValueError: If a name is invalid.
+    """
+    if not all("=" in name for name in content):
+        raise ValueError("the name of a kernel to select from must be an option and its value, such as alpha=2")
+    return {name: decode_kernel(kernel, decoder) for name, kernel in content.items()}

@@ -9,7 +9,8 @@ Words that the modules use:
     groups          rows that are held out together, as in grouped cross-validation
     warm            started at the hyperparameters of an earlier fit
 
-A round eliminates candidates that are worse than the best by more than two standard errors, rather than a fixed half.
+A round eliminates candidates that are worse than the best by more than two standard errors and by more than 0.15 nats a
+row. At most two survive if rows are held out, otherwise four.
 """
 
 from rfgp.selection.candidates import AutoSpace as AutoSpace

@@ -8,7 +8,7 @@ from operator import add
 from typing import Any
 
 from rfgp.approximations import Approximation, EquispacedFourier, Exact, InducingPoints, RandomFeatures, Vecchia
-from rfgp.approximations.equispaced_fourier import MOST_COLUMNS
+from rfgp.approximations.equispaced_fourier import MAX_COLUMNS
 from rfgp.kernels import RBF, Group, Kernel, Linear, Matern, Periodic
 from rfgp.kernels.terms import Term
 from rfgp.likelihoods import Gaussian
@@ -18,8 +18,8 @@ from rfgp.regression.spec import ModelOptions
 
 FEW_ROWS = 2000
 """The largest number of rows with distinct inputs for which the candidates are exact."""
-MOST_LEVELS = 1000
-"""The most levels whose effects are weights of a dense matrix in all candidates."""
+MAX_LEVELS = 1000
+"""The maximum number of levels whose effects are weights of a dense matrix in all candidates."""
 SPARSE_ROWS = 10
 """The rows per column below which sparse priors are tried."""
 _RBF, _LINEAR = RBF(name="rbf"), Linear(name="linear")
@@ -48,7 +48,7 @@ class Candidate:
         if not num_levels:
             return self
         groups, given = {key: Group(key) for key in num_levels}, self.model.approximations
-        weights = {str(groups[key].terms()[0].name): Exact() for key, num in num_levels.items() if num <= MOST_LEVELS}
+        weights = {str(groups[key].terms()[0].name): Exact() for key, num in num_levels.items() if num <= MAX_LEVELS}
         if given == "auto" or isinstance(given, Mapping):
             given = {**({} if given == "auto" else given), **weights} or "auto"
         model = self.model.changed(kernel=reduce(add, groups.values(), self.model.kernel), approximations=given)
@@ -76,6 +76,11 @@ class Candidate:
     def is_linear(self) -> bool:
         """Whether all terms but groups are linear, so that the candidate is a baseline too."""
         return all(isinstance(factor, Linear | Group) for term in self.terms for factor in term.factors)
+
+    @property
+    def is_seasonal(self) -> bool:
+        """Whether it has periodic terms."""
+        return any(isinstance(factor, Periodic) for term in self.terms for factor in term.factors)
 
     @property
     def is_equispaced_or_automatic(self) -> bool:
@@ -133,6 +138,8 @@ def _words(term: Term) -> str:
     kernel = term.factors[0]
     if isinstance(kernel, Group):
         return f"Group({', '.join(map(str, kernel.columns or ()))})"
+    if isinstance(kernel, Periodic):
+        return f"Periodic {kernel.period:g}"
     nu = getattr(kernel, "nu", None)
     isotropic = "" if getattr(kernel, "ard", True) else "isotropic "
     return isotropic + type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
@@ -202,7 +209,7 @@ class AutoSpace:
         if approximation == "auto" and (num_rows > FEW_ROWS or in_blocks):
             if not is_gaussian:
                 return self._of(RandomFeatures(128), _RBF), self._of(RandomFeatures(512), _RBF)
-            if num_columns <= MOST_COLUMNS:
+            if num_columns <= MAX_COLUMNS:
                 return self._with_auto_approximation(num_columns, periods)
             neighbors = () if in_blocks else self._with_neighbors()
             return self._of(Exact(), _LINEAR), *self._with_frequencies(), *neighbors
@@ -212,7 +219,7 @@ class AutoSpace:
 
     def _exact(self, num_rows: int, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for few rows with Gaussian noise."""
-        kernels = [RBF(name="rbf", ard=False), _matern(1.5, ard=False)]
+        kernels: list[Kernel] = [RBF(name="rbf", ard=False), _matern(1.5, ard=False)] if num_columns > 1 else []
         if num_columns < num_rows:
             kernels += [_LINEAR, _RBF, _matern(1.5), _matern(0.5)]
             kernels += [_RBF + _matern(1.5, "local"), _RBF + _matern(0.5, "local")]

@@ -6,7 +6,7 @@ of ten to a thousand. The predicted memory is an upper bound (`tests/rfgp/select
 
 from dataclasses import dataclass
 
-from rfgp.fitting.subsets import MOST_ROWS
+from rfgp.fitting.subsets import MAX_ROWS
 from rfgp.regression.selection_report import FLOPS_PER_SECOND
 from rfgp.selection.candidates import Candidate
 
@@ -62,7 +62,7 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
         learned = STEPS * _linear(min(rows, BATCH), size) if candidate.learns_frequencies else 0.0
         searched = 0.0 if candidate.learns_frequencies else EVALUATIONS * _linear(min(search_rows, SUBSET), size)
         copies = _COPIES[candidate.features is None]
-        held = 8.0 * (copies * min(rows, MOST_ROWS) * size + 4.0 * size**2)
+        held = 8.0 * (copies * min(rows, MAX_ROWS) * size + 4.0 * size**2)
         return Cost((searched + learned + 3.0 * rows * size**2) / FLOPS_PER_SECOND, data + held)
     k, search_rows = near.num_neighbors, search_rows if rows <= 2 * SEARCHED else min(search_rows, SEARCHED)
     per_row = 3.0 * k**3 + 5.0 * k**2 * columns + 6.0 * size * k + 5.0 * size**2 + _FOUND

@@ -17,12 +17,13 @@ from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
 """The spacing of the grid on which near inputs count as equal, in standard deviations of the columns."""
-MOST_MERGED = 4000
+MAX_MERGED = 4000
 """The largest number of rows whose replicates are merged."""
 DATE_PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
-FALSE_ALARM, MOST_SEARCHED = 1e-6, 2048
-"""The largest false-alarm probability of a wave whose period is a candidate, and the most rows of the search for it."""
+FALSE_ALARM, MAX_SEARCHED = 1e-6, 2048
+"""The largest false-alarm probability of a wave whose period is a candidate, and the maximum number of rows of the
+search for it."""
 FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
@@ -63,7 +64,7 @@ def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
             gap, extent = _gap_and_extent(np.unique(x))
             periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
         else:
-            period = dominant_period(x[:MOST_SEARCHED], rows.targets[:MOST_SEARCHED, 0].numpy())
+            period = dominant_period(x[:MAX_SEARCHED], rows.targets[:MAX_SEARCHED, 0].numpy())
             periods += [] if period is None else [(column.key, period)]
     return periods
 
@@ -87,8 +88,10 @@ def dominant_period(
         x: The inputs.
         y: The targets.
 
-    Source: Lomb (1976), Scargle (1982), the periodogram and its false-alarm probability 1 - (1 - e^-z)^M. Here, the
-    share p of the variance has the distribution (1 - p)^((n - 3) / 2).
+    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains a share of more than p of the variance of
+        noise
+    with the probability (1 - p)^((n - 5) / 2), because a quadratic trend and the wave have five coefficients. The
+    false-alarm probability is at most the sum over all periods.
 
     Examples:
         >>> import numpy as np
@@ -112,7 +115,7 @@ def dominant_period(
 
     shares = share(cycles)
     peak = cycles[shares.argmax()]
-    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(points) - 3) / 2)
+    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(points) - 5) / 2)
     if false_alarm > FALSE_ALARM:
         return None
     bounds = max(2.0, peak - 0.25), peak + 0.25
@@ -134,7 +137,7 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
     """
     rows = state.require_rows(purpose="a fit")
     block = rows_in_memory(rows)
-    takes_merged = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MOST_MERGED
+    takes_merged = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MAX_MERGED
     merged = merge_replicates(block) if takes_merged else block
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)

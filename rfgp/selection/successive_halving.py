@@ -29,9 +29,9 @@ FIRST_ROWS, GROWTH = 1000, 2
 """The number of rows of the first round, and the factor by which it grows in the second round if rows are held out."""
 CHEAP_FACTOR = 4
 """How many times as many rows random features and equispaced Fourier grids get, which cost least."""
-MOST_LEARNED = 2**15
+MAX_LEARNED = 2**15
 """The largest number of rows that frequencies are learned from. The model is then conditioned on all rows."""
-MOST_SURVIVORS = {True: 2, False: 4}
+MAX_SURVIVORS = {True: 2, False: 4}
 """The largest number of candidates that survive a round, by whether rows are held out."""
 STANDARD_ERRORS = 2.0
 """The difference from the best, in standard errors, above which a candidate is clearly worse."""
@@ -39,7 +39,7 @@ SURVIVAL_MARGIN, AVERAGING_MARGIN = 0.15, 0.1
 """The difference from the best, in nats a row, up to which a candidate survives, and up to which it is averaged."""
 LEAD_MARGIN = 0.005
 """The nats a row by which the best candidate must lead the second before its followups are scored."""
-MOST_AVERAGED, DECIMALS = 4, 3
+MAX_AVERAGED, DECIMALS = 4, 3
 """The largest number of averaged candidates, and the decimals to which their scores are compared."""
 NEGLIGIBLE_NOISE, LINEAR_WEIGHT = 1e-3, 1e-4
 """The noise, in variances of the target, below which a candidate counts as noise-free; and the weight of a linear model
@@ -133,7 +133,7 @@ class SuccessiveHalving:
         if len(self.states) == 1 and not self.states[0].candidate.followups:
             return self.states
         self._drop_costly()
-        active = sorted((state for state in self.states if not state.status), key=lambda state: state.cost.seconds)
+        active = sorted((state for state in self.states if not state.status), key=_priority)
         first = last = len(self.validation.rows)
         if self.holds_out:
             first, last = FIRST_ROWS, GROWTH * FIRST_ROWS
@@ -176,7 +176,7 @@ class SuccessiveHalving:
     def _survivors(self, states: Sequence[CandidateState]) -> list[CandidateState]:
         """Return the candidates that survive a round, and their followups."""
         scored = ranked(states)
-        survivors = [state for state in scored if state.is_within(SURVIVAL_MARGIN)][: MOST_SURVIVORS[self.holds_out]]
+        survivors = [state for state in scored if state.is_within(SURVIVAL_MARGIN)][: MAX_SURVIVORS[self.holds_out]]
         for state in scored:
             if state not in survivors:
                 state.status = f"worse than the best by {state.scores[-1].difference:.2g} nats a row"
@@ -224,7 +224,7 @@ class SuccessiveHalving:
             scored[0].weight = 1.0
             return scored[:1]
         scored.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))  # of equal ones the cheapest
-        near = [state for state in scored if state.is_within(AVERAGING_MARGIN)][:MOST_AVERAGED]
+        near = [state for state in scored if state.is_within(AVERAGING_MARGIN)][:MAX_AVERAGED]
         weights = stacking_weights([state.log_prob for state in near], self.validation.validated.counts())
         for state, weight in zip(near, weights, strict=True):
             state.weight = weight
@@ -245,18 +245,22 @@ class SuccessiveHalving:
     # --- scores ----------------------------------------------------------------------------------
 
     def _score(self, states: Sequence[CandidateState], size: int) -> None:
-        """Fit candidates to `size` rows, and score or eliminate them."""
+        """Fit candidates to `size` rows, and score them.
+
+        Without time for more rows, a candidate keeps its last score. It is eliminated if it has none.
+        """
         limit = self.limits.time_limit
         for position, state in enumerate(states, 1):
             rows = self._rows_of(state.candidate, size)
             if state.scores and state.scores[-1].rows >= rows:
                 continue
-            if limit is not None and clock() - self.start_time > limit:
+            is_over = limit is not None and clock() - self.start_time > limit
+            if is_over and not state.scores:
                 state.status = f"not scored on {rows:,} rows: the time limit of {limit:g} s was over"
-            elif not self._affords(state, rows):
-                state.status = "the limit leaves no time to score it"
-            else:
+            elif not is_over and self._affords(state, rows):
                 self._fit(state, rows, f"{position} of {len(states)}")
+            elif not state.scores:
+                state.status = "the limit leaves no time to score it"
         self._compare([state for state in states if state.fitted is not None and not state.status])
 
     def _fit(self, state: CandidateState, size: int, position: str) -> None:
@@ -315,7 +319,7 @@ class SuccessiveHalving:
     def _rows_of(self, candidate: Candidate, size: int) -> int:
         """Return the rows of a candidate in a round."""
         if candidate.learns_frequencies:
-            size = MOST_LEARNED
+            size = MAX_LEARNED
         elif self.holds_out and candidate.neighbors is None and not (candidate.is_exact and not candidate.is_linear):
             size *= CHEAP_FACTOR
         return min(size, len(self.validation.rows))
@@ -334,6 +338,11 @@ class SuccessiveHalving:
         longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
         needed = self._cost(state.candidate, rows).seconds
         return self.predicted + needed + longest <= max(self.limits.seconds(self.num_rows), needed + longest)
+
+
+def _priority(state: CandidateState) -> tuple[bool, bool, float]:
+    """Return the key by which candidates are sorted: linear ones, those with seasons, and the others, each by cost."""
+    return not state.candidate.is_linear, not state.candidate.is_seasonal, state.cost.seconds
 
 
 def ranked(states: Sequence[CandidateState]) -> list[CandidateState]:

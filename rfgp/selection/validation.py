@@ -35,9 +35,9 @@ from rfgp.rows.arrays import OutputFormat
 from rfgp.selection.candidates import FEW_ROWS, Candidate
 from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_rows
 
-MOST_LEFT_OUT = 1000
+MAX_LEFT_OUT = 1000
 """The largest number of rows of a leave-one-out score."""
-HELD_OUT, MOST_HELD_OUT = 0.2, 4000
+HELD_OUT, MAX_HELD_OUT = 0.2, 4000
 """The share of rows that are held out, and their largest number."""
 NUM_FOLDS, ROWS_PER_HYPERPARAMETER = 5, 20
 """The number of folds, and the rows per hyperparameter of a sum of two kernels below which folds are used."""
@@ -47,7 +47,7 @@ iterations, in nats, below which a search ends if candidates are averaged."""
 HELD_OUT_GAIN = 2e-4
 """The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
 Searches with neighbors have short rounds instead."""
-MOST_CONDITIONED, NEIGHBOR_FACTOR, MOST_AUTOMATIC = 2**17, 2, 20_000
+MAX_CONDITIONED, NEIGHBOR_FACTOR, MAX_AUTOMATIC = 2**17, 2, 20_000
 """The largest number of rows that a score with neighbors is conditioned on. Beyond it, the nearest rows of each
 held-out row are used, `NEIGHBOR_FACTOR` times the number of neighbors. The last limit is for automatic ones."""
 
@@ -113,7 +113,7 @@ class Validation:
         """
         rows, count = merged_rows(state)
         generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
-        num_held_out = min(math.ceil(HELD_OUT * len(rows)), MOST_HELD_OUT)
+        num_held_out = min(math.ceil(HELD_OUT * len(rows)), MAX_HELD_OUT)
         if groups == FORWARD:
             order = rows.inputs[:, date_column(state)].argsort()
         else:
@@ -135,12 +135,12 @@ class Validation:
     @classmethod
     def _of_few(cls, state: GPState, plan: Plan, rows: Block, ranks: Tensor, groups: Any) -> "Validation":
         """Return leave-one-out or folds, given the ranks (n,) of the rows' groups."""
-        if len(rows) > MOST_LEFT_OUT:
-            indices = ranks.argsort(stable=True)[:MOST_LEFT_OUT]
+        if len(rows) > MAX_LEFT_OUT:
+            indices = ranks.argsort(stable=True)[:MAX_LEFT_OUT]
             rows, ranks = some(rows, indices), ranks[indices]
         hyperparameters, num_groups = 2 * rows.inputs.shape[1] + 3, int(ranks.max()) + 1
         has_few = state.spec.is_gaussian and len(rows) < ROWS_PER_HYPERPARAMETER * hyperparameters
-        num_folds = min(NUM_FOLDS, num_groups) if has_few or groups is not None else 0
+        num_folds = min(NUM_FOLDS, num_groups) if num_groups > 1 and (has_few or groups is not None) else 0
         folds = [(ranks % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds)]
         conditions_on_fold = groups is None and num_groups == len(ranks)
         return cls(state, plan, rows, None, tuple(fold for fold in folds if len(fold)), conditions_on_fold, groups)
@@ -276,9 +276,9 @@ class Validation:
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
         if candidate.is_equispaced_or_automatic:
-            return self.rows.take(slice(0, MOST_AUTOMATIC))
+            return self.rows.take(slice(0, MAX_AUTOMATIC))
         neighbors = state.prior().neighbors
-        if len(self.rows) <= MOST_CONDITIONED or neighbors is None:
+        if len(self.rows) <= MAX_CONDITIONED or neighbors is None:
             return self.rows
         around = min(NEIGHBOR_FACTOR * neighbors.num_neighbors, len(self.rows))
         near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
@@ -358,4 +358,4 @@ def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
     """
     if start is None or candidate.learns_frequencies:
         return False
-    return not candidate.is_exact or start.state.num_observations >= MOST_LEFT_OUT
+    return not candidate.is_exact or start.state.num_observations >= MAX_LEFT_OUT

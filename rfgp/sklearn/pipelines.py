@@ -13,8 +13,8 @@ from rfgp.spectra import Spectrum
 
 INTERCEPT_SCALING = 3.0
 """`LinearSVC` penalises its intercept, divided by this; larger values are closer to `SVC`, and converge more slowly."""
-MOST_ITERATIONS = 50_000
-"""The most iterations of `LinearSVC`, whose default of 1,000 is too small for the hinge loss."""
+MAX_ITERATIONS = 50_000
+"""The maximum number of iterations of `LinearSVC`, whose default of 1,000 is too small for the hinge loss."""
 
 
 def make_kernel_ridge(
@@ -98,7 +98,7 @@ def make_kernel_svc(
         loss="hinge",
         dual=True,
         intercept_scaling=INTERCEPT_SCALING,
-        max_iter=MOST_ITERATIONS,
+        max_iter=MAX_ITERATIONS,
         random_state=0,  # of the order of its steps alone; None would be numpy's global state
     )
     return make_pipeline(StandardScaler(), features, machine)

@@ -18,8 +18,8 @@ from rfgp.solvers.onepass import OnePassSolver, SeriesPosterior
 from rfgp.solvers.role import Inference, Posterior
 from rfgp.solvers.whitened import WhitenedPosterior, is_large, whitened
 
-MOST_DENSE = 4000
-"""The most rows whose covariance is factorized if features are sparse."""
+MAX_DENSE = 4000
+"""The maximum number of rows whose covariance is factorized if features are sparse."""
 
 
 def uses_cg(prior: Prior, rows: Sized) -> bool:
@@ -37,7 +37,7 @@ def uses_cg(prior: Prior, rows: Sized) -> bool:
         >>> uses_cg(Prior(weights=(WeightBlock(lambda x: x, num_features=1),)), range(1000))
         False
     """
-    if len(rows) <= MOST_DENSE:
+    if len(rows) <= MAX_DENSE:
         return bool(prior.graph_features) and needs_border(prior)
     return prior.has_grids or bool(prior.graph_features)
 

@@ -16,8 +16,8 @@ from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers.conjugate_gradients import Map, conjugate_gradients
 
-MOST_STEPS, MOST_POINTS = 200, 1000
-"""The most steps of conjugate gradients, and the most rows of the preconditioner."""
+MAX_STEPS, MAX_POINTS = 200, 1000
+"""The maximum number of steps of conjugate gradients, and the maximum number of rows of the preconditioner."""
 PASSES = 400.0
 """The number of operations of one entry of distances and kernels. Most of the time is memory access."""
 ENTRIES = 2**21
@@ -50,7 +50,7 @@ def exact_marginals(
     *,
     generator: torch.Generator,
     tolerance: float = 1e-4,
-    most: int = MOST_STEPS,
+    most: int = MAX_STEPS,
 ) -> ExactMarginals:
     """Return the exact marginal posteriors at some points.
 
@@ -88,7 +88,7 @@ def step_operations(rows: int, columns: int, points: int) -> float:
 
 def _nystrom(prior: Prior, x: Tensor, diagonal: Tensor, generator: torch.Generator) -> Map:
     """Return the map of v (n, p) to (D + U U^T)^-1 v, by the inverse of I + U^T D^-1 U."""
-    chosen = torch.randperm(len(x), generator=generator)[: min(MOST_POINTS, max(1, len(x) // 2))]
+    chosen = torch.randperm(len(x), generator=generator)[: min(MAX_POINTS, max(1, len(x) // 2))]
     some = x[chosen]
     inner = prior.kernel(some, some)
     jitter = 1e-6 * inner.diagonal().mean() * torch.eye(len(some), dtype=inner.dtype)

@@ -6,8 +6,8 @@ from typing import Any
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 
-MOST_JOINT = 2000
-"""The most points with a joint covariance in one solve."""
+MAX_JOINT = 2000
+"""The maximum number of points with a joint covariance in one solve."""
 
 
 def known_terms(prior: Prior, names: Sequence[str]) -> tuple[str, ...]:
@@ -48,7 +48,7 @@ def check_divided(prior: Prior, *sums: Sequence[str]) -> None:
         )
 
 
-def check_joint(count: int, points: str, advice: str = "", most: int = MOST_JOINT) -> None:
+def check_joint(count: int, points: str, advice: str = "", most: int = MAX_JOINT) -> None:
     """Raise if a joint covariance has too many points.
 
     Args:

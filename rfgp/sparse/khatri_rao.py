@@ -19,7 +19,7 @@ from rfgp.sparse.patterns import Indices, SparseValues, SparsityPattern
 from rfgp.sparse.products import gram, multiply, row_blocks
 
 ENTRIES = 2**22
-"""The most entries of an intermediate array."""
+"""The maximum number of entries of an intermediate array."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 
 ENTRIES = 2**23
-"""The most entries of an intermediate array of a product."""
+"""The maximum number of entries of an intermediate array of a product."""
 FULL = 4
-"""The most cells of the whole product that are computed for each requested row."""
+"""The maximum number of cells of the whole product that are computed for each requested row."""
 
 
 def on_grid(first: Tensor, second: Tensor, cells: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp.distances import distance, self_distance, squared_distance
 from rfgp.errors import InvalidArgumentError
 from rfgp.special import (
-    LARGEST_ORDER,
+    MAX_ORDER,
     elementwise,
     gamma_mixture_log_density,
     has_polynomial,
@@ -96,8 +96,8 @@ class Matern(Spectrum):
 
     def __init__(self, nu: float = 1.5) -> None:
         self.nu = positive("nu", nu)
-        if self.nu > LARGEST_ORDER:
-            raise InvalidArgumentError(f"nu must be at most {LARGEST_ORDER:g}, got {nu:g}. Use the Gaussian spectrum.")
+        if self.nu > MAX_ORDER:
+            raise InvalidArgumentError(f"nu must be at most {MAX_ORDER:g}, got {nu:g}. Use the Gaussian spectrum.")
 
     @property
     def is_quick(self) -> bool:

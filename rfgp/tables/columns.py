@@ -281,7 +281,7 @@ def _check_size(column: Column, source: Any) -> None:
     if pa.types.is_string(source.type.value_type) or pa.types.is_large_string(source.type.value_type):
         lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
         total = sum(pc.sum(part).as_py() or 0 for part in lengths)
-        if total > content.MOST_BYTES:
+        if total > content.MAX_BYTES:
             raise column.error(f"holds {total:,} bytes of text. {column.without}")
 
 

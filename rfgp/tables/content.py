@@ -11,7 +11,7 @@ from typing import IO
 from rfgp.errors import DataError
 from rfgp.tables.messages import one_line, title, unreadable
 
-MOST_BYTES = 1 << 30  # unpacked; reading needs several times as much memory
+MAX_BYTES = 1 << 30  # unpacked; reading needs several times as much memory
 _PIECE = 1 << 20
 _HEAD = 512
 _BOM = b"\xef\xbb\xbf"
@@ -81,8 +81,8 @@ def read_utf8(file: Path, encoding: str) -> bytes:
             if not data:
                 _check_kind(piece[:_HEAD], file, encoding)
             data += piece
-            if len(data) > MOST_BYTES:
-                raise unreadable(file, f"it holds more than {MOST_BYTES:,} bytes.")
+            if len(data) > MAX_BYTES:
+                raise unreadable(file, f"it holds more than {MAX_BYTES:,} bytes.")
     if not data:
         raise DataError(f"{title(file)} is empty.")
     remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "give its encoding"

@@ -31,7 +31,7 @@ from rfgp.tables.table import Table
 
 T = TypeVar("T")
 
-_MOST_PROBLEMS = 8
+_MAX_PROBLEMS = 8
 
 
 def encode_table(frame: Frame, request: ReadOptions) -> Table:
@@ -57,7 +57,7 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
     columns = (*inputs, output)
     lacking = (output,) if request.missing == "mean" else columns
     gap = np.any([column.missing for column in lacking], axis=0)
-    rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    rows = used_rows(frame, gap, request.missing, "; leave out the columns with the maximum number of gaps")
     if frame.holds_booleans(output):
         said = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
@@ -183,8 +183,8 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
 def _joined(problems: list[str], frame: Frame) -> str:
     """Join messages that begin with the file's name."""
     begin = f"{title(frame.file)}: "
-    more = [problem.replace(begin, "") for problem in problems[1:_MOST_PROBLEMS]]
-    rest = [_counted_kinds(problems[_MOST_PROBLEMS:])] if len(problems) > _MOST_PROBLEMS else []
+    more = [problem.replace(begin, "") for problem in problems[1:_MAX_PROBLEMS]]
+    rest = [_counted_kinds(problems[_MAX_PROBLEMS:])] if len(problems) > _MAX_PROBLEMS else []
     message = "\n".join([begin * problems[0].startswith(begin) + problems[0].replace(begin, ""), *more, *rest])
     names_row = re.search(r"\brow \d", message) is not None
     has_header = frame.header and isinstance(frame.file, Path)
@@ -309,9 +309,9 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
         [[1.0], [2.0]]
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
-    if n * width * 8 > content.MOST_BYTES:
+    if n * width * 8 > content.MAX_BYTES:
         size = f"{counted(n, 'row')} and {counted(width, 'encoded column')}"
-        raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MOST_BYTES:,} bytes.")
+        raise DataError(f"{title(columns[0].file)}: {size} are more than {content.MAX_BYTES:,} bytes.")
     X = np.empty((n, width))
     start = 0
     for rule, column in zip(rules, columns, strict=True):

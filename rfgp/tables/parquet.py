@@ -91,9 +91,9 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
         raise DataError(f"{title(file)} has no columns.")
     if num_rows == 0:
         raise DataError(f"{title(file)} has columns and no rows.")
-    if not 0 < num_rows * len(fields) * 8 <= content.MOST_BYTES:
+    if not 0 < num_rows * len(fields) * 8 <= content.MAX_BYTES:
         claim = f"its footer claims {counted(num_rows, 'row')} and {counted(len(fields), 'column')}"
-        raise unreadable(file, f"{claim}, which is more than {content.MOST_BYTES:,} bytes.")
+        raise unreadable(file, f"{claim}, which is more than {content.MAX_BYTES:,} bytes.")
     texts = [field.name for field in fields if pa.types.is_string(field.type) or pa.types.is_large_string(field.type)]
     wanted = [field.name for field in fields if is_readable(field.type)]
     with opened(file, read_dictionary=texts) as parquet:  # a long text that is repeated is short there

@@ -291,7 +291,7 @@ def _refuse_names(request: ReadOptions, source: str) -> None:
 def _is_parquet(path: Any) -> bool:
     if not isinstance(path, str | PathLike):
         raise InvalidArgumentError(
-            f"path must be a file or a dataframe, got {type(path).__name__}. A model takes arrays as they are."
+            f"path must be the path of a file, or a dataframe, got {type(path).__name__}. Pass arrays to gp.fit(X, y)."
         )
     suffix = Path(path).suffix.lower()
     if suffix not in TABLE_SUFFIXES:

@@ -10,7 +10,7 @@ from rfgp.tables.columns import Column, Frame
 from rfgp.tables.marks import advice, marked
 from rfgp.tables.messages import counted, quoted, title
 
-MOST_LEVELS = 256
+MAX_LEVELS = 256
 """The largest number of different texts that a category may have."""
 _CORRECT = "Correct these cells first."
 
@@ -73,7 +73,7 @@ def are_all_different(column: Column) -> bool:
     """
     cells = column.cells.drop_null()
     levels = len(cells.unique())
-    return levels > MOST_LEVELS or levels == len(cells)
+    return levels > MAX_LEVELS or levels == len(cells)
 
 
 def check_identifier(column: Column, frame: Frame) -> None:

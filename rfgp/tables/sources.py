@@ -320,7 +320,9 @@ class Batches:
             return Chunk(block)
         X = np.asarray(block)
         if X.ndim != 2 or not -X.shape[1] <= self._position < X.shape[1]:
-            raise InvalidArgumentError(f"Batches must have a column {self._position}, got one of shape {X.shape}.")
+            raise InvalidArgumentError(
+                f"target must be a column of each batch, got {self._position} and a batch of shape {X.shape}."
+            )
         return Chunk(np.delete(X, self._position, axis=1), X[:, self._position])
 
     def _table(self, block: Any) -> Chunk:

@@ -15,7 +15,7 @@ from rfgp.tables.marks import advice, has_marks
 from rfgp.tables.messages import counted, one_line, quoted, title, unreadable
 from rfgp.tables.options import TextFormat
 
-_MOST_COLUMNS = 100_000
+_MAX_COLUMNS = 100_000
 _SAMPLE_LINES = 20
 _SAMPLE_BYTES = 1 << 20
 _BLOCK = 1 << 22
@@ -155,8 +155,8 @@ def _find_separator(file: Path, data: bytes, form: TextFormat) -> str:
     if not "".join(lines).strip():
         raise DataError(f"{title(file)} is empty: it has only blank lines or comments.")
     most = max(*map(lines[0].count, ",;\t"), len(lines[0].split()) - 1) + 1
-    if most > _MOST_COLUMNS:
-        problem = f"its first line has {most:,} cells, more than {_MOST_COLUMNS:,}"
+    if most > _MAX_COLUMNS:
+        problem = f"its first line has {most:,} cells, more than {_MAX_COLUMNS:,}"
         raise unreadable(file, f"{problem} (are the line ends missing?).")
     best, mark = 0.0, ","
     for candidate in ";\t, " if form.decimal == "." else ";\t ,":

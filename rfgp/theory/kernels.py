@@ -29,7 +29,7 @@ from rfgp.theory.moments import (
 Array = NDArray[np.float64]
 
 _CLOSED = ("iid", "orthogonal", "pairwise", "simplex")
-_LARGEST, LARGEST_DRAWN = 2**24, 2**12
+_LARGEST, MAX_DRAWN = 2**24, 2**12
 """The largest numbers of frequencies of a search, by a closed form and by draws."""
 
 
@@ -201,7 +201,7 @@ def required_num_frequencies(
         draws = 4 if m > 512 else 32
         return kernel_error(coupling, distances, m, d, spectrum=spectrum, features=features, num_draws=draws)
 
-    m, largest = 2, _LARGEST if _is_closed(_name(coupling), features) else LARGEST_DRAWN
+    m, largest = 2, _LARGEST if _is_closed(_name(coupling), features) else MAX_DRAWN
     while not error(m) <= tolerance:
         if m == largest:
             raise InvalidArgumentError(

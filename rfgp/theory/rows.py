@@ -13,7 +13,7 @@ from rfgp.features import Fourier
 from rfgp.linalg import finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
-MOST_ROWS = 4096
+MAX_ROWS = 4096
 """The largest number of rows, whose pairs are kept for each draw."""
 
 
@@ -74,9 +74,9 @@ def pairs_error(
     """
     rows, measure = finite_rows(x, least=2), spectrum or Gaussian()
     check_counts(num_frequencies=num_frequencies, num_draws=num_draws)
-    if len(rows) > MOST_ROWS or num_draws < 3:
+    if len(rows) > MAX_ROWS or num_draws < 3:
         raise InvalidArgumentError(
-            f"x must have at most {MOST_ROWS:,} rows, and num_draws be at least 3, got {len(rows):,} and {num_draws}."
+            f"x must have at most {MAX_ROWS:,} rows, and num_draws be at least 3, got {len(rows):,} and {num_draws}."
         )
     chosen, generator = by_name(coupling), random.generator(seed, random.Role.FREQUENCIES)
     places = torch.triu_indices(len(rows), len(rows), offset=1)

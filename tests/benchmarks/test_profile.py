@@ -97,10 +97,10 @@ def test_operators_are_restored():
     assert {name: torch.Tensor.__dict__.get(name) for name in profile.OPERATORS} == known
 
 
-def rows():
+def rows(count=300):
     rng = np.random.default_rng(0)
-    x = rng.standard_normal((300, 2))
-    return x, np.sin(x[:, 0]) + 0.1 * rng.standard_normal(300)
+    x = rng.standard_normal((count, 2))
+    return x, np.sin(x[:, 0]) + 0.1 * rng.standard_normal(count)
 
 
 def test_a_fit_is_mostly_kernels_and_factors():
@@ -116,7 +116,7 @@ def test_a_fit_is_mostly_kernels_and_factors():
 
 @pytest.mark.slow
 def test_a_default_fit_has_a_profile(tmp_path):
-    x, y = rows()
+    x, y = rows(60)
     np.savez(tmp_path / "rows.npz", X=x, y=y)
     options = argparse.Namespace(threads=1, clock="processor", top=5)
     found = profile.run(tmp_path / "rows.npz", 0, "profiled", options)

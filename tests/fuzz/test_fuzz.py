@@ -20,7 +20,7 @@ from tests.fuzz.targets import CORPUS, Target, entries, load
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CASES = entries()
-QUICK, MORE = 4, 60
+QUICK, MORE = 4, 30
 HEAVY = ("adapters", "dask", "checkpoint")
 """Their imports or their fits take seconds."""
 

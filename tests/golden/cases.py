@@ -174,7 +174,7 @@ def in_blocks():
     """Return neighbours beside features whose rows are whitened in blocks, as many rows are."""
     case = table(rfgp.GP, BESIDE)
     blocks = "rfgp.solvers.whitened.blocked"
-    return case._replace(constants={f"{blocks}:MOST_FEATURES": 100, f"{blocks}:BLOCK_FEATURES": 128})
+    return case._replace(constants={f"{blocks}:MAX_FEATURES": 100, f"{blocks}:BLOCK_FEATURES": 128})
 
 
 def network():

@@ -10,7 +10,7 @@ import torch
 import rfgp
 from tests.golden.cases import CASES
 
-MOST_BYTES = 200_000
+MAX_BYTES = 200_000
 """The largest file that is kept: that of walks on thousands of nodes is not."""
 
 
@@ -24,7 +24,7 @@ def add_fixtures(folder: Path) -> None:
         case = make()
         file = folder / f"golden-{name}.safetensors"
         case.model.save(file, data=case.has_data)
-        if file.stat().st_size > MOST_BYTES:
+        if file.stat().st_size > MAX_BYTES:
             file.unlink()
             continue
         expected[f"golden-{name}"] = _entry(case, file)

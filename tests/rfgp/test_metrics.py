@@ -120,7 +120,7 @@ class TestEstimates:
     @pytest.mark.slow
     def test_they_agree_with_the_divergence_in_both_directions(self, monkeypatch):
         """|z| < 7 of a mean of 1,024 light-tailed probes: a false-alarm rate below 1e-10 for each of the two."""
-        monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
+        monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 10)
         exact, found = self.model(), []
         p, q = exact.predict(self.points), exact.with_approximation(rfgp.RandomWalks(8, seed=1)).predict(self.points)
         for a, b in ((p, q), (q, p)):

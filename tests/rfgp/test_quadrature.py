@@ -70,7 +70,7 @@ def test_each_trace_is_that_of_its_probe(size, error):
 
 
 def test_traces_that_do_not_settle_are_refused(monkeypatch):
-    monkeypatch.setattr(quadrature, "MOST_STEPS", 4)
+    monkeypatch.setattr(quadrature, "MAX_STEPS", 4)
     first = np.diag(10.0 ** np.linspace(-6, 6, 50))
     with pytest.raises(rfgp.SolverError, match="50 points must settle within 4"):
         traced(np.eye(50), first, torch.log, 2)

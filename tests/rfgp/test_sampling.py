@@ -156,7 +156,7 @@ def test_classes_that_are_learned():
 
 
 def test_too_many_classes_to_move(monkeypatch):
-    monkeypatch.setattr("rfgp.sampling.MOST_GROUND", 6)
+    monkeypatch.setattr("rfgp.sampling.MAX_GROUND", 6)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 6"):
         sampler().report(QUERIES, ground="vectors")
 

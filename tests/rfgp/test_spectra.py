@@ -101,7 +101,7 @@ def transform(name, d, r, draws):
 
 
 @pytest.mark.parametrize("name", ISOTROPIC)
-@pytest.mark.parametrize("d", [1, 2, 3, 8])
+@pytest.mark.parametrize("d", [1, 3, 8])
 @pytest.mark.slow
 def test_the_radial_distribution_is_the_transform_of_the_kernel(name, d):
     """Deterministic: the radial quantiles at the midpoints of 400,000 strata, no sampling error to speak of."""

@@ -9,7 +9,7 @@ import numpy as np
 import graphs
 from rfgp import GraphGP
 
-MOST_DENSE = "rfgp.solvers.choice.MOST_DENSE"
+MAX_DENSE = "rfgp.solvers.choice.MAX_DENSE"
 """Patched to 0, sparse features are solved by conjugate gradients, to 10^6 by factorisations, whatever the number."""
 
 

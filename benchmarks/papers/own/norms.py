@@ -16,7 +16,7 @@ def ratio(distance: float, d: int) -> float:
 
 
 def crossing(d: int) -> float:
-    """Return the least distance at which pairwise norms are no better than independent ones."""
+    """Return the smallest distance at which pairwise norms are no better than independent ones."""
     grid = np.arange(0.5, 6, 0.05)
     first = next(z for z in grid if ratio(z, d) > 1)
     return float(optimize.brentq(lambda z: ratio(z, d) - 1, first - 0.05, first))

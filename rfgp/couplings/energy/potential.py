@@ -129,8 +129,9 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
         num_dims: d.
         distances: (k, 2): distances in lengthscales and the weights of their squared errors, as `distances_between`
             returns them. If None, ten from 0.3 to 3. Each second moment is then divided by the variance of independent
-            frequencies there, so that all lengthscales count alike. For positive features it is the variance of
-            independent pairs omega, -omega.
+            frequencies there, so that all lengthscales count alike. For positive features, it is divided by the
+            variance of independent pairs omega, -omega, and multiplied by exp(-z^2), the squared scale of these
+            features at x = y.
 
     Raises:
         InvalidArgumentError: If distances are invalid, or too large for positive features.

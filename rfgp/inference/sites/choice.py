@@ -26,7 +26,7 @@ from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows, gathered
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 from rfgp.solvers.bordered.planning import bordered_latent
-from rfgp.solvers.choice import MOST_DENSE, is_low_rank, solver_in_memory, uses_cg
+from rfgp.solvers.choice import MAX_DENSE, is_low_rank, solver_in_memory, uses_cg
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import has_lattices
 
@@ -151,9 +151,9 @@ def _coupled(prior: Prior, given: _Given) -> Inference:
             'neighbors. Use inference="variational", or approximation=rfgp.Exact().'
         )
     block = gathered(given.rows)
-    if len(block) > MOST_DENSE:
+    if len(block) > MAX_DENSE:
         raise InvalidArgumentError(
-            f"Several classes without features, or with sparse ones, must have at most {MOST_DENSE:,} rows, got "
+            f"Several classes without features, or with sparse ones, must have at most {MAX_DENSE:,} rows, got "
             f"{len(block):,}. Use random features or inducing points."
         )
     return CoupledDenseLaplace(prior, block, given.mean, given.likelihood, given.warm_start)
@@ -168,8 +168,8 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
         InvalidArgumentError: If the prior and the number of rows require conjugate gradients.
     """
     if uses_cg(prior, block):
-        is_large = len(block) > MOST_DENSE
-        limit = f"at most {MOST_DENSE:,} observations" if is_large else "a model without fields or groups"
+        is_large = len(block) > MAX_DENSE
+        limit = f"at most {MAX_DENSE:,} observations" if is_large else "a model without fields or groups"
         count = f", got {len(block):,}" if is_large else ""
         raise InvalidArgumentError(
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'

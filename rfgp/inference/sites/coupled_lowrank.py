@@ -38,7 +38,7 @@ from rfgp.solvers.conjugate_gradients import conjugate_gradients
 from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
 
 KEPT = 2**26
-"""The most entries of the features of all rows that are kept in memory for a search."""
+"""The maximum number of entries of the features of all rows that are kept in memory for a search."""
 
 
 def transposed_product(
@@ -75,10 +75,11 @@ class FeatureBlocks:
         return ((block, self._model.phi(block)) for block in self._model.blocks())
 
 
-MOST_WEIGHTS = 24_000
+MAX_WEIGHTS = 24_000
 """The largest number C F of weights, for which A takes 4.6 GB."""
-MOST_INNER, SOLVED = 300, (1e-9, 1e-2)
-"""The most iterations of conjugate gradients for a step, and their relative residuals near and far from the mode."""
+MAX_INNER, SOLVED = 300, (1e-9, 1e-2)
+"""The maximum number of iterations of conjugate gradients for a step, and their relative residuals near and far from
+the mode."""
 
 
 class ClassWeightProblem(ModeProblem[WeightState]):
@@ -147,7 +148,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         ascent = state.gradient - state.position
         tolerance = min(max(0.1 * last_decrement, SOLVED[0]), SOLVED[1])
         product = self._precision_product(state.position)
-        solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MOST_INNER, precondition)
+        solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MAX_INNER, precondition)
         change = solved.solution.reshape(shape)
         return Step(change, float((change * ascent).sum()))
 
@@ -157,7 +158,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         Args:
             state: The state.
             step: The step from it.
-            least: The least objective of the new state, in nats.
+            least: The smallest objective of the new state, in nats.
         """
         along = [
             (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
@@ -206,9 +207,9 @@ class CoupledLowRankLaplace(Inference):
 
     def __post_init__(self) -> None:
         size = self.model.num_features * len(self.model.mean)
-        if size > MOST_WEIGHTS:
+        if size > MAX_WEIGHTS:
             raise InvalidArgumentError(
-                f"The number of weights must be at most {MOST_WEIGHTS:,}, got {size:,}: {self.model.num_features:,} "
+                f"The number of weights must be at most {MAX_WEIGHTS:,}, got {size:,}: {self.model.num_features:,} "
                 f"features for each of {len(self.model.mean)} classes. Lower num_frequencies or num_points."
             )
 

@@ -16,8 +16,8 @@ from torch import Tensor
 
 from rfgp.errors import SolverError
 
-MOST_STEPS = 300
-"""The most steps of a search."""
+MAX_STEPS = 300
+"""The maximum number of steps of a search."""
 LENGTHS = tuple(0.5**i for i in range(90))
 """Step lengths in the order in which they are tried."""
 TOLERANCE = 1e-14
@@ -75,7 +75,7 @@ class ModeProblem(ABC, Generic[S]):
 
     tolerance: float
     floor: float = FLOOR
-    most_steps: int = MOST_STEPS
+    most_steps: int = MAX_STEPS
 
     @abstractmethod
     def starts(self) -> Sequence[Tensor]:
@@ -121,7 +121,7 @@ class ModeProblem(ABC, Generic[S]):
         Args:
             state: The state.
             step: The step from it.
-            least: The least objective of the new state, in nats.
+            least: The smallest objective of the new state, in nats.
         """
         for length in LENGTHS:
             position = state.position + length * step.change

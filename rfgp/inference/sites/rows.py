@@ -21,8 +21,8 @@ from rfgp.rows import Block
 from rfgp.solvers import Solver, WarmStart
 from rfgp.solvers.conjugate_gradients import conjugate_gradients
 
-MOST_INNER, SOLVED = 100, 1e-8
-"""The most iterations of conjugate gradients for a step, and their relative residual."""
+MAX_INNER, SOLVED = 100, 1e-8
+"""The maximum number of iterations of conjugate gradients for a step, and their relative residual."""
 
 
 def regression(
@@ -132,7 +132,7 @@ class RowProblem(ModeProblem[RowState]):
             lambda v: v[n:] + curvature * v[:n],  # (K^-1 + W) v
             ascent[:, None],
             SOLVED,
-            MOST_INNER,
+            MAX_INNER,
             precondition,
             stop_on_negative_curvature=True,
         )

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.likelihoods import Likelihood
-from rfgp.likelihoods.role import LEAST_CURVATURE
+from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block
 
 
@@ -63,10 +63,10 @@ class RowLikelihood:
         return LikelihoodTerms(
             (slopes.value * counts).sum(),
             slopes.first * counts,
-            (weight * counts).clamp_min(LEAST_CURVATURE),
+            (weight * counts).clamp_min(MIN_CURVATURE),
             weight_slope * counts,
             -slopes.second * counts,
-            (majorizer * counts).clamp_min(LEAST_CURVATURE),
+            (majorizer * counts).clamp_min(MIN_CURVATURE),
         )
 
     def log_prob(self, f: Tensor) -> Tensor:

@@ -29,14 +29,14 @@ from rfgp.inference.sites.newton import NOT_FINITE
 from rfgp.inference.sites.rows import regression
 from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.likelihoods import Expected, Likelihood
-from rfgp.likelihoods.role import LEAST_CURVATURE
+from rfgp.likelihoods.role import MIN_CURVATURE
 from rfgp.rows import Block
 from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 
-MOST_STEPS = 300
-"""The most steps of a search."""
-MOST_CLASS_STEPS, MOST_WARM_STEPS = 60, 20
-"""The most steps for several classes, without and with a warm start.
+MAX_STEPS = 300
+"""The maximum number of steps of a search."""
+MAX_CLASS_STEPS, MAX_WARM_STEPS = 60, 20
+"""The maximum number of steps for several classes, without and with a warm start.
 
 If inputs separate classes, the last tenth of a nat takes hundreds of steps. The value is a bound after any number of
 steps, and each evaluation of a fit continues from the last one."""
@@ -46,10 +46,10 @@ ROUNDING = 1e-12
 """The relative rounding error of the bound."""
 MEMORY = 10
 """The number of positions from which a step is extrapolated."""
-LARGEST_RATIO = 1e3
+MAX_RATIO = 1e3
 """The largest factor by which lambda may change in a step. Moments of e^f far from the optimum are unreliable."""
-_LEAST_LENGTH, _LEAST_VARIANCE, _RIDGE = 1e-4, 1e-14, 1e-10
-"""The least length of a step, the least variance v, and the relative ridge of an extrapolation."""
+_MIN_LENGTH, _MIN_VARIANCE, _RIDGE = 1e-4, 1e-14, 1e-10
+"""The smallest length of a step, the smallest variance v, and the relative ridge of an extrapolation."""
 
 
 class Sites(NamedTuple):
@@ -102,8 +102,8 @@ class Approximation:
         Args:
             precision: The wanted precisions lambda, (n, L).
         """
-        least = (self.sites.precision / LARGEST_RATIO).clamp_min(LEAST_CURVATURE)
-        return precision.clamp(least, self.sites.precision * LARGEST_RATIO)
+        least = (self.sites.precision / MAX_RATIO).clamp_min(MIN_CURVATURE)
+        return precision.clamp(least, self.sites.precision * MAX_RATIO)
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +147,7 @@ class VariationalProblem:
         triples = zip(self.solvers, working, sites.precision.mT, strict=True)
         solvers = tuple(regression(solver, self.rows, z, weight, zero) for solver, z, weight in triples)
         mean = torch.cat([solver.fitted for solver in solvers], dim=1)
-        variance = torch.stack([solver.latent_variances for solver in solvers], dim=1).clamp_min(_LEAST_VARIANCE)
+        variance = torch.stack([solver.latent_variances for solver in solvers], dim=1).clamp_min(_MIN_VARIANCE)
         shifted = self.mean + mean + self.rows.offset()[:, None]
         expected = self.likelihood.expected(self.rows.targets[:, 0], shifted, variance)
         precision, linear = sites
@@ -157,7 +157,7 @@ class VariationalProblem:
         return Approximation(sites, mean, variance, expected, bound, solvers)
 
 
-def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST_STEPS) -> Approximation:
+def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MAX_STEPS) -> Approximation:
     """Return the best approximation found by a search from some sites.
 
     Args:
@@ -190,7 +190,7 @@ def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MOST
 def _damped_step(problem: VariationalProblem, now: Approximation, length: float) -> tuple[Approximation | None, float]:
     """Return an approximation with a bound that is no lower, and the next length."""
     least = now.bound - ROUNDING * now.bound.abs()
-    while length >= _LEAST_LENGTH:
+    while length >= _MIN_LENGTH:
         moved = problem.at(now.natural_gradient_step(problem.counts, length))
         if bool(moved.bound >= least):
             return moved, min(1.0, 1.5 * length)
@@ -260,7 +260,7 @@ def prior_sites(problem: VariationalProblem) -> Sites:
         problem: The problem.
     """
     none = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
-    prior = problem.at(Sites(none + LEAST_CURVATURE, none))
+    prior = problem.at(Sites(none + MIN_CURVATURE, none))
     return _optimal_sites(problem, prior.expected)
 
 
@@ -271,12 +271,12 @@ def mean_sites(problem: VariationalProblem) -> Sites:
         problem: The problem.
     """
     mean = problem.mean.expand(len(problem.rows), -1)
-    none = torch.full_like(mean, _LEAST_VARIANCE)
+    none = torch.full_like(mean, _MIN_VARIANCE)
     return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))
 
 
 def _optimal_sites(problem: VariationalProblem, expected: Expected) -> Sites:
-    precision = (problem.counts * expected.curvature).clamp_min(LEAST_CURVATURE)
+    precision = (problem.counts * expected.curvature).clamp_min(MIN_CURVATURE)
     return Sites(precision, problem.counts * expected.first)
 
 
@@ -313,8 +313,8 @@ class Variational(Inference):
             problem = VariationalProblem(likelihood, self.rows, self.mean.detach(), self.solvers)
             is_warm, has_classes = bool(self.start), likelihood.num_latents > 1
             start = self._class_start(problem) if has_classes else self._start(problem)
-            most_steps = MOST_WARM_STEPS if is_warm else MOST_CLASS_STEPS
-            return find_sites(problem, start, most_steps if has_classes else MOST_STEPS)
+            most_steps = MAX_WARM_STEPS if is_warm else MAX_CLASS_STEPS
+            return find_sites(problem, start, most_steps if has_classes else MAX_STEPS)
 
     def _start(self, problem: VariationalProblem) -> Sites:
         """Return the starting sites for one function, or a function and its log noise."""

@@ -17,7 +17,7 @@ from typing import ClassVar, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
-from rfgp.inference.sites.newton import FLOOR, LENGTHS, MOST_STEPS, TOLERANCE, ModeProblem, Step, find_mode
+from rfgp.inference.sites.newton import FLOOR, LENGTHS, MAX_STEPS, TOLERANCE, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
@@ -30,8 +30,8 @@ ROUNDED_TOLERANCE = 1e-7
 """The decrement, in nats per thousand rows, at which a search with features of single precision has converged."""
 ROUNDED_FLOOR = 1e-5
 """The rounding error of psi with features of single precision, in nats per square root of rows."""
-MOST_MAJORIZED = 2000
-"""The most steps if the log density is not concave, because steps by a majorizer converge slowly."""
+MAX_MAJORIZED = 2000
+"""The maximum number of steps if the log density is not concave, because steps by a majorizer converge slowly."""
 _SHORTER = (*LENGTHS[1:25], *LENGTHS[26::4])
 """The lengths of shortened steps that are compared in one pass."""
 _MATRIX = "The feature matrix I + Phi^T W Phi"
@@ -154,7 +154,7 @@ class WeightProblem(ModeProblem[WeightState]):
         self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), reading: Reading = FEATURES
     ) -> None:
         self.tolerance, self.floor = reading.precision(model)
-        self.most_steps = MOST_STEPS if likelihood.is_concave else MOST_MAJORIZED
+        self.most_steps = MAX_STEPS if likelihood.is_concave else MAX_MAJORIZED
         self._model, self._likelihood, self._warm_start, self._reading = model, likelihood, warm_start, reading
 
     def starts(self) -> list[Tensor]:
@@ -198,7 +198,7 @@ class WeightProblem(ModeProblem[WeightState]):
         Args:
             state: The state.
             step: The step from it.
-            least: The least objective of the state after the full step, in nats.
+            least: The smallest objective of the state after the full step, in nats.
         """
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
@@ -292,7 +292,7 @@ class WeightLaplace:
         return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
 
     def warm_start(self) -> WarmStart:
-        """Return the mode of the weights, (F,)."""
+        """Return a tuple of one tensor: the posterior mode of the weights, (F,)."""
         return (self.mode.weights,)
 
     @cached_property

@@ -31,7 +31,7 @@ from rfgp.rows import Block
 from rfgp.scaling import Scaling
 from rfgp.solvers import solver_for
 
-MOST_ROWS, MOST_HELD_OUT, LEAST_ROWS = 1000, 64, 8
+MAX_ROWS, MAX_HELD_OUT, MIN_ROWS = 1000, 64, 8
 _SEEDS = 4
 POOR = 0.1
 """The divergence in nats per node above which features are called poor."""
@@ -216,12 +216,12 @@ def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple
 
     Args:
         graph: The graph.
-        positions: The nodes of the rows, as integers, (N,).
+        positions: The nodes of the rows, as integers, (n,).
         seed: The seed of the nodes from which the selection grows.
     """
     generator = random.numpy_generator(seed, random.Role.SPLIT)
     observed, taken = np.unique(positions), np.zeros(0, dtype=np.int64)
-    most = MOST_ROWS + MOST_HELD_OUT
+    most = MAX_ROWS + MAX_HELD_OUT
     if len(observed) <= most:
         taken = observed
     else:
@@ -231,9 +231,9 @@ def split(graph: graphs.Graph, positions: NDArray[np.int64], seed: int) -> tuple
             order = breadth_first_order(graph.adjacency, start, directed=False, return_predecessors=False)
             near = order[is_observed[order]]
             taken = np.union1d(taken, near[: most // _SEEDS])
-    count = min(MOST_HELD_OUT, len(taken) // 5)
-    if len(taken) < LEAST_ROWS:
+    count = min(MAX_HELD_OUT, len(taken) // 5)
+    if len(taken) < MIN_ROWS:
         count = 0
     hidden = np.isin(positions, generator.permutation(taken)[:count])
-    used = np.flatnonzero(np.isin(positions, taken) & ~hidden)[: 2 * MOST_ROWS]
-    return torch.from_numpy(used), torch.from_numpy(np.flatnonzero(hidden)[: 2 * MOST_HELD_OUT])
+    used = np.flatnonzero(np.isin(positions, taken) & ~hidden)[: 2 * MAX_ROWS]
+    return torch.from_numpy(used), torch.from_numpy(np.flatnonzero(hidden)[: 2 * MAX_HELD_OUT])

@@ -19,7 +19,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, bind, hyperparameters_of, requests_of
 from rfgp.parameters import BoundaryAvoiding, Hyperprior, ParameterValues
 from rfgp.paths import find_path
-from rfgp.regression.base_spec import LEAST_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
+from rfgp.regression.base_spec import MIN_LATENT, NOISE_BOUNDS, OUTPUTSCALE_BOUNDS, BaseSpec, Member, Variance
 from rfgp.regression.observing import check_blocks
 from rfgp.regression.report import FitReport
 from rfgp.regression.spec.basis import columns_of_lattices, priors_on_new_lattices, priors_with_basis, renewed_priors
@@ -93,7 +93,7 @@ class ModelSpec(BaseSpec):
     @property
     def variances(self) -> tuple[Variance, ...]:
         """The output scales of the terms, which share the variance of the target, and the noise."""
-        bounds = OUTPUTSCALE_BOUNDS if self.is_gaussian else (LEAST_LATENT, self.options.likelihood.widest)
+        bounds = OUTPUTSCALE_BOUNDS if self.is_gaussian else (MIN_LATENT, self.options.likelihood.widest)
         shares = shares_of(self.terms)
         scales = [Variance(term.outputscale, shares[term.name], bounds) for term in self.terms if term.outputscale]
         return (*scales, *((Variance("noise", NOISE_START, NOISE_BOUNDS),) if self.is_gaussian else ()))

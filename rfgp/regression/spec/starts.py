@@ -20,8 +20,8 @@ from rfgp.priors import HalfNormalDeviation
 from rfgp.rows import Block, Rows, ends_of, rows_in_memory, typical_noise
 from rfgp.scaling import Affine, moments
 
-MOST_SAMPLED = 10_000
-"""The most rows whose columns are summarised for starting values and random draws."""
+MAX_SAMPLED = 10_000
+"""The maximum number of rows whose columns are summarised for starting values and random draws."""
 FREEDOM = 0.5
 """The prior standard deviation of the logarithm of a factor of a free modulation."""
 
@@ -89,10 +89,10 @@ def sampled(rows: Rows, seed: int) -> Block:
         seed: The seed of the sample.
     """
     block = rows_in_memory(rows)
-    if len(block) <= MOST_SAMPLED:
+    if len(block) <= MAX_SAMPLED:
         return block
     order = torch.randperm(len(block), generator=random.generator(seed, random.Role.SAMPLE))
-    return block.take(order[:MOST_SAMPLED])
+    return block.take(order[:MAX_SAMPLED])
 
 
 def summary_of(schema: Schema, rows: Rows, seed: int, maps: Affine) -> ColumnSummary:

@@ -18,7 +18,7 @@ from rfgp.regression.spec.spec import ModelSpec
 from rfgp.regression.state import GPState
 from rfgp.rows import Block, gathered, is_read_in_blocks
 
-MOST_ROWS = 500
+MAX_ROWS = 500
 """The largest number of rows whose covariance is factorized for the comparison."""
 FACTORS = (0.5, 1.0, 2.0)
 """The factors of the fitted lengthscales at which the exact kernel is evaluated. Few frequencies favor longer ones."""
@@ -90,7 +90,7 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
     if not is_compared or report.leave_one_out is None or rows is None or is_read_in_blocks(rows):
         return
     order = torch.randperm(len(rows), generator=random.generator(spec.options.seed, random.Role.SAMPLE))
-    some = gathered(rows).take(order[:MOST_ROWS])
+    some = gathered(rows).take(order[:MAX_ROWS])
     if not some.is_homoscedastic:
         return
     with torch.no_grad():

@@ -13,17 +13,17 @@ from rfgp.solvers.bordered.latent_neighbors import latent_precision
 from rfgp.solvers.bordered.solver import BorderedSolver
 from rfgp.solvers.nearby import neighbors_of
 
-MOST_FLOPS, MOST_BYTES = 4e10, 2**30
+MAX_FLOPS, MAX_BYTES = 4e10, 2**30
 """The most operations and the most memory of a factor of latent neighbors.
 
 Near that limit, for 40,000 rows in 2 columns with 30 neighbors, a value with its gradient took 16 s and a posterior
 8 s. Conjugate gradients took 8 s and 22 s. In 8 columns a factor of 4,000 rows took 5 times as long as conjugate
 gradients, whose value had a standard error of 0.8 (`benchmarks/races/latent_neighbors.py`)."""
 SOME, GROWTH = 2000, 1.5
-"""The number of rows in a first test of the size of the factor, and the least power with which operations grow.
+"""The number of rows in a first test of the size of the factor, and the smallest power with which operations grow.
 
 The power holds for two columns or more."""
-LEAST_DIGITS = 1e-3
+MIN_DIGITS = 1e-3
 """The largest rounding error of a precision, in units of the precision of a row's noise. It bounds the relative errors
 of variances."""
 
@@ -53,7 +53,7 @@ def bordered_latent(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> B
 
 def _exceeds(analysis: Analysis, times: float = 1.0, power: float = 1.0) -> bool:
     """Return whether a factor is too large, if it is `times` times larger than the analyzed one."""
-    return bool(analysis.flops * times**power > MOST_FLOPS or analysis.num_bytes * times > MOST_BYTES)
+    return bool(analysis.flops * times**power > MAX_FLOPS or analysis.num_bytes * times > MAX_BYTES)
 
 
 def _surely_exceeds(prior: Prior, inputs: Tensor) -> bool:
@@ -69,4 +69,4 @@ def _has_digits(solver: BorderedSolver) -> bool:
     """Return whether the precision of neighbors, which is large for close rows, is exact relative to the noise."""
     known = solver.system.elimination
     largest = float(np.abs(known.prior.entries[-1]).max())
-    return bool(np.finfo(np.float64).eps * largest * float(known.noise.max()) <= LEAST_DIGITS)
+    return bool(np.finfo(np.float64).eps * largest * float(known.noise.max()) <= MIN_DIGITS)

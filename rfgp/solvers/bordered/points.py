@@ -15,10 +15,11 @@ from rfgp.blocks.precision import Slope, products
 from rfgp.errors import NotDifferentiableError
 from rfgp.solvers.bordered.reads import side_by_side
 from rfgp.solvers.bordered.system import BorderedSystem
-from rfgp.solvers.terms import MOST_JOINT, check_joint
+from rfgp.solvers.terms import MAX_JOINT, check_joint
 
-MOST_NUMBERS, LEAST_JOINT = 2**27, 256
-"""The most entries of projections in a joint distribution (a gigabyte), and the number of points always permitted."""
+MAX_NUMBERS, MIN_JOINT = 2**27, 256
+"""The maximum number of entries of projections in a joint distribution (a gigabyte), and the number of points always
+permitted."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,5 +261,5 @@ def check_jointly(blocks: Sequence[PrecisionBlock], num_points: int, num_rows: i
     Raises:
         InvalidArgumentError: If there are more than 2,000 points, or their projections do not fit in memory.
     """
-    fitting = max(LEAST_JOINT, MOST_NUMBERS // num_rows) if depend_on_each_other(blocks) else MOST_JOINT
-    check_joint(num_points, "points", most=min(MOST_JOINT, fitting))
+    fitting = max(MIN_JOINT, MAX_NUMBERS // num_rows) if depend_on_each_other(blocks) else MAX_JOINT
+    check_joint(num_points, "points", most=min(MAX_JOINT, fitting))

@@ -21,7 +21,7 @@ from torch import Tensor
 from rfgp.solvers.conjugate_gradients import CGSolution, Floats
 
 _LANCZOS = 1000
-"""The most steps of a search in its Lanczos matrix."""
+"""The maximum number of steps of a search in its Lanczos matrix."""
 
 
 class Estimate(NamedTuple):

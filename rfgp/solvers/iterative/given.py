@@ -19,8 +19,8 @@ from rfgp.solvers.iterative.role import Reads, Term, times
 
 ENTRIES = 2**22
 """The number of entries of the projections of a chunk of points, and of coordinates in one solve."""
-LEAST_SOLVED = 32
-"""The least number of points in one solve."""
+MIN_SOLVED = 32
+"""The minimum number of points in one solve."""
 
 
 class GivenTerms:
@@ -63,7 +63,7 @@ class GivenTerms:
             right: The right-hand sides, (rows, p).
             tolerance: The relative residual of the solves.
         """
-        width = max(LEAST_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
+        width = max(MIN_SOLVED, ENTRIES // max(self.operator.num_columns, 1))
         return torch.cat([self.operator.solve(part, tolerance) for part in torch.split(right, width, dim=1)], dim=1)
 
 

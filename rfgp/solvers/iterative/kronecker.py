@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import KernelBlock
-from rfgp.blocks.kernel import JITTER, MOST_CELLS
+from rfgp.blocks.kernel import JITTER, MAX_CELLS
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
@@ -29,12 +29,12 @@ from rfgp.solvers.iterative.preconditioners import LowRankPreconditioner, nystro
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
 from rfgp.sparse import KroneckerRows, on_grid
 
-MOST_RANK = 512
-"""The most eigenvectors of a preconditioner."""
-LEAST_SIGNAL = 0.5
-"""The least eigenvalue of an eigenvector of a preconditioner, relative to the noise."""
-MOST_DECOMPOSED = 2048
-"""The most positions of one side whose eigenvectors are computed."""
+MAX_RANK = 512
+"""The maximum number of eigenvectors of a preconditioner."""
+MIN_SIGNAL = 0.5
+"""The smallest eigenvalue of an eigenvector of a preconditioner, relative to the noise."""
+MAX_DECOMPOSED = 2048
+"""The maximum number of positions of one side whose eigenvectors are computed."""
 
 
 class KroneckerPart(Part):
@@ -116,9 +116,9 @@ class KroneckerTerm(Term):
         pairs = [side.distinct(inputs) for side in block.sides]
         self._positions, self._codes = [x for x, _ in pairs], [codes for _, codes in pairs]
         sizes = [len(x) for x in self._positions]
-        if sizes[0] * sizes[1] > MOST_CELLS:
+        if sizes[0] * sizes[1] > MAX_CELLS:
             raise InvalidArgumentError(
-                f"The term {block.name!r} must have at most {MOST_CELLS:,} pairs of distinct positions with Exact(), "
+                f"The term {block.name!r} must have at most {MAX_CELLS:,} pairs of distinct positions with Exact(), "
                 f"got {sizes[0]:,} x {sizes[1]:,} at {counted(len(inputs), 'row')}. Round its columns to fewer "
                 "distinct values, or use InducingPoints()."
             )
@@ -147,7 +147,7 @@ class KroneckerTerm(Term):
         Args:
             operator: The operator of all terms.
         """
-        if max(map(len, self._kernels)) > MOST_DECOMPOSED:
+        if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
         others = [part.formed() for part in operator.parts if part is not self.part]
         columns = [
@@ -161,8 +161,8 @@ class KroneckerTerm(Term):
         (first, left), (second, right) = (torch.linalg.eigh(kernel.detach()) for kernel in self._kernels)
         values = (first[:, None] * second).flatten()
         share = len(operator) / len(values)
-        count = int((share * values > LEAST_SIGNAL * operator.noise_diag.median()).sum())
-        most = min(MOST_RANK, len(operator) // 4, count)
+        count = int((share * values > MIN_SIGNAL * operator.noise_diag.median()).sum())
+        most = min(MAX_RANK, len(operator) // 4, count)
         indices = torch.topk(values, most).indices
         rows, columns = indices // len(second), indices % len(second)
         vectors: Tensor = left[:, rows][self._codes[0]] * right[:, columns][self._codes[1]]

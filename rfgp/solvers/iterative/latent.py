@@ -15,16 +15,16 @@ from rfgp.solvers.nearby import check_sum, explained_features, neighbors_of
 from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened import WhitenedSolver
 
-NOISE_RATIO, LEAST_VARIANCE = 10.0, 1e-3
-"""The least ratio of noise to conditional variance, and of the block's variance to the noise, for latent values.
+NOISE_RATIO, MIN_VARIANCE = 10.0, 1e-3
+"""The smallest ratio of noise to conditional variance, and of the block's variance to the noise, for latent values.
 
 The conditional variance is that of rows given the values of their neighbors."""
-LEAST_NOISE = 1e-6
-"""The least ratio of the noise to the variance of the block. Below it the jitter of the root matters."""
-MOST_ROWS = 2**18
-"""The most rows conditioned on latent values if `condition_on` is "auto"."""
+MIN_NOISE = 1e-6
+"""The smallest ratio of the noise to the variance of the block. Below it the jitter of the root matters."""
+MAX_ROWS = 2**18
+"""The maximum number of rows conditioned on latent values if `condition_on` is "auto"."""
 FEW_ITERATIONS = 50
-"""The most iterations of conjugate gradients if `condition_on` is "auto"."""
+"""The maximum number of iterations of conjugate gradients if `condition_on` is "auto"."""
 _SOME = 1000
 
 
@@ -42,7 +42,7 @@ def prefers_latent(prior: Prior, rows: Block, noise: Tensor) -> bool:
         float(rows.noise_diag(noise.detach()).median()),
         float(block.diagonal(rows.inputs[:_SOME]).mean()),
     )
-    if count > MOST_ROWS or not LEAST_VARIANCE * typical <= variance <= typical / LEAST_NOISE:
+    if count > MAX_ROWS or not MIN_VARIANCE * typical <= variance <= typical / MIN_NOISE:
         return False
     x = rows.inputs[block.order(count)]
     some = torch.linspace(0, count - 1, min(count, _SOME)).long()

@@ -13,7 +13,7 @@ from rfgp.local import LatentRoot
 from rfgp.sparse import multiply, row_blocks
 
 FEW = 1000
-"""The most columns of a matrix that is formed for a preconditioner, if it is not dense."""
+"""The maximum number of columns of a matrix that is formed for a preconditioner, if it is not dense."""
 FILL = 4
 """The largest ratio of operations for H H^T to nonzeros of a sparse H at which H H^T is formed."""
 

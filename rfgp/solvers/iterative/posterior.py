@@ -17,16 +17,16 @@ from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.nearby import no_functions
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import MOST_JOINT, check_divided, check_joint, known_terms
+from rfgp.solvers.terms import MAX_JOINT, check_divided, check_joint, known_terms
 
 TOLERANCE = 1e-9
 """The relative residual of the solve for the mean."""
 PATH_TOLERANCE = 1e-5
 """The relative residual of the solves for draws."""
-MOST_SOLVED = 256
-"""The most points whose variances are computed by solves to the tolerance of the solver."""
-MOST_NUMBERS = 2**27
-"""The most entries of a covariance of rows and points (a gigabyte). A joint posterior needs several."""
+MAX_SOLVED = 256
+"""The maximum number of points whose variances are computed by solves to the tolerance of the solver."""
+MAX_NUMBERS = 2**27
+"""The maximum number of entries of a covariance of rows and points (a gigabyte). A joint posterior needs several."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class IterativePosterior(Posterior):
             inputs: The inputs of the points.
             projected: Their projection by `project`.
         """
-        if len(inputs) <= MOST_SOLVED:
+        if len(inputs) <= MAX_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
 
@@ -210,7 +210,7 @@ class IterativePosterior(Posterior):
         if self.prior.neighbors is None:
             check_joint(len(inputs), "points", ", or sample_functions()")
         else:
-            most = max(MOST_SOLVED, min(MOST_JOINT, MOST_NUMBERS // len(self.inputs)))
+            most = max(MAX_SOLVED, min(MAX_JOINT, MAX_NUMBERS // len(self.inputs)))
             check_joint(len(inputs), "points", most=most)
 
 

@@ -21,10 +21,10 @@ from rfgp.solvers.iterative.operator import CGOperator, generator
 from rfgp.solvers.whitened.whitening import Whitener
 from rfgp.sparse import multiply, row_blocks
 
-RANK, _LEAST_RANK = 64, 8
+RANK, _MIN_RANK = 64, 8
 """The rank of the Nystrom approximation, without that of dense parts, and the least useful rank."""
 STANDS_OUT = 10.0
-"""The least ratio of the first to the last of the computed eigenvalues of B for a preconditioner."""
+"""The smallest ratio of the first to the last of the computed eigenvalues of B for a preconditioner."""
 _SMALLEST = 1e-12
 """The smallest eigenvalue of P P^T relative to the largest. Smaller ones are set to 0."""
 
@@ -97,7 +97,7 @@ def nystrom(operator: CGOperator) -> LowRankPreconditioner:
     n = len(operator)
     identity = LowRankPreconditioner.of(operator.noise_diag.new_empty(n, 0), operator.noise_diag.new_empty(0))
     rank = min(RANK + sum(part.num_dense for part in operator.parts), n // 4)
-    if rank < _LEAST_RANK:
+    if rank < _MIN_RANK:
         return identity
     test = torch.from_numpy(generator(operator.seed, 0).standard_normal((n, rank))) / n**0.5
     image = operator.scaled_product(test) - test

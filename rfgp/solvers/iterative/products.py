@@ -17,8 +17,8 @@ from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
 from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
 from rfgp.sparse.khatri_rao import ENTRIES
 
-MOST_DENSE_GRAM = 2**13
-"""The most rows whose H H^T is formed as a dense matrix, of 512 MB."""
+MAX_DENSE_GRAM = 2**13
+"""The maximum number of rows whose H H^T is formed as a dense matrix, of 512 MB."""
 DENSE_SPEED = 4
 """The speed of a dense product relative to a sparse one."""
 PASSES = 8
@@ -80,7 +80,7 @@ class KhatriRaoPart(Part):
         """H H^T (n, n) if there are few rows, and not many more than distinct nodes."""
         n, size = self._matrix.shape[0], self._matrix.num_functions
         by_nodes = size * (self._matrix.left.shape[0] ** 2 + PASSES * n)
-        few = n <= MOST_DENSE_GRAM and n**2 <= by_nodes
+        few = n <= MAX_DENSE_GRAM and n**2 <= by_nodes
         return torch.from_numpy(self._matrix.gram(self._matrix)) if few else None
 
     @cached_property

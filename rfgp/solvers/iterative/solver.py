@@ -22,7 +22,7 @@ from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import completed
 from rfgp.solvers.iterative.draws import Draws
 from rfgp.solvers.iterative.given import ENTRIES, GivenTerms
-from rfgp.solvers.iterative.posterior import MOST_SOLVED, PATH_TOLERANCE, TOLERANCE, IterativePosterior
+from rfgp.solvers.iterative.posterior import MAX_SOLVED, PATH_TOLERANCE, TOLERANCE, IterativePosterior
 from rfgp.solvers.iterative.role import Term
 from rfgp.solvers.iterative.terms import operator_of, terms_of
 from rfgp.solvers.role import Inference
@@ -154,7 +154,7 @@ class IterativeSolver(Inference):
         """
         with torch.no_grad():
             posterior, inputs, weights = self.posterior(), self._rows.inputs, self._prior.dense
-            if len(inputs) <= MOST_SOLVED:
+            if len(inputs) <= MAX_SOLVED:
                 variance = posterior.variance(inputs, posterior.project(inputs))
             else:
                 chunks = torch.split(inputs, max(1, ENTRIES // posterior.width))

@@ -14,7 +14,7 @@ from rfgp.solvers.role import Functions, Posterior, Shape
 from rfgp.solvers.terms import known_terms, make_contiguous
 
 SUM_ENTRIES = 2**22
-"""The most entries of features that are summed at once."""
+"""The maximum number of entries of features that are summed at once."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -152,8 +152,8 @@ def quadratic_form(statistics: Statistics, solution: WeightSolution, scale: Tens
     return residual.clamp_min(0) / noise + solution.weights.square().sum()
 
 
-_LEAST_RATIO, _WIDEST = 1e-12, 40.0
-"""The least noise / variance of a search, and the half-width of the search in its logarithm."""
+_MIN_RATIO, _WIDEST = 1e-12, 40.0
+"""The smallest noise / variance of a search, and the half-width of the search in its logarithm."""
 
 
 class Scales(NamedTuple):
@@ -195,9 +195,7 @@ def best_scales(
     variance_bounds: tuple[float, float],
     noise_bounds: tuple[float, float],
 ) -> Scales:
-    """Return the noise and the variance of one term that maximize the likelihood.
-
-    At a bound of one of them, their ratio maximizes it.
+    """Return the noise and the variance of one term that maximize the likelihood within bounds.
 
     Args:
         statistics: The statistics of rows without noise of their own.
@@ -209,16 +207,17 @@ def best_scales(
     unit, k = torch.ones_like(statistics.square), statistics.target.shape[1]
 
     def at(log_ratio: float) -> tuple[float, Scales]:
-        relative = unit * math.exp(log_ratio)
+        r = math.exp(log_ratio)
+        relative = unit * r
         solution = solve(statistics, unit, relative)
         total = quadratic_form(statistics, solution, unit, relative)
-        variance = (total / (count * k)).clamp(*variance_bounds)
-        noise = (relative * variance).clamp(*noise_bounds)
+        least, most = max(variance_bounds[0], noise_bounds[0] / r), min(variance_bounds[1], noise_bounds[1] / r)
+        variance = (total / (count * k)).clamp(least, most)
         determinant = 2 * solution.factor.diagonal().log().sum()
         value = total / variance + k * (determinant + count * (relative.log() + variance.log()))
-        return float(value) / count, Scales(variance, noise, solution)
+        return float(value) / count, Scales(variance, (relative * variance).clamp(*noise_bounds), solution)
 
-    low = math.log(max(noise_bounds[0] / variance_bounds[1], _LEAST_RATIO))
+    low = math.log(max(noise_bounds[0] / variance_bounds[1], _MIN_RATIO))
     high = math.log(noise_bounds[1] / variance_bounds[0])
     middle, half_width = min(max(math.log(ratio), low), high), 3.0
     while True:
@@ -264,7 +263,7 @@ def best_ratios(
         value = count * q.log() + 2 * solution.factor.diagonal().log().sum()
         return float(value) / count, (gradient / count).cpu().numpy()
 
-    limits = [(math.log(_LEAST_RATIO), -math.log(_LEAST_RATIO))] * len(sizes)
+    limits = [(math.log(_MIN_RATIO), -math.log(_MIN_RATIO))] * len(sizes)
     result = minimize(loss, start.log().cpu().numpy(), jac=True, method="L-BFGS-B", bounds=limits)
     ratios = torch.from_numpy(result.x).to(unit).exp()
     scale = weights.by_weight(ratios.sqrt())

@@ -22,13 +22,13 @@ from rfgp.solvers.onepass.sums import Layout, RowSums, no_sums, weighted_sums
 from rfgp.solvers.role import Functions, Posterior, Shape
 
 DENSE_ENTRIES = 2**22
-"""The most entries of features of points that are computed at once, if transforms do not apply."""
+"""The maximum number of entries of features of points that are computed at once, if transforms do not apply."""
 OUTSIDE = (
     "Points of derivatives must be within the range of the training rows, got some outside. Use points within it, or "
     "predict(X)."
 )
 FEW_POINTS = 64
-"""The most points for which features are used instead of transforms."""
+"""The maximum number of points for which features are used instead of transforms."""
 
 
 class WeightState(NamedTuple):

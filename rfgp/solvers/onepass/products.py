@@ -17,7 +17,7 @@ from rfgp.lattices.transforms import Complex, Floats
 
 Integers = NDArray[np.int64]
 _ENTRIES = 2**20
-"""The most entries of a covariance whose products are in memory at once."""
+"""The maximum number of entries of a covariance whose products are in memory at once."""
 
 
 def amplitudes(modes: Modes) -> Floats:

@@ -33,9 +33,9 @@ from rfgp.rows.blocks import Sums
 BLOCK_ROWS = 2**18
 """The number of rows of a block, if all designs are lattices."""
 ENTRIES = 2**22
-"""The most entries of dense features of a block."""
-MOST_JOINT = 3
-"""The most columns of two lattices together."""
+"""The maximum number of entries of dense features of a block."""
+MAX_JOINT = 3
+"""The maximum number of columns of two lattices together."""
 Weighing = Callable[[Block], tuple[Sequence[Block], Sequence[Tensor]]]
 """Maps rows to the same rows with other weights P (b,) and targets, and to further values to sum, 0-d each.
 
@@ -107,7 +107,7 @@ class Layout:
     def is_joint(self) -> bool:
         """Whether each pair of lattices has a transform."""
         return all(
-            self.lattices[a].num_columns + self.lattices[b].num_columns <= MOST_JOINT
+            self.lattices[a].num_columns + self.lattices[b].num_columns <= MAX_JOINT
             and not set(self.lattices[a].column_indices) & set(self.lattices[b].column_indices)
             for a, b in self.pairs
         )

@@ -22,7 +22,7 @@ from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.solver import WhitenedSolver
 from rfgp.solvers.whitened.whitening import Whitener
 
-MOST_FEATURES = 2**27
+MAX_FEATURES = 2**27
 """The number of entries of the features of all rows (a gigabyte) above which they are not stored."""
 BLOCK_FEATURES = 2**23
 """The number of entries of the features of the rows of a block."""
@@ -39,7 +39,7 @@ def is_large(prior: Prior, count: int) -> bool:
     """
     if prior.wants_gradients or prior.precisions or prior.kernels:
         return False
-    return prior.num_features * count > MOST_FEATURES
+    return prior.num_features * count > MAX_FEATURES
 
 
 def whitened(prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Inference:

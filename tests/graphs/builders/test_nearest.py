@@ -11,7 +11,7 @@ from graphs.builders import nearest
 
 
 def all_segments(lines, point):
-    """The twin: the least distance, and each (distance, road, length before it)."""
+    """The twin: the smallest distance, and each (distance, road, length before it)."""
     found = []
     for road, line in enumerate(lines):
         reached = 0.0

@@ -6,7 +6,7 @@ from scipy.signal import lfilter
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.approximations.planning import MOST_ALONE, MOST_EXACT, MOST_IN_MEMORY, MOST_MARKOV, assign
+from rfgp.approximations.planning import MAX_ALONE, MAX_EXACT, MAX_IN_MEMORY, MAX_MARKOV, assign
 from rfgp.solvers import chain
 from rfgp.solvers.bordered import BorderedPosterior
 from rfgp.solvers.chain import ChainPosterior
@@ -113,7 +113,7 @@ def planned(kernel, num_rows, likelihood="gaussian"):
 
 @pytest.mark.parametrize(
     ("num_rows", "expected"),
-    [(MOST_EXACT, "Exact"), (MOST_EXACT + 1, "SparsePrecision"), (MOST_ALONE, "SparsePrecision")],
+    [(MAX_EXACT, "Exact"), (MAX_EXACT + 1, "SparsePrecision"), (MAX_ALONE, "SparsePrecision")],
 )
 @pytest.mark.parametrize("nu", NUS)
 def test_a_process_alone_is_planned_for_many_rows(nu, num_rows, expected):
@@ -121,15 +121,15 @@ def test_a_process_alone_is_planned_for_many_rows(nu, num_rows, expected):
 
 
 def test_others_are_planned_as_chains_for_fewer_rows():
-    many, short = MOST_IN_MEMORY, k.Matern(1, nu=0.5, lengthscale=1e-9) + k.Linear(0)
+    many, short = MAX_IN_MEMORY, k.Matern(1, nu=0.5, lengthscale=1e-9) + k.Linear(0)
     assert planned(short, many)[0] == "SparsePrecision"
     assert planned(short, many + 1)[0] != "SparsePrecision"
     assert planned(k.Matern(1, nu=0.5), many + 1, "poisson") != ["SparsePrecision"]
     assert planned(k.Matern(1, nu=0.5) * k.Linear(0), many + 1) != ["SparsePrecision"]
-    assert planned(k.Matern(1, nu=0.5), MOST_ALONE + 1) != ["SparsePrecision"]
+    assert planned(k.Matern(1, nu=0.5), MAX_ALONE + 1) != ["SparsePrecision"]
 
 
-@pytest.mark.parametrize("num_rows", [MOST_EXACT + 1, MOST_MARKOV, MOST_MARKOV + 1])
+@pytest.mark.parametrize("num_rows", [MAX_EXACT + 1, MAX_MARKOV, MAX_MARKOV + 1])
 @pytest.mark.parametrize(
     ("kernel", "likelihood", "expected"),
     [
@@ -142,12 +142,12 @@ def test_others_are_planned_as_chains_for_fewer_rows():
 )
 def test_processes_of_a_sum_have_equispaced_frequencies_for_many_rows(kernel, likelihood, expected, num_rows):
     used = planned(kernel, num_rows, likelihood)
-    assert used[0] == ("EquispacedFourier" if expected and num_rows > MOST_MARKOV else "SparsePrecision")
+    assert used[0] == ("EquispacedFourier" if expected and num_rows > MAX_MARKOV else "SparsePrecision")
 
 
 def test_a_short_process_of_a_sum_is_a_markov_process_again():
     """Its lengthscale is found during the fit: its frequencies would be too many."""
-    rng, n = np.random.default_rng(0), MOST_MARKOV + 1
+    rng, n = np.random.default_rng(0), MAX_MARKOV + 1
     y = lfilter([1.0], [1.0, -0.8], rng.standard_normal(n)) + 0.1 * rng.standard_normal(n)
     table = {"t": np.arange(n), "x": rng.standard_normal(n)}
     gp = rfgp.GP(k.Matern("t", nu=0.5) + k.Linear("x"), seed=0).fit(table, y)

@@ -64,8 +64,8 @@ START = {"f.outputscale": 0.8, "slope.variance": 0.2, "noise": 0.05, "mean": 3.2
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
     """Use a grid for any number of rows."""
-    monkeypatch.setattr(choice, "MOST_DENSE", 10)
-    monkeypatch.setattr(exact, "MOST_FORMED", 10)
+    monkeypatch.setattr(choice, "MAX_DENSE", 10)
+    monkeypatch.setattr(exact, "MAX_FORMED", 10)
 
 
 def kernel_of(case):
@@ -242,14 +242,14 @@ def test_new_rows_extend_the_grid():
 def test_plan_names_the_grid_and_its_cost(monkeypatch):
     gp = model("nodes and time")
     assert "covariance matrices of 9 and of 8 positions" in gp.terms["f"].cost.note
-    monkeypatch.setattr(exact, "MOST_POSITIONS", 8)
+    monkeypatch.setattr(exact, "MAX_POSITIONS", 8)
     gp = rfgp.GP(kernel_of("nodes and time"), approximation=rfgp.Exact(), start=START, seed=0).condition(ROWS, Y)
     assert "a covariance matrix of" in gp.terms["f"].cost.note
 
 
 @pytest.mark.parametrize("needs_weights", [True, False])
 def test_auto_takes_a_grid_before_inducing_points(needs_weights, monkeypatch):
-    monkeypatch.setattr(planning, "MOST_EXACT", 45)
+    monkeypatch.setattr(planning, "MAX_EXACT", 45)
     kernel = (k.Nodes(GRAPH, "diffusion") * TIME).named("f")
     gp = rfgp.GP(kernel, start={"noise": 0.05}, seed=0).condition(ROWS, Y)
     data = gp.spec.term_data(gp.state.hyperparameters, N)[0]
@@ -258,7 +258,7 @@ def test_auto_takes_a_grid_before_inducing_points(needs_weights, monkeypatch):
 
 
 def test_too_many_positions_are_named(monkeypatch):
-    monkeypatch.setattr(kronecker, "MOST_CELLS", 20)
+    monkeypatch.setattr(kronecker, "MAX_CELLS", 20)
     with pytest.raises(rfgp.InvalidArgumentError, match="Round its columns"):
         model().predict(NEW)
 

@@ -164,7 +164,7 @@ def test_neighbors_of_a_season_are_in_other_periods():
 def test_blocks_of_rows_do_not_change_results(monkeypatch):
     expected = model("every kind", near_of(count=6)).condition(ROWS, Y)
     value = expected.log_marginal_likelihood().item()
-    for name, size in (("BLOCK", 7), ("MOST_TOGETHER", 20), ("MOST_TOGETHER", 1)):
+    for name, size in (("BLOCK", 7), ("MAX_TOGETHER", 20), ("MAX_TOGETHER", 1)):
         monkeypatch.setattr(f"rfgp.local.covariances.{name}", size)
         gp = model("every kind", near_of(count=6)).condition(ROWS, Y)
         assert gp.log_marginal_likelihood().item() == pytest.approx(value, rel=1e-12)
@@ -187,7 +187,7 @@ def test_sums_with_neighbors_have_other_likelihoods(likelihood):
 
 
 def test_latent_sums_by_conjugate_gradients_are_not_divided(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MAX_FLOPS", 0)
     gp = model("season and groups", near_of("latent")).condition(ROWS, Y)
     exact = model("season and groups", rfgp.Exact()).condition(ROWS, Y)
     np.testing.assert_allclose(gp.predict(NEW).mean, exact.predict(NEW).mean, atol=1e-3)

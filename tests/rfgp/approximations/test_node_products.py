@@ -138,7 +138,7 @@ def test_product_matches_multiplied_features(other, way):
 
 
 def test_conjugate_gradients_match_multiplied_features(monkeypatch):
-    monkeypatch.setattr(choice, "MOST_DENSE", 10)
+    monkeypatch.setattr(choice, "MAX_DENSE", 10)
     for way in ("walks", "chebyshev"):
         gp = model("matern of each group", way)
         assert isinstance(gp.state.infer(gp.state.require_rows(purpose="a test")), IterativeSolver)
@@ -171,7 +171,7 @@ def test_products_of_matrices_agree_in_all_forms(monkeypatch):
     v, u = rng.normal(size=(N, 3)), rng.normal(size=(dense.shape[1], 3))
     for entries, most, speed in ((2**22, 2**13, 4), (60, 0, 1e9), (60, 0, 0)):
         monkeypatch.setattr(khatri_rao, "ENTRIES", entries)
-        monkeypatch.setattr(products, "MOST_DENSE_GRAM", most)
+        monkeypatch.setattr(products, "MAX_DENSE_GRAM", most)
         monkeypatch.setattr(products, "DENSE_SPEED", speed)
         with torch.no_grad():
             matrix = block.factors(x, keep=False).matrix()
@@ -324,7 +324,7 @@ def test_harmonics_are_redrawn_for_shorter_lengthscales():
 
 @pytest.mark.parametrize("most", [10, 4000])
 def test_several_outputs_and_other_likelihoods(most, monkeypatch):
-    monkeypatch.setattr(choice, "MOST_DENSE", most)
+    monkeypatch.setattr(choice, "MAX_DENSE", most)
     gp = model(y=np.column_stack([Y, -2 * Y[::-1]]))
     assert gp.predict(NEW).mean.shape == (M, 2)
     if most > N:  # else the means are those of conjugate gradients
@@ -337,7 +337,7 @@ def test_several_outputs_and_other_likelihoods(most, monkeypatch):
 
 @pytest.mark.parametrize("most", [10, 4000])
 def test_drawn_functions_have_the_moments_of_the_posterior(most, monkeypatch):
-    monkeypatch.setattr(choice, "MOST_DENSE", most)
+    monkeypatch.setattr(choice, "MAX_DENSE", most)
     gp = rfgp.GP(product_of("rbf"), approximation=WAYS["walks"], start={"noise": 0.2}, seed=0).condition(ROWS, Y)
     found, count = gp.predict(NEW), 2000
     drawn = gp.sample_functions(count, seed=1)(NEW).reshape(count, M)

@@ -176,7 +176,7 @@ class TestMasks:
             mine(x, x, x, torch.zeros(2, 8, dtype=torch.bool))
 
     def test_weights_of_many_positions_are_refused(self, monkeypatch):
-        monkeypatch.setattr("rfgp.attention.module.MOST_WEIGHTS", 600)
+        monkeypatch.setattr("rfgp.attention.module.MAX_WEIGHTS", 600)
         x = normals(2, 9, E)
         with pytest.raises(rfgp.InvalidArgumentError, match="need_weights=False"):
             layer()(x, x, x, need_weights=True)

@@ -221,8 +221,8 @@ def test_inducing_points_and_adapted_frequencies_are_compared():
 
 
 def test_the_exact_process_of_large_graphs_has_a_precision(monkeypatch):
-    monkeypatch.setattr("rfgp.approximations.measured.MOST_EXACT_NODES", 50)
-    monkeypatch.setattr("rfgp.compare.protocol.MOST_MEASURED", 100)
+    monkeypatch.setattr("rfgp.approximations.measured.MAX_EXACT_NODES", 50)
+    monkeypatch.setattr("rfgp.compare.protocol.MAX_MEASURED", 100)
     monkeypatch.setattr("rfgp.compare.protocol.SAMPLED", 40)
     graph, rng = graphs.Graph.from_grid((12, 12)), np.random.default_rng(0)
     y = np.sin(np.arange(144) / 20) + 0.1 * rng.standard_normal(144)

@@ -54,7 +54,7 @@ def test_preconditioner_changes_steps_and_not_the_result(monkeypatch):
     X, y = table()
     gp = model().fit(X, y, max_iterations=5)
     with_it = distance_from_exact(gp, X, num_points=8)
-    monkeypatch.setattr(sampled, "MOST_POINTS", 1)
+    monkeypatch.setattr(sampled, "MAX_POINTS", 1)
     without = distance_from_exact(gp, X, num_points=8)
     assert without.steps > with_it.steps
     assert without.kl == pytest.approx(with_it.kl, rel=1e-3)

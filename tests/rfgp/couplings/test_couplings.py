@@ -11,7 +11,7 @@ import rfgp
 from rfgp import couplings, random, spectra
 from rfgp.couplings import low_discrepancy, norms, simplex
 
-SHAPES = [(1, 1), (3, 1), (1, 2), (5, 2), (2, 3), (3, 3), (7, 3), (13, 8)]
+SHAPES = [(1, 1), (3, 1), (5, 2), (2, 3), (3, 3), (7, 3), (13, 8)]
 ANTITHETIC = ("iid-antithetic", "pairwise-antithetic", "simplex-plus-antithetic")
 
 
@@ -34,6 +34,23 @@ def name(request):
 @pytest.fixture(params=slow_where_solved(LAWFUL))
 def unbiased(request):
     return request.param
+
+
+class Wider(couplings.IID):
+    """A coupling with an error: its frequencies have one column more."""
+
+    def _frequencies(self, m, d, spectrum, generator):
+        return super()._frequencies(m, d + 1, spectrum, generator)
+
+
+def test_own_couplings_with_another_shape_are_named():
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"shape \(4, 2\), got \(4, 3\)"):
+        Wider().sample(4, 2, seed=0)
+
+
+def test_options_of_a_coupling_that_is_made_already_are_refused():
+    with pytest.raises(rfgp.InvalidArgumentError, match="weighted"):
+        couplings.by_name(couplings.Energy(), weighted=True)
 
 
 def test_every_coupling_is_registered():

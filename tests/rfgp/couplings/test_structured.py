@@ -221,10 +221,14 @@ class TestRivals:
         """The rule's own form: the mean of w_i cos(omega_i . x) over the other nodes, and 1 less the mean of w_i."""
         omega = couplings.SphericalRadial(origin=True).sample(9, 3, generator=random.generator(0))
         rows, weights = omega.dense(), omega.weights
-        assert not rows[-1].any()
-        radius = rows[:-1].norm(dim=1)
+        nodes = rows[rows.norm(dim=1) > 0]
+        assert len(nodes) == 8
+        assert couplings.SphericalRadial(origin=True).is_biased
+        draws = [couplings.SphericalRadial(origin=True).sample(9, 3, seed=seed).dense() for seed in range(40)]
+        assert len({int(draw.norm(dim=1).argmin()) for draw in draws}) > 4  # it has no fixed place
+        radius = nodes.norm(dim=1)
         x = torch.tensor([0.3, -1.0, 0.5], dtype=torch.float64)
-        expected = (3 / radius**2 * (rows[:-1] @ x).cos()).mean() + 1 - (3 / radius**2).mean()
+        expected = (3 / radius**2 * (nodes @ x).cos()).mean() + 1 - (3 / radius**2).mean()
         torch.testing.assert_close((weights * (rows @ x).cos()).mean(), expected)
         assert float(weights.mean()) == pytest.approx(1)
 

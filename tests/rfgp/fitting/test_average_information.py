@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from grid import MOST_DENSE, model, observations
+from grid import MAX_DENSE, model, observations
 
 from rfgp.fitting import Plan, maximize
 from rfgp.fitting.average_information import AverageInformation
@@ -15,7 +15,7 @@ from rfgp.scaling import Affine
 
 @pytest.fixture
 def iterative(monkeypatch):
-    monkeypatch.setattr(MOST_DENSE, 0)
+    monkeypatch.setattr(MAX_DENSE, 0)
 
 
 def ascended(state, values=None, **plan):
@@ -34,7 +34,7 @@ def test_scoring_ends_within_its_error_of_the_maximum(monkeypatch):
     best, report = maximize(Objective.of(exact, exact.rows), exact.hyperparameters, Plan())
     likelihood = exact.replace(hyperparameters=best).log_marginal_likelihood()
     with monkeypatch.context() as patch:
-        patch.setattr(MOST_DENSE, 0)
+        patch.setattr(MAX_DENSE, 0)
         state = model(observations()).state
         values, scored = ascended(state)
     assert scored.converged

@@ -250,9 +250,9 @@ def test_scale_is_bounded_during_learning_only(prior, monkeypatch):
     priors = {"outputscale": torch.distributions.LogNormal(5.0, 0.1)} if prior else None
     gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=True, priors=priors)
     gp.fit(X, y, max_iterations=20)
-    held = max(seen) <= frequencies.MOST_SCALE * (1 + 1e-9)
+    held = max(seen) <= frequencies.MAX_SCALE * (1 + 1e-9)
     assert held != prior  # a prior replaces the bound
-    assert gp.hyperparameters.outputscale > frequencies.MOST_SCALE * y.var()
+    assert gp.hyperparameters.outputscale > frequencies.MAX_SCALE * y.var()
 
 
 def test_too_few_steps_warn(monkeypatch):

@@ -1,4 +1,4 @@
-"""Noise-free targets: the least noise of each approximation, and exact models that interpolate."""
+"""Noise-free targets: the smallest noise of each approximation, and exact models that interpolate."""
 
 import warnings
 

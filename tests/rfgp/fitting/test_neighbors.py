@@ -10,7 +10,7 @@ from stationary import spec_of
 import rfgp
 from rfgp.fitting import Plan, neighbor_fit
 from rfgp.fitting import neighbors as fitting
-from rfgp.fitting.frequencies import MOST_SCALE
+from rfgp.fitting.frequencies import MAX_SCALE
 from rfgp.fitting.neighbors import fit_neighbors
 from rfgp.fitting.terms import fit_terms
 from rfgp.regression import begin
@@ -77,7 +77,7 @@ def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
             seen.append((len(rows), pattern))
             super().__init__(prior, rows, mean, noise, pattern, order)
 
-    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 300)
+    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 300)
     monkeypatch.setattr(neighbor_fit, "WhitenedSolver", Watched)
     found, report = fitted(1200, spec_of("gaussian", FEATURES, "matern32", rfgp.Vecchia(12, block_size=1, seed=0)))
     assert report.stages[0].rows == 300
@@ -91,7 +91,7 @@ def test_first_search_uses_some_rows_and_all_neighbors(monkeypatch):
 @pytest.mark.slow
 def test_misleading_rows_lead_to_more_rows(monkeypatch):
     """Only two nearly equal rows with different targets show noise, and they are not among the first rows."""
-    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 40)
+    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 40)
     X = table(200)[0]
     y = np.sin(2 * X[:, 0]) + X[:, 2] / 20
     X[1], y[1] = X[0] + 1e-7, y[0] + 1
@@ -174,10 +174,10 @@ def test_output_scales_of_features_are_bounded_by_default():
         return float(found.hyperparameters.standardized("rbf.outputscale")), report.at_bounds
 
     value, at_bounds = scale()
-    assert value == pytest.approx(MOST_SCALE)
+    assert value == pytest.approx(MAX_SCALE)
     assert "rbf.outputscale" in at_bounds
-    assert scale(outputscale=2 * y.var())[0] > 2 * MOST_SCALE
-    assert scale(priors={"outputscale": torch.distributions.LogNormal(5.0, 1.0)})[0] > 2 * MOST_SCALE
+    assert scale(outputscale=2 * y.var())[0] > 2 * MAX_SCALE
+    assert scale(priors={"outputscale": torch.distributions.LogNormal(5.0, 1.0)})[0] > 2 * MAX_SCALE
 
 
 @pytest.mark.parametrize(
@@ -211,11 +211,11 @@ def test_sample_of_many_rows_detects_misleading_rows(monkeypatch, has_twins):
     values, report = fit.search(fit.state.hyperparameters.replaced(least), "")
     values = values.replaced(least) if has_twins else values
     by_all = fit.needs_more_rows(values, report)
-    monkeypatch.setattr(neighbor_fit, "MOST_CHECKED", 1000)
-    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 300)
+    monkeypatch.setattr(neighbor_fit, "MAX_CHECKED", 1000)
+    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 300)
     assert by_all == fit.needs_more_rows(values, report) == has_twins
     last, sizes = fitting.NeighborFit.of(fit.state, Plan()), []
     monkeypatch.setattr(blocked, "is_large", lambda prior, count: sizes.append(count) or False)
-    monkeypatch.setattr(neighbor_fit, "MOST_ROWS", 20)
+    monkeypatch.setattr(neighbor_fit, "MAX_ROWS", 20)
     dataclasses.replace(last, most=20).needs_more_rows(values, report)
     assert sizes == [1200]  # all rows before the last fit

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from grid import MOST_DENSE, field, grid, observations
+from grid import MAX_DENSE, field, grid, observations
 
 import rfgp
 from rfgp import GraphGP
@@ -12,7 +12,7 @@ from rfgp.solvers.iterative import operator
 
 @pytest.fixture
 def iterative(monkeypatch):
-    monkeypatch.setattr(MOST_DENSE, 0)
+    monkeypatch.setattr(MAX_DENSE, 0)
 
 
 def fitted(**options):
@@ -25,7 +25,7 @@ def whole():
     """A model fitted by conjugate gradients on all rows, and the arguments of its callback."""
     told = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(MOST_DENSE, 0)
+        patch.setattr(MAX_DENSE, 0)
         return fitted(callback=lambda *iteration: told.append(iteration)), told
 
 
@@ -51,7 +51,7 @@ def test_many_rows_start_from_a_subset(whole, monkeypatch, iterative):
     assert (first.name, first.rows) == ("subset of 120", 120)
     assert {(stage.name, stage.rows) for stage in others} == {("all rows", 253)}  # with tuned walks, not again
     assert gp.fit_report.iterations == sum(stage.iterations for stage in gp.fit_report.stages)
-    monkeypatch.setattr(MOST_DENSE, 10**6)
+    monkeypatch.setattr(MAX_DENSE, 10**6)
     lost = whole.log_marginal_likelihood() - gp.log_marginal_likelihood()
     assert abs(lost.item()) < 1.0  # both are within 1/16 of 4 parameters / 2 of the maximum, on average
 
@@ -60,7 +60,7 @@ def test_many_rows_start_from_a_subset(whole, monkeypatch, iterative):
 @pytest.mark.parametrize("iterations", [1, 12])
 def test_starts_that_fail_are_skipped(iterations, monkeypatch, iterative):
     """If all starts fail, as in one step, the search starts at the values of the model."""
-    monkeypatch.setattr(operator, "MOST_ITERATIONS", iterations)
+    monkeypatch.setattr(operator, "MAX_ITERATIONS", iterations)
     searched = []
     monkeypatch.setattr(
         "rfgp.fitting.terms.AverageInformation", lambda *arguments: searched.append(arguments[3]) or 1 / 0

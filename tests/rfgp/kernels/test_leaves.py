@@ -142,7 +142,7 @@ def test_bad_options_are_named(make, message):
         (k.RBF("store", lengthscale=1.0), {}, rfgp.DataError, "store"),
         (k.RBF(("t", "p"), lengthscale=(1.0, 1.0, 1.0)), {}, rfgp.InvalidArgumentError, "lengthscale"),
         (k.Linear(("t", "p"), origin=(1.0, 2.0, 3.0)), {}, rfgp.InvalidArgumentError, "origin must be one number or 2"),
-        (k.Centered("t", k.RBF("t", lengthscale=1.0)), {}, rfgp.InvalidArgumentError, "distribution of its column"),
+        (k.Centered("t", k.RBF("t", lengthscale=1.0)), {}, rfgp.InvalidArgumentError, "points for its integrals"),
     ],
 )
 def test_matrices_that_cannot_be_are_named(kernel, values, error, message):

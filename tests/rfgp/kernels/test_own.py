@@ -152,6 +152,33 @@ def test_own_kernels_and_approximations_agree(kernel, approximations):
         assert fitted.fit_report.log_marginal_likelihood > density.item() - 1e-6
 
 
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Numbers(Tent):
+    """A tent whose hyperparameter has numbers instead of tensors."""
+
+    def hyperparameters(self, columns):
+        one = float(columns.spread[0])
+        return {"width": Hyperparameter(one, float(columns.scale[0]), (0.01 * one, 100 * one))}
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class Column(Tent):
+    """A kernel with an error: its matrix has one column."""
+
+    def covariance(self, a, b, values):
+        return (1 - (a - b[:1]).abs() / values["width"]).clamp_min(0)
+
+
+def test_hyperparameters_of_own_kernels_may_be_numbers():
+    tensors, numbers = (rfgp.GP(kernel("t"), seed=0).fit(X, Y).hyperparameters for kernel in (Tent, Numbers))
+    assert tensors["width"].item() == numbers["width"].item()
+
+
+def test_own_kernels_with_matrices_of_another_shape_are_named():
+    with pytest.raises(rfgp.InvalidArgumentError, match=r"Column.*shape \(80, 80\), got shape \(80, 1\)"):
+        rfgp.GP(Column("t"), seed=0).condition(X, Y).log_marginal_likelihood()
+
+
 def test_own_values_that_cannot_go_together_are_named():
     with pytest.raises(rfgp.InvalidArgumentError, match="no spectral measure"):
         rfgp.GP(Tent("t"), approximation=rfgp.RandomFeatures(8)).condition(X, Y)

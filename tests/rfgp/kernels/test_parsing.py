@@ -6,8 +6,8 @@ import pytest
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.expressions import MOST_CHARACTERS
-from rfgp.kernels.parsing import KERNELS, MOST_TERMS
+from rfgp.expressions import MAX_CHARACTERS
+from rfgp.kernels.parsing import KERNELS, MAX_TERMS
 from rfgp.saving.values import KERNELS as SAVED
 
 
@@ -157,8 +157,8 @@ def test_huge_texts_are_refused_at_once(name):
 def test_limits_are_far_from_ordinary_kernels():
     columns = tuple(f"column_{i}" for i in range(200))
     text = " + ".join(f"RBF({name})" for name in columns)
-    assert len(text) < MOST_CHARACTERS
-    assert len(k.parse(text, columns).terms()) == 200 < MOST_TERMS
+    assert len(text) < MAX_CHARACTERS
+    assert len(k.parse(text, columns).terms()) == 200 < MAX_TERMS
     assert len(k.parse(f"Additive(columns=({', '.join(columns)}))").terms()) == 200
 
 

@@ -178,7 +178,7 @@ def test_features_of_nodes_are_read_in_blocks():
 
 
 def test_a_fit_of_many_rows_reads_all_of_them(monkeypatch):
-    monkeypatch.setattr("rfgp.fitting.subsets.LEAST_ROWS", 100)
+    monkeypatch.setattr("rfgp.fitting.subsets.MIN_ROWS", 100)
     monkeypatch.setattr("rfgp.rows.survey.SAMPLE_ROWS", 200)
     kernel = k.RBF("t", name="trend") + k.Group("store")
     gp = model(kernel).fit(Batches(pieces(FRAME), "y"), max_iterations=30)
@@ -296,7 +296,7 @@ class Counting:
 
 def test_rows_in_memory_are_bounded_by_blocks(monkeypatch):
     monkeypatch.setattr("rfgp.rows.survey.SAMPLE_ROWS", 600)
-    monkeypatch.setattr("rfgp.fitting.subsets.LEAST_ROWS", 200)
+    monkeypatch.setattr("rfgp.fitting.subsets.MIN_ROWS", 200)
     largest, numbers = [], sources.standardized
 
     def counted(chunk, scaling):

@@ -18,7 +18,7 @@ from rfgp.regression.graph.checks import split
 from rfgp.report.processes import describe_process, num_nonzeros
 
 KERNEL = graphs.kernels.Diffusion()
-EXACT_LIMIT = "rfgp.approximations.measured.MOST_EXACT_NODES"
+EXACT_LIMIT = "rfgp.approximations.measured.MAX_EXACT_NODES"
 GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(9, 8)))
 
 
@@ -133,7 +133,7 @@ def test_other_approximations_keep_the_hyperparameters():
 def test_auto_is_readable(monkeypatch):
     assert GraphGP(GRAPH).features == "exact"
     monkeypatch.setattr(EXACT_LIMIT, 10)
-    monkeypatch.setattr("rfgp.models.graph.MOST_EXACT_NODES", 10)
+    monkeypatch.setattr("rfgp.models.graph.MAX_EXACT_NODES", 10)
     gp = GraphGP(GRAPH, num_walkers=16, seed=0)
     assert gp.features == "auto"
     gp.fit(TRAIN, Y)
@@ -463,7 +463,7 @@ def test_any_graph_and_any_observations_equal_the_dense_twin(problem, features, 
     scale = y.std(ddof=1)
     with pytest.MonkeyPatch.context() as patch:
         if cg:
-            patch.setattr("rfgp.solvers.choice.MOST_DENSE", 0)
+            patch.setattr("rfgp.solvers.choice.MAX_DENSE", 0)
         p = gp.predict(everywhere)
         np.testing.assert_allclose(p.mean, expected, rtol=1e-7, atol=1e-7 * (scale + abs(mean)))
         np.testing.assert_allclose(p.covariance, posterior, atol=(1e-4 if cg else 1e-7) * scale**2 * 10)

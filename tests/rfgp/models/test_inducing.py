@@ -245,7 +245,7 @@ def test_float32_features():
 
 def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     (X, y), new = table(300), table(9, seed=2)[0]
-    monkeypatch.setattr("rfgp.approximations.inducing_points.LEAST_SAMPLE", 30)
+    monkeypatch.setattr("rfgp.approximations.inducing_points.MIN_SAMPLE", 30)
     monkeypatch.setitem(SAMPLED, "k-means", 1)
     gp = model(num_points=30).fit(Batches([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
     scaling = gp.state.scaling.inputs

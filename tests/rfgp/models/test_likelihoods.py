@@ -209,7 +209,7 @@ def test_many_nodes_through_sparse_features(monkeypatch):
     dense = rfgp.GraphGP(GRID, kernel, **options).condition(labels[:70], y[:70])
     expected = dense.predict(labels[70:])
     mean, std = expected.mean, expected.std
-    monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 50)
+    monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 50)
     sparse = rfgp.GraphGP(GRID, kernel, **options).condition(labels[:70], y[:70])
     found = sparse.predict(labels[70:])
     np.testing.assert_allclose(found.mean, mean, rtol=1e-5, atol=1e-6)

@@ -203,6 +203,13 @@ DEGENERATE = {
 }
 
 
+@pytest.mark.parametrize("name", ["one place", "two rows", "three rows"])
+def test_a_default_fit_of_a_degenerate_table_is_finite(name):
+    p = rfgp.GP(seed=0).fit(*DEGENERATE[name]).predict(X[:5]).observed()
+    assert np.isfinite(p.mean).all()
+    assert (p.variance > 0).all()
+
+
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", DEGENERATE)

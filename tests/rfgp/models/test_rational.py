@@ -84,7 +84,7 @@ def test_kernels_without_fractions_say_so():
 
 
 def test_chosen_fields_are_more_for_a_fitted_kernel(monkeypatch):
-    monkeypatch.setattr("rfgp.approximations.measured.MOST_EXACT_NODES", 10)
+    monkeypatch.setattr("rfgp.approximations.measured.MAX_EXACT_NODES", 10)
     nodes, y = data()
     gp = rfgp.GraphGP(GRAPH, kernels.Matern(1.5, 0.5), seed=0).condition(nodes, y)
     before = gp.feature_size["degree"]

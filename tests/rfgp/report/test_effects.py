@@ -10,7 +10,7 @@ from rfgp import report
 from rfgp.likelihoods import Bernoulli, Gaussian, Poisson
 from rfgp.report import terms
 from rfgp.report.effect_figures import effect_figures, scale_of
-from rfgp.report.effects import MOST_LEVELS, MOST_PARTIAL, effect_sizes, effects_of
+from rfgp.report.effects import MAX_LEVELS, MAX_PARTIAL, effect_sizes, effects_of
 from rfgp.report.variables import input_frame, variables_of
 from rfgp.tables import Table
 from rfgp.tables.schema import ColumnRule, Schema
@@ -145,7 +145,7 @@ def test_many_columns_have_partial_effects_of_the_sum():
     gp = rfgp.GP(k.RBF(name="one") + k.Matern(name="two"), approximation=rfgp.Exact(), seed=0)
     gp.fit(table.frame(), table.y, max_iterations=60)
     found = effects_of(gp, table)
-    assert len(found) == MOST_PARTIAL
+    assert len(found) == MAX_PARTIAL
     assert {effect.variables[0].name for effect in found[:2]} == {"e", "h"}
     assert all(effect.terms == ("one", "two") and effect.is_partial for effect in found)
     smooth = next(effect for effect in found if effect.variables[0].name == "e")
@@ -173,7 +173,7 @@ def test_of_many_levels_the_largest_effects_are_shown():
     gp = rfgp.GP(k.Group("site"), seed=0).fit(table.frame(), table.y)
     (effect,) = effects_of(gp, table)
     assert effect.num_levels == 50
-    assert len(effect.mean) == MOST_LEVELS
+    assert len(effect.mean) == MAX_LEVELS
     assert set(effect.values[0]) == {float(site) for site in range(50) if abs(truth[site]) > 0.8}
 
 

@@ -540,7 +540,7 @@ def test_variance_explained_is_that_of_the_held_out_targets():
 
 
 def test_large_meshes_are_pictures(monkeypatch):
-    monkeypatch.setattr("rfgp.report.fields.MOST_FACES", 60)
+    monkeypatch.setattr("rfgp.report.fields.MAX_FACES", 60)
     content, _ = field_page(ball(True, subdivisions=1))
     assert content.count('<img class="drawn"') == 2
     assert "mesh3d" not in content[content.rindex("</footer>") :]
@@ -736,6 +736,6 @@ def test_an_exact_process_stands_beside_walks(monkeypatch):
     assert "the Whittle-Matern field of alpha 2 on the surface (by linear finite elements" in content
     assert "memory of the process" in content
     assert not report.study_field(field, fields.whittle_matern(field, 1, seed=0), compare=False).alternatives
-    monkeypatch.setattr("rfgp.report.study.MOST_WALKED", 10)
+    monkeypatch.setattr("rfgp.report.study.MAX_WALKED", 10)
     alone = report.study_field(field, fields.whittle_matern(field, 1, seed=0))
     assert (alone.alternatives, alone.remark) == ((), comparing.EXACT)

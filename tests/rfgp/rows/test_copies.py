@@ -25,10 +25,10 @@ def check_few_and_many(monkeypatch, approximation, outputs=1, weighted=False):
     X, y, weight = rows(weighted)
     y = y[:, 0] if outputs == 1 else y
     found = []
-    monkeypatch.setattr(starts, "MOST_SAMPLED", 100)
+    monkeypatch.setattr(starts, "MAX_SAMPLED", 100)
     monkeypatch.setattr(spec, "NORMALIZED_ROWS", 100)
     for most in (10**6, 10):
-        monkeypatch.setattr(training, "MOST_COPIED", most)
+        monkeypatch.setattr(training, "MAX_COPIED", most)
         gp = rfgp.GP(k.RBF(lengthscale=2.0), approximation=approximation, start={"noise": 0.1}, seed=0)
         gp.condition(X, y, sample_weight=weight)
         found.append((gp, gp.predict(X[:20]), gp.log_marginal_likelihood().item()))
@@ -60,7 +60,7 @@ def test_planted_error_in_rows_that_are_read_is_seen(monkeypatch):
 
 
 def test_values_out_of_range_are_refused_with_their_row(monkeypatch):
-    monkeypatch.setattr(training, "MOST_COPIED", 10)
+    monkeypatch.setattr(training, "MAX_COPIED", 10)
     X = np.random.default_rng(0).uniform(0, 1e-30, (30, 1)).astype(np.float32)
     gp = rfgp.GP(k.RBF(), seed=0).condition(X, X[:, 0] * 1e30)
     X[17] = 3e38

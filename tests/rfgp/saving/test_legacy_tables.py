@@ -258,5 +258,5 @@ def test_old_rules_for_exact_hops_need_their_limits(hops, limits, tmp_path):
         header["options"]["walks"]["exact_hops"] = hops
         header["options"]["hop_limits"] = limits
 
-    with pytest.raises(rfgp.ModelFileError, match="exact hops"):
+    with pytest.raises(rfgp.ModelFileError, match="exact_hops"):
         rfgp.load(forged("graph-walks", tmp_path, change))

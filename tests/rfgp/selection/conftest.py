@@ -8,4 +8,4 @@ from rfgp.selection import candidates
 @pytest.fixture(autouse=True)
 def without_lattices(monkeypatch):
     """Leave out candidates on lattices; `tests/rfgp/fitting/test_lattices.py` has selections with them."""
-    monkeypatch.setattr(candidates, "MOST_COLUMNS", 0)
+    monkeypatch.setattr(candidates, "MAX_COLUMNS", 0)

@@ -11,6 +11,7 @@ import rfgp
 from rfgp.approximations import measured
 from rfgp.regression import GPState
 from rfgp.selection import kernels
+from tests.support.model_files import rewrite
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.GraphWarning", "ignore::rfgp.RfgpWarning")
 
@@ -22,7 +23,7 @@ def test_features_of_nodes_are_selected_by_their_error(tmp_path, monkeypatch):
     few = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
     assert few.selection.chosen.name == "exact"
     assert rfgp.GraphGP(graph, features="exact").fit(nodes, y, max_iterations=2).selection is None
-    monkeypatch.setattr(measured, "MOST_EXACT_NODES", 10)
+    monkeypatch.setattr(measured, "MAX_EXACT_NODES", 10)
     gp = rfgp.GraphGP(graph, seed=0).fit(nodes, y, max_iterations=2)
     errors = {candidate.features: candidate.error for candidate in gp.advice.candidates}
     assert [trial.options["features"] for trial in gp.selection.trials] == list(errors)
@@ -70,6 +71,24 @@ def test_the_smoothness_of_a_mesh_is_selected_by_leave_one_out(field, tmp_path):
     assert gp.within == 0.5
     gp.save(tmp_path / "ball", data=True)
     assert rfgp.load(tmp_path / "ball").selection == gp.selection
+
+
+def test_a_saved_model_without_a_fit_selects_when_it_is_fitted(tmp_path):
+    X, y = waves()
+    rfgp.MeshGP(BALL, "auto", seed=0).condition(X, y).save(tmp_path / "ball", data=True)
+    gp = rfgp.load(tmp_path / "ball").fit(X, y, max_iterations=2)
+    assert gp.selection == rfgp.MeshGP(BALL, "auto", seed=0).fit(X, y, max_iterations=2).selection
+
+
+@pytest.mark.parametrize("content", [["alpha=2"], {"two": None}, 3, {"alpha=2": "RBF"}])
+def test_a_file_with_invalid_kernels_to_select_from_is_refused(content, tmp_path):
+    def change(options, tensors, header):
+        options["alternatives"] = content
+
+    rfgp.MeshGP(BALL, "auto", seed=0).condition(*waves()).save(tmp_path / "ball", data=True)
+    rewrite(tmp_path / "ball", tmp_path / "forged", change)
+    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
+        rfgp.load(tmp_path / "forged")
 
 
 def failing(alphas, error):

@@ -26,7 +26,7 @@ def table(n=60, seed=0):
 @pytest.fixture(scope="module")
 def averaged():
     gp = rfgp.GP(seed=0).fit(*table())
-    assert successive_halving.MOST_AVERAGED >= len(gp.members) >= 3
+    assert successive_halving.MAX_AVERAGED >= len(gp.members) >= 3
     return gp
 
 

@@ -17,9 +17,9 @@ FIXED, LEARNED = "RBF, 128 frequencies", "RBF, 128 learned frequencies"
 MORE, MOST = (f"RBF, {count} learned frequencies" for count in (256, 512))
 
 
-def many(**options):
-    """Return the rounds of a selection on 2,100 rows, of which 1,680 are fitted to."""
-    X = np.random.default_rng(0).uniform(-1, 1, (2100, 2))
+def many(count=2100, **options):
+    """Return the rounds of a selection. Four fifths of the rows are fitted to."""
+    X = np.random.default_rng(0).uniform(-1, 1, (count, 2))
     return rounds(rfgp.GP(seed=0, **options), X, X[:, 0])
 
 
@@ -34,6 +34,23 @@ def failed(*_):
 
 def statuses(made):
     return {state.candidate.name: state.status for state in made.states}
+
+
+def test_candidates_of_one_column_differ():
+    """With one column, an isotropic kernel is the same as one with a lengthscale for each column."""
+    X, y = table(60)
+    made = rounds(rfgp.GP(seed=0), X[:, :1], y)
+    assert not any("isotropic" in state.candidate.name for state in made.states)
+
+
+def test_seasons_of_a_week_and_a_year_are_scored_together(monkeypatch):
+    """Seasons come before other kernels of the same cost, which the limit leaves out."""
+    days = np.arange("2021-01-01", "2024-01-01", dtype="datetime64[D]")
+    made = rounds(rfgp.GP(seed=0), {"day": days}, np.arange(len(days)) % 7.0)
+    asked = planted(monkeypatch, {})
+    monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
+    made.run()
+    assert "exact Linear + RBF + Periodic 7 + Periodic 365.243" in [name for name, *_ in asked]
 
 
 # --- which candidates are scored --------------------------------------------------------------------------
@@ -137,12 +154,34 @@ def test_selection_and_fit_stay_within_the_limit(monkeypatch, limit, best):
     assert limit < 80 or taken.candidate.name == best
 
 
+@pytest.mark.parametrize("limit", [20, 40, 60, 100, 4000])
+def test_the_best_score_counts_without_time_for_more_rows(monkeypatch, limit):
+    made = many(12_000, time_limit=limit)
+    planted(monkeypatch, {FIXED: 2.0})
+    (taken,) = made.run()
+    assert taken.score == max(state.score for state in made.states) > -np.inf
+    assert limit < 40 or taken.candidate.name == FIXED
+
+
+def test_the_best_score_counts_when_the_time_is_over(monkeypatch):
+    made = many(12_000, time_limit=4000)
+    planted(monkeypatch, {FIXED: 2.0, NEAR: 1.99})
+    score = made._score
+
+    def score_until_late(states, size):
+        score(states, size)
+        monkeypatch.setattr(successive_halving, "clock", lambda: np.inf)
+
+    monkeypatch.setattr(made, "_score", score_until_late)
+    assert best_of(made) == FIXED
+
+
 def test_several_outputs_of_few_rows_are_not_averaged(monkeypatch):
     monkeypatch.setattr(successive_halving, "FIRST_ROWS", 30)
     selection = rfgp.GP(seed=0).select(*table(150, outputs=2))
     rows = [tuple(score.rows for score in trial.scores) for trial in selection.trials]
     assert set(rows) == {(30,), (30, 150)}
-    assert rows.count((30, 150)) <= successive_halving.MOST_SURVIVORS[False]
+    assert rows.count((30, 150)) <= successive_halving.MAX_SURVIVORS[False]
     assert selection.weights == ()
 
 

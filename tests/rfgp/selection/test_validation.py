@@ -65,11 +65,11 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     """Planted: rows around by columns without meaning, or too few of them, give other densities."""
     X, y = waves(2000)
     X = np.column_stack([X, np.random.default_rng(1).uniform(-1, 1, (2000, 3))])
-    monkeypatch.setattr(validation, "MOST_HELD_OUT", 40)
+    monkeypatch.setattr(validation, "MAX_HELD_OUT", 40)
     rows = validation_of(rfgp.GP(seed=0), X, y, iteration_limit=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
     whole = rows.fitted(near, 200, None).log_prob
-    monkeypatch.setattr(validation, "MOST_CONDITIONED", 1000)
+    monkeypatch.setattr(validation, "MAX_CONDITIONED", 1000)
     original = validation.nearest
     planted = {
         "none": original,

@@ -255,7 +255,7 @@ def test_places_without_a_file(tmp_path, suffix, monkeypatch):
 
 
 def test_too_many_bytes_are_noticed_while_unpacking(tmp_path, monkeypatch):
-    monkeypatch.setattr(content, "MOST_BYTES", 3 << 20)
+    monkeypatch.setattr(content, "MAX_BYTES", 3 << 20)
     bomb = tmp_path / "bomb.csv.gz"
     bomb.write_bytes(gzip.compress(b"1,2\n" * (20 << 20), compresslevel=1))
     begin = time.perf_counter()

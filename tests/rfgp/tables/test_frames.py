@@ -111,7 +111,7 @@ def test_faults_of_wide_tables_are_counted_by_kind(tmp_path):
 
 @pytest.mark.parametrize("given", [np.zeros((3, 2)), [[1, 2]], None, 7])
 def test_what_is_no_table_is_named(given):
-    with pytest.raises(rfgp.InvalidArgumentError, match="must be a file or a dataframe"):
+    with pytest.raises(rfgp.InvalidArgumentError, match="path of a file"):
         read_table(given)
 
 

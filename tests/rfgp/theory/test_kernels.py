@@ -213,7 +213,7 @@ class TestFrequenciesFor:
             assert float(theory.orthogonal_moment(x, d)) == pytest.approx(exact, abs=1e-10)
 
     def test_too_many(self, monkeypatch):
-        monkeypatch.setattr(theory.kernels, "LARGEST_DRAWN", 16)
+        monkeypatch.setattr(theory.kernels, "MAX_DRAWN", 16)
         with pytest.raises(rfgp.InvalidArgumentError, match="the error of 16 frequencies"):
             theory.required_num_frequencies(self.X, 1e-4)
 

@@ -15,7 +15,7 @@ from rfgp.special import sphere_cosine
 SMOOTH, ROUGH, MIDDLE = spectra.Gaussian(), spectra.Matern(0.5), spectra.Matern(1.5)
 TWO, WIDE, LINES = [(SMOOTH, 2), (MIDDLE, 1)], [(SMOOTH, 3), (ROUGH, 2)], [(MIDDLE, 1), (ROUGH, 1)]
 THREE, MIXED = [(MIDDLE, 1), (ROUGH, 2), (SMOOTH, 1)], [(MIDDLE, 1), (SMOOTH, 2), (ROUGH, 1), (SMOOTH, 1)]
-CASES = {"two": TWO, "wide": WIDE, "lines": LINES, "three": THREE, "mixed": MIXED}
+CASES = {"wide": WIDE, "lines": LINES, "mixed": MIXED}
 
 
 class Paired(Coupling):
@@ -62,7 +62,7 @@ def check_unbiased(made, factors, m):
 
 
 class TestUnbiased:
-    @pytest.mark.parametrize("m", [1, 7])
+    @pytest.mark.parametrize("m", [1, 5])
     @pytest.mark.parametrize("factors", CASES.values(), ids=CASES)
     def test_rows_have_the_distribution_of_the_product(self, factors, m):
         check_unbiased(Energy(), factors, m)

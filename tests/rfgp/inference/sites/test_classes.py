@@ -197,10 +197,10 @@ class TestChoice:
             given(("field", "smooth")).infer()
 
     def test_too_many_weights_or_rows_are_refused(self, monkeypatch):
-        monkeypatch.setattr(coupled_lowrank, "MOST_WEIGHTS", 29)
+        monkeypatch.setattr(coupled_lowrank, "MAX_WEIGHTS", 29)
         with pytest.raises(rfgp.InvalidArgumentError, match="num_frequencies"):
             given().infer()
-        monkeypatch.setattr("rfgp.inference.sites.choice.MOST_DENSE", 30)
+        monkeypatch.setattr("rfgp.inference.sites.choice.MAX_DENSE", 30)
         with pytest.raises(rfgp.InvalidArgumentError, match="at most 30 rows"):
             given(("exact",)).infer()
 

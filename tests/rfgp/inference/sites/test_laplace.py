@@ -250,7 +250,7 @@ def test_conjugate_gradients_find_the_mode_and_estimate_the_rest(monkeypatch, na
     problem, gradients = Observed(("walks", "field", "linear"), name), []
     expected = dense_laplace(problem, problem.by(ReferenceSolver).fitted)
     reference = problem.by(ReferenceSolver).log_marginal_likelihood()
-    monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 10)
     found = problem.infer()
     assert isinstance(found.solver, IterativeSolver)
     value = found.log_marginal_likelihood()
@@ -315,7 +315,7 @@ def test_neighbors_of_several_classes_are_refused():
 
 
 def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MAX_FLOPS", 0)
     problem = Observed(("neighbors",)).moved(0.0)
     found = problem.infer()
     assert isinstance(found.solver, LatentSolver)
@@ -330,13 +330,13 @@ def test_many_neighbors_are_solved_by_conjugate_gradients(monkeypatch):
 def test_variational_inference_states_its_limits_for_walks(monkeypatch, names, fewer, message):
     problem = Observed(names)
     for module in ("rfgp.solvers.choice", "rfgp.inference.sites.choice"):
-        monkeypatch.setattr(f"{module}.MOST_DENSE", len(problem.rows) - fewer)
+        monkeypatch.setattr(f"{module}.MAX_DENSE", len(problem.rows) - fewer)
     with pytest.raises(InvalidArgumentError, match=message):
         problem.infer("variational")
 
 
 def test_variational_inference_needs_a_factor_of_neighbors(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.bordered.planning.MOST_FLOPS", 0)
+    monkeypatch.setattr("rfgp.solvers.bordered.planning.MAX_FLOPS", 0)
     with pytest.raises(InvalidArgumentError, match="sparse factor"):
         Observed(("neighbors",)).infer("variational")
 

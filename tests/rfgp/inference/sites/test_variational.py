@@ -250,7 +250,7 @@ def test_density_that_is_not_finite_is_an_error():
 
 
 def test_many_rows_by_sparse_features_are_refused(monkeypatch):
-    monkeypatch.setattr("rfgp.solvers.choice.MOST_DENSE", 10)
+    monkeypatch.setattr("rfgp.solvers.choice.MAX_DENSE", 10)
     with pytest.raises(InvalidArgumentError, match="sparse features"):
         variational(Observed(("walks",), "bernoulli"))
 

@@ -121,7 +121,7 @@ def test_few_neighbors_match_conjugate_gradients():
 
 def test_joint_distribution_is_limited_by_memory(monkeypatch):
     found = solved(Latent(neighbors=5, count=40)).posterior()
-    monkeypatch.setattr(points, "MOST_NUMBERS", 40 * 300)
+    monkeypatch.setattr(points, "MAX_NUMBERS", 40 * 300)
     for count, most in ((301, 300), (2001, 300)):
         new = table(count)
         with pytest.raises(rfgp.InvalidArgumentError, match=f"at most {most}"):
@@ -131,12 +131,12 @@ def test_joint_distribution_is_limited_by_memory(monkeypatch):
 def test_factor_is_used_if_it_is_small(monkeypatch):
     problem = Latent(("smooth",), neighbors=5, count=120)
     assert isinstance(solver_for(*problem.given), BorderedSolver)
-    for name, value in {"MOST_FLOPS": 1e3, "MOST_BYTES": 1e3, "LEAST_DIGITS": 1e-16}.items():
+    for name, value in {"MAX_FLOPS": 1e3, "MAX_BYTES": 1e3, "MIN_DIGITS": 1e-16}.items():
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(planning, name, value)
             assert isinstance(solver_for(*problem.given), LatentSolver), name
     monkeypatch.setattr(planning, "SOME", 60)
-    monkeypatch.setattr(planning, "MOST_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
+    monkeypatch.setattr(planning, "MAX_FLOPS", 2.5 * field_of(problem, 60).analysis.flops)
     monkeypatch.setattr(BorderedSolver, "__init__", None)  # it is not used
     assert isinstance(solver_for(*problem.given), LatentSolver)
 
@@ -162,7 +162,7 @@ def test_rounding_errors_are_below_their_bound(noise):
     assert largest > 1e10
     bound = np.finfo(np.float64).eps * largest * noise
     assert (found.latent_variances / variance - 1).abs().max() <= max(bound, 1e-10)
-    assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.LEAST_DIGITS)
+    assert (planning.bordered_latent(*given) is not None) is bool(bound <= planning.MIN_DIGITS)
 
 
 def test_factor_is_not_used_beyond_memory(monkeypatch):

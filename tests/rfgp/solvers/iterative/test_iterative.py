@@ -75,7 +75,7 @@ def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
 def test_many_variances_are_estimated_from_draws(name, monkeypatch):
     """Errors of the sum and of terms are within 6.6 stated standard errors."""
     monkeypatch.setattr(solver, "NUM_PATHS", 4096)
-    monkeypatch.setattr(posterior, "MOST_SOLVED", 0)
+    monkeypatch.setattr(posterior, "MAX_SOLVED", 0)
     problem, new = problem_of(name, "plain"), table(30, seed=9)
     found = solved(problem).posterior()
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_joint_distributions_of_too_many_points_are_refused():
 def test_covariances_are_solved_for_a_few_points_at_a_time(monkeypatch):
     problem, new, columns, solve = problem_of("walks"), table(100, seed=9), [], operator.CGOperator.solve
     monkeypatch.setattr(given, "ENTRIES", 7 * 12)
-    monkeypatch.setattr(given, "LEAST_SOLVED", 1)
+    monkeypatch.setattr(given, "MIN_SOLVED", 1)
     monkeypatch.setattr(
         operator.CGOperator, "solve", lambda self, v, t: columns.append(v.shape[1]) or solve(self, v, t)
     )

@@ -112,7 +112,7 @@ def test_draws_estimate_the_variances(monkeypatch):
     found = LatentSolver(*problem.given).posterior()
     read, prior = found.project(new), problem.twin.kernel(new, new).diagonal()
     mean, exact = found.mean(read), found.variance(new, read)
-    monkeypatch.setattr(posterior, "MOST_SOLVED", 0)
+    monkeypatch.setattr(posterior, "MAX_SOLVED", 0)
     estimated, explained = found.variance(new, read), prior - exact
     stated = np.sqrt(2 / 4096) * explained / torch.hypot(explained, exact)
     assert float(((estimated - exact) / (stated * exact)).abs().max()) < 6.6
@@ -138,10 +138,10 @@ def test_joint_distribution_is_limited_by_memory(monkeypatch):
 
     with pytest.raises(rfgp.InvalidArgumentError, match="points, got 2001"):
         covariance(2001)
-    monkeypatch.setattr(posterior, "MOST_NUMBERS", 120 * 300)
+    monkeypatch.setattr(posterior, "MAX_NUMBERS", 120 * 300)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 300 points, got 301"):
         covariance(301)
-    monkeypatch.setattr(posterior, "MOST_NUMBERS", 1)
+    monkeypatch.setattr(posterior, "MAX_NUMBERS", 1)
     with pytest.raises(rfgp.InvalidArgumentError, match="at most 256"):
         covariance(257)
     with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
@@ -181,7 +181,7 @@ def test_gradient_is_conditioned_on_observations():
 
 def test_observations_are_used_if_solves_are_slow(monkeypatch):
     problem = LowSignal(neighbors=5, count=300, length=2.0)
-    monkeypatch.setattr(planning, "MOST_FLOPS", 0)
+    monkeypatch.setattr(planning, "MAX_FLOPS", 0)
     assert isinstance(solver_for(*problem.given), LatentSolver)
     products, root_times = [], roots.LatentRoot.root_times
     monkeypatch.setattr(latent, "FEW_ITERATIONS", 1)

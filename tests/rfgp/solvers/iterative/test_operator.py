@@ -172,8 +172,8 @@ def test_blocks_of_columns_match_all_together(monkeypatch, name):
     """Draws and determinants agree too, although blocks take different steps."""
     right, together = normal(5), operator(name)[0]
     solved, draws = together.solve(right, 1e-11), together.draws(5, 1e-9)
-    monkeypatch.setattr(operators, "MOST_NUMBERS", 0)
-    monkeypatch.setattr(operators, "LEAST_COLUMNS", 2)
+    monkeypatch.setattr(operators, "MAX_NUMBERS", 0)
+    monkeypatch.setattr(operators, "MIN_COLUMNS", 2)
     apart = operator(name)[0]
     torch.testing.assert_close(apart.solve(right, 1e-11), solved, rtol=1e-8, atol=1e-8 * float(solved.abs().max()))
     again = apart.draws(5, 1e-9)

@@ -102,6 +102,26 @@ def test_scales_stay_within_bounds():
     assert float(best.variance) == pytest.approx(1e-2, rel=1e-9)
 
 
+@pytest.mark.parametrize("bounds", [((1e-6, 1e8), (2.0, 1e2)), ((1e-6, 1e8), (1e-6, 1e-3)), ((3.0, 9.0), (1e-6, 1e2))])
+def test_scales_at_a_bound_maximize_the_likelihood(bounds):
+    """The bound of one is active, and the other is the best given it, found over a fine grid of dense algebra."""
+    problem = Problem(["smooth"])
+    statistics = accumulate_gram(model_of(problem).detached())
+    best = best_scales(statistics, 24, 1.0, *bounds)
+
+    def value(variance, noise):
+        with torch.no_grad():
+            return float(at(problem, **{"smooth variance": variance, "noise": noise}).twin.log_marginal_likelihood())
+
+    grids = [torch.logspace(*np.log10(pair), 1601, dtype=torch.float64) for pair in bounds]
+    if float(best.noise) in (pytest.approx(bounds[1][0]), pytest.approx(bounds[1][1])):
+        most = max(value(variance, best.noise) for variance in grids[0])
+    else:
+        assert float(best.variance) in (pytest.approx(bounds[0][0]), pytest.approx(bounds[0][1]))
+        most = max(value(best.variance, noise) for noise in grids[1])
+    assert value(best.variance, best.noise) > most - 1e-6
+
+
 @pytest.mark.parametrize(("name", "kind"), [("fitc", "uneven"), ("vfe", "outputs")])
 def test_bounds_match_dense_algebra(name, kind):
     """The lower bound is Titsias's. The upper one is log N + (a(1) - a(1 + t)) / 2 with the missing trace t."""

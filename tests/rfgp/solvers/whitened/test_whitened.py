@@ -135,7 +135,7 @@ def test_densities_of_parts_add_up():
 @pytest.mark.parametrize("block_size", [1, 4])
 @pytest.mark.parametrize("names", [("smooth", "neighbors"), ("inducing", "residual"), ("fitc", "neighbors")])
 def test_blocks_of_rows_match_one_block(names, block_size, monkeypatch):
-    monkeypatch.setattr(blocked, "MOST_FEATURES", 0)
+    monkeypatch.setattr(blocked, "MAX_FEATURES", 0)
     monkeypatch.setattr(blocked, "BLOCK_FEATURES", 200)
     problem, new = Few(names, "signs", neighbors=7, count=300, block_size=block_size), table(5, seed=9)
     with torch.no_grad():
@@ -151,7 +151,7 @@ def test_blocks_of_rows_match_one_block(names, block_size, monkeypatch):
 
 
 def test_features_are_stored_if_few_or_needed(monkeypatch):
-    monkeypatch.setattr(blocked, "MOST_FEATURES", 0)
+    monkeypatch.setattr(blocked, "MAX_FEATURES", 0)
     assert is_large(Few(("smooth", "neighbors")).prior.detached(), 10)
     assert not is_large(Few(("neighbors",)).prior.detached(), 10**9)
     assert not is_large(Few(("smooth", "groups", "neighbors")).prior.detached(), 10**9)
