@@ -1,9 +1,9 @@
 """Indicator columns, one for each level, which kernels of numbers can read."""
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rfgp.columns.cells import Cells, CellType
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import factorize, ordered
-from rfgp.columns.problems import invalid_cells, is_date, joined
+from rfgp.columns.problems import NUMBER, invalid_cells, is_date, joined
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
@@ -21,16 +21,98 @@ from rfgp.rows.names import warn_of_levels
 
 MAX_LEVELS = 50
 """The largest number of levels of a column that is read as indicators. Each has a lengthscale."""
+MAX_COUNTED = 10**6
+"""The number of levels of a source's column beyond which it counts as an identifier, and levels are not counted."""
 
 Indicators = Mapping[Key, tuple[Level, ...]]
 """The levels of columns that are read as indicators, by key. Booleans have no levels."""
 
 
-def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tuple[Level, ...]]:
-    """Return the levels of the columns of text, categories and booleans of a table.
+@dataclass(frozen=True)
+class LevelCounts:
+    """The levels of the cells of a column of text, categories or booleans.
+
+    Attributes:
+        levels: The levels, sorted or in the order of the user.
+        num_cells: The number of cells that are not missing.
+        num_missing: The number of missing cells.
+        is_boolean: Whether the cells are booleans, which need no levels.
+
+    Examples:
+        >>> from rfgp.columns.cells import of_objects
+        >>> LevelCounts.of(of_objects(["south", "north", "south"]))
+        LevelCounts(levels=('north', 'south'), num_cells=3, num_missing=0, is_boolean=False)
+    """
+
+    levels: tuple[Level, ...]
+    num_cells: int
+    num_missing: int = 0
+    is_boolean: bool = False
+
+    @classmethod
+    def of(cls, cells: Cells) -> Self:
+        """Return the levels of cells (n,).
+
+        Args:
+            cells: The cells of the column.
+        """
+        num_missing = int(cells.missing.sum())
+        if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
+            return cls((), len(cells.missing) - num_missing, num_missing, is_boolean=True)
+        present = set(_labels(cells))
+        levels = tuple(level for level in ordered(cells) if level in present or not num_missing)
+        return cls(levels, len(cells.missing) - num_missing, num_missing)
+
+    def merged(self, other: "LevelCounts") -> "LevelCounts":
+        """Return the levels of these cells and of others."""
+        num_cells, num_missing = self.num_cells + other.num_cells, self.num_missing + other.num_missing
+        levels, new = self.levels, set(other.levels).difference(self.levels)
+        if new and len(levels) <= MAX_COUNTED:
+            levels = tuple(sorted(new.union(levels)))
+        return LevelCounts(levels, num_cells, num_missing, self.is_boolean and other.is_boolean)
+
+    @property
+    def is_identifier(self) -> bool:
+        """Whether each cell has a level of its own, or there are more than `MAX_COUNTED` levels."""
+        return len(self.levels) > MAX_COUNTED or len(self.levels) == self.num_cells > MAX_LEVELS
+
+    @property
+    def are_dates(self) -> bool:
+        """Whether there are levels and all are dates as text."""
+        return bool(self.levels) and all(isinstance(level, str) and is_date(level) for level in self.levels)
+
+
+def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key, LevelCounts]:
+    """Return the levels of the columns of text, categories and booleans of a table, by key.
 
     Args:
-        table: The training data. The result of an array is empty.
+        table: The table. The result of an array is empty.
+        keys: The keys of the columns. If None, all.
+
+    Examples:
+        >>> from rfgp.columns import Table
+        >>> from rfgp.columns.indicators import count_levels
+        >>> count_levels(Table.of({"t": [0.5, 1.5], "store": ["south", "north"]}))["store"].levels
+        ('north', 'south')
+    """
+    if table.source not in ("dataframe", "dict"):
+        return {}
+    cells = {key: table.cells(key) for key in table.keys if keys is None or key in keys}
+    return {
+        key: LevelCounts.of(column)
+        for key, column in cells.items()
+        if has_levels(column) or column.cell_type is CellType.BOOLEAN
+    }
+
+
+def learn_indicators(
+    table: Table, counts: Mapping[Key, LevelCounts], others: Collection[Key] = ()
+) -> dict[Key, tuple[Level, ...]]:
+    """Return the levels of columns that are read as indicators, by key.
+
+    Args:
+        table: The training data, or their first rows.
+        counts: The levels of all training data.
         others: The keys of columns that the kernel reads as levels. They have no indicators.
 
     Raises:
@@ -39,52 +121,42 @@ def learn_indicators(table: Table, others: Collection[Key] = ()) -> dict[Key, tu
 
     Examples:
         >>> from rfgp.columns import Table
-        >>> from rfgp.columns.indicators import learn_indicators
-        >>> learn_indicators(Table.of({"t": [0.5, 1.5], "store": ["south", "north"]}))
+        >>> from rfgp.columns.indicators import count_levels, learn_indicators
+        >>> table = Table.of({"t": [0.5, 1.5], "store": ["south", "north"]})
+        >>> learn_indicators(table, count_levels(table))
         {'store': ('north', 'south')}
     """
-    if table.source not in ("dataframe", "dict"):
-        return {}
-    levels: dict[Key, tuple[Level, ...]] = {}
-    problems: list[str] = []
-    for key in table.keys:
-        cells = table.cells(key)
-        if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
-            levels[key] = ()
-        elif has_levels(cells) and key not in others:
-            problems += (found := _problems(key, cells))
-            levels[key] = () if found else ordered(cells)
+    counts = {key: column for key, column in counts.items() if column.is_boolean or key not in others}
+    problems = [
+        problem for key, column in counts.items() if not column.is_boolean for problem in _problems(key, column)
+    ]
     if problems:
-        numbers = (key for key in table.keys if key not in levels and key not in others)
+        numbers = (key for key in table.keys if key not in counts and key not in others)
         read = (invalid_cells(ColumnSchema(key, ColumnKind.NUMBER), table.cells(key)) for key in numbers)
         raise DataError(joined([*problems, *itertools.chain(*read)]))
-    return levels
+    return {key: column.levels for key, column in counts.items()}
 
 
-def keys_of_many_levels(table: Table) -> list[Key]:
+def keys_of_many_levels(counts: Mapping[Key, LevelCounts]) -> list[Key]:
     """Return the keys of columns of text or categories with too many levels for indicators.
 
     Columns of dates as text are not among them, nor those with a different level in each row.
 
     Args:
-        table: The training data.
+        counts: The levels of the training data.
 
     Examples:
         >>> from rfgp.columns import Table
-        >>> from rfgp.columns.indicators import keys_of_many_levels
-        >>> keys_of_many_levels(Table.of({"t": [0.5] * 120, "store": [f"s{i // 2}" for i in range(120)]}))
+        >>> from rfgp.columns.indicators import count_levels, keys_of_many_levels
+        >>> table = Table.of({"t": [0.5] * 120, "store": [f"s{i // 2}" for i in range(120)]})
+        >>> keys_of_many_levels(count_levels(table))
         ['store']
     """
-    if table.source not in ("dataframe", "dict"):
-        return []
-    keys = []
-    for key in table.keys:
-        cells = table.cells(key)
-        if has_levels(cells):
-            labels = _labels(cells)
-            if MAX_LEVELS < len(labels) < np.sum(~cells.missing) and not _are_dates(labels):
-                keys.append(key)
-    return keys
+    return [
+        key
+        for key, column in counts.items()
+        if len(column.levels) > MAX_LEVELS and not column.is_identifier and not column.are_dates
+    ]
 
 
 def has_levels(cells: Cells) -> bool:
@@ -108,29 +180,30 @@ def _labels(cells: Cells) -> list[Level]:
     return [labels[index] for index in np.unique(codes[~cells.missing])]
 
 
-def _are_dates(labels: Sequence[Level]) -> bool:
-    """Return whether there are labels and all are dates as text."""
-    return bool(labels) and all(isinstance(label, str) and is_date(label) for label in labels)
-
-
-def _problems(key: Key, cells: Cells) -> list[str]:
-    """Return sentences about cells (n,) of a column that cannot be read as levels."""
-    labels = _labels(cells)
-    if _are_dates(labels):
+def _problems(key: Key, column: LevelCounts) -> list[str]:
+    """Return sentences about a column that cannot be read as indicators."""
+    if column.are_dates:
         return [
-            f"Column {short_repr(key)} holds dates as text, such as {short_repr(labels[0])}. Convert it with "
+            f"Column {short_repr(key)} holds dates as text, such as {short_repr(column.levels[0])}. Convert it with "
             "pandas.to_datetime."
         ]
-    if len(labels) == np.sum(~cells.missing) > MAX_LEVELS:
-        return [f"Column {short_repr(key)} has a different level in each row, like an identifier. Drop it."]
+    words = [level for level in column.levels if isinstance(level, str) and NUMBER.fullmatch(level) is None]
+    if len(column.levels) > MAX_LEVELS and len(words) < len(column.levels) / 2:
+        among = f"text such as {short_repr(words[0])} among numbers" if words else "numbers as text"
+        return [f"Column {short_repr(key)} holds {among}. Convert it with pandas.to_numeric."]
+    if column.is_identifier:
+        many = (
+            f"more than {MAX_COUNTED:,} levels" if len(column.levels) > MAX_COUNTED else "a different level in each row"
+        )
+        return [f"Column {short_repr(key)} has {many}, like an identifier. Drop it."]
     problems = []
-    if len(labels) > MAX_LEVELS:
+    if len(column.levels) > MAX_LEVELS:
         problems.append(
             f"Column {short_repr(key)} must have at most {MAX_LEVELS} levels to be read as indicators, got "
-            f"{len(labels):,}. Add k.Group({key!r}) to the kernel, or drop the column."
+            f"{len(column.levels):,}. Add k.Group({key!r}) to the kernel, or drop the column."
         )
-    if cells.missing.any():
-        num_missing = counted(int(cells.missing.sum()), "missing cell")
+    if column.num_missing:
+        num_missing = counted(column.num_missing, "missing cell")
         problems.append(
             f"Column {short_repr(key)} has {num_missing}. Give them a value such as 'unknown', or leave the rows out."
         )

@@ -15,7 +15,7 @@ from rfgp.messages import short_repr
 from rfgp.rows.cells import Problem
 
 _DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
-_NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
+NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
 _MOST = 8
 """The largest number of columns whose problems one message lists."""
 
@@ -170,7 +170,7 @@ def _texts(cells: Cells) -> tuple[NDArray[np.bool_], str]:
     """Return a mask (n,) of texts among numbers to show, and a remedy."""
     if not _present(cells, lambda cell: not is_date(cell)).any():
         return ~cells.missing, "Convert it with pandas.to_datetime."
-    words = _present(cells, lambda cell: _NUMBER.fullmatch(cell) is None)
+    words = _present(cells, lambda cell: NUMBER.fullmatch(cell) is None)
     if not words.any():
         return ~cells.missing, "Convert it with pandas.to_numeric."
     if words.sum() < np.sum(~cells.missing):

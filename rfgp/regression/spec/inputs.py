@@ -12,7 +12,14 @@ from torch import Tensor
 
 import graphs
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import Indicators, has_levels, keys_of_many_levels, learn_indicators, with_indicators
+from rfgp.columns.indicators import (
+    Indicators,
+    LevelCounts,
+    has_levels,
+    keys_of_many_levels,
+    learn_indicators,
+    with_indicators,
+)
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.kernels import Group, Kernel
@@ -102,7 +109,9 @@ class ModelInputs:
             source: The source of the user's rows.
         """
         assert self.schema is not None
-        return coded(source, self, tuple(column.key for column in self.schema.columns))
+        origin = {f"{key}={level}": key for key, levels in self.indicators.items() for level in levels}
+        keys = dict.fromkeys(origin.get(str(column.key), column.key) for column in self.schema.columns)
+        return coded(source, self, tuple(keys))
 
     def complete(self, given: Chunk) -> Chunk:
         """Return the rows unchanged, because missing cells are errors.
@@ -224,36 +233,33 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
             )
 
 
-def indicators_of(table: Table, kernel: Kernel) -> Indicators:
-    """Return the levels of columns that a kernel reads as indicators.
+def reads_all_columns(kernel: Kernel) -> bool:
+    """Return whether a kernel reads numbers of all columns, and thus levels as indicators.
 
     Args:
-        table: The table.
-        kernel: The kernel. One that names all its columns reads none as indicators.
-
-    Raises:
-        DataError: If a column has missing cells or too many levels.
+        kernel: The kernel.
     """
-    is_open = any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(kernel))
-    return learn_indicators(table, _keys_of_levels(kernel)) if is_open else {}
+    return any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(kernel))
 
 
-def with_levels_of(options: ModelOptions, table: Table) -> ModelOptions:
-    """Return the options of a model that reads levels of a table.
+def with_levels_of(options: ModelOptions, table: Table, counts: Mapping[str | int, LevelCounts]) -> ModelOptions:
+    """Return the options of a model that reads levels as indicators.
 
     If the kernel is selected, it has a `Group` for each column with too many levels for indicators.
 
     Args:
         options: The options.
-        table: The training data.
+        table: The training data, or their first rows.
+        counts: The levels of columns of the training data.
 
     Raises:
         DataError: If a column has missing cells or too many levels.
     """
     if options.search_space is not None:
-        groups = map(Group, keys_of_many_levels(table))
-        options = options.changed(kernel=reduce(add, groups, options.kernel))
-    return options.changed(indicators=indicators_of(table, options.kernel))
+        options = options.changed(kernel=reduce(add, map(Group, keys_of_many_levels(counts)), options.kernel))
+    if not reads_all_columns(options.kernel):
+        return options
+    return options.changed(indicators=learn_indicators(table, counts, _keys_of_levels(options.kernel)))
 
 
 def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp.columns import ColumnKind, Schema, Table
+from rfgp.columns.indicators import LevelCounts, count_levels
 from rfgp.errors import DataError
 from rfgp.rows import Chunk, DistributedSource, InputReader, RowSource, TableSource
 
@@ -132,6 +133,36 @@ def first_table(source: RowSource) -> Table:
     for table, _ in tables_of(source):
         return table
     raise DataError("The source must have rows, got none. Check its path or its filter.")
+
+
+def levels_of_source(source: RowSource, first: Table) -> dict[str | int, LevelCounts]:
+    """Return the levels of the columns of text, categories and booleans of a source, which is read if there are any.
+
+    Args:
+        source: The rows.
+        first: The first table of the source, which says which columns have levels.
+    """
+    keys = tuple(count_levels(first))
+    if not keys:
+        return {}
+    if isinstance(source, DistributedSource):
+        return source.reduce(partial(_counts_of_part, keys), _merged_counts)
+    return _counts_of_part(keys, source, 0)
+
+
+def _counts_of_part(keys: Collection[str | int], source: RowSource, first: int) -> dict[str | int, LevelCounts]:
+    """Return the levels of columns in a part of a source."""
+    counts = dict[str | int, LevelCounts]()
+    for table, _ in tables_of(source, keys, first):
+        counts = _merged_counts(counts, count_levels(table, keys))
+    return counts
+
+
+def _merged_counts(
+    first: dict[str | int, LevelCounts], second: dict[str | int, LevelCounts]
+) -> dict[str | int, LevelCounts]:
+    """Return the levels of two parts."""
+    return first | {key: first[key].merged(column) if key in first else column for key, column in second.items()}
 
 
 def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:

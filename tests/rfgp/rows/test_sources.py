@@ -262,7 +262,7 @@ BAD = {
     "missing file": (lambda f: (Parquet(f / "no.parquet", target="y"),), rfgp.DataError, "There is no file"),
     "not Parquet": (lambda f: (Parquet(f / "rows.csv", target="y"),), rfgp.DataError, "does not begin as such a file"),
     "no CSV": (lambda f: (CSV(f / "rows.parquet", target="y"),), rfgp.DataError, "looks like a Parquet file"),
-    "text": (lambda f: (CSV(f / "text.csv", target="y"),), rfgp.DataError, r"Column 'a' holds text \('red' in row 1"),
+    "text": (lambda f: (CSV(f / "text.csv", target="y"),), rfgp.DataError, "holds text such as 'red' among numbers"),
     "gap": (
         lambda f: (CSV(f / "gap.csv", target="y"),),
         rfgp.DataError,
@@ -271,7 +271,7 @@ BAD = {
     "strings": (
         lambda f: (Parquet(f / "text.parquet", target="y"),),
         rfgp.DataError,
-        r"Column 'a' holds text \('x' in",
+        "Column 'a' has a different level in each row",
     ),
     "not finite": (
         lambda f: (Batches([(X[:90], Y[:90]), (X[90:], with_value(97, np.nan)[90:])]),),
@@ -299,10 +299,10 @@ BAD = {
 
 @pytest.mark.parametrize("name", BAD)
 def test_bad_sources_are_named_and_nothing_is_lost(name, folder):
-    (folder / "text.csv").write_text("a,y\n1,2\nred,3\n")
+    (folder / "text.csv").write_text("a,y\nred,3\n" + "".join(f"{i},{i}\n" for i in range(60)))
     (folder / "gap.csv").write_text("a,y\n1,2\n,3\n")
     (folder / "empty").mkdir()
-    pq.write_table(pa.table({"a": ["x", "z"], "y": [1.0, 2.0]}), folder / "text.parquet")
+    pq.write_table(pa.table({"a": [f"x{i}" for i in range(60)], "y": np.arange(60.0)}), folder / "text.parquet")
     make, error, message = BAD[name]
     gp = model().condition(X, Y)
     before = gp.predict(NEW).mean

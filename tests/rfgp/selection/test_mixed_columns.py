@@ -1,5 +1,7 @@
 """Models whose kernel is selected, on tables with text, categories, booleans and dates."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -80,6 +82,28 @@ def test_saved_models_read_the_same_columns(fitted, tmp_path):
     np.testing.assert_array_equal(loaded.predict(new).mean, fitted.predict(new).mean)
     more = loaded.update(new.drop(columns="units"), new["units"])
     assert more.num_observations == 155
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv", "batches"])
+def test_sources_read_levels_as_a_dataframe_does(kind, tmp_path):
+    """The levels of a source are known after a pass over all of its rows: "west" comes in the last ones only."""
+    frame = table(400)
+    frame = frame[["x", "store", *(["open"] if kind != "csv" else []), "units"]]
+    frame = frame.iloc[np.argsort(frame["store"] == "west", kind="stable")]
+    if kind == "parquet":
+        frame.to_parquet(tmp_path / "rows", row_group_size=50, index=False)
+        source = rfgp.tables.Parquet(tmp_path / "rows", target="units")
+    elif kind == "csv":
+        frame.to_csv(tmp_path / "rows.csv", index=False)
+        source = rfgp.tables.CSV(tmp_path / "rows.csv", target="units")
+    else:
+        source = rfgp.tables.Batches([frame[:100], frame[100:300], frame[300:]], target="units")
+    gp = rfgp.GP(k.RBF(), approximation=rfgp.RandomFeatures(16), start={"lengthscale": 1.0}, seed=0)
+    other = copy.deepcopy(gp).condition(frame, "units")
+    gp.condition(source)
+    assert dict(gp.spec.options.indicators) == dict(other.spec.options.indicators)
+    new = table(5, seed=4)
+    np.testing.assert_allclose(gp.predict(new).mean, other.predict(new).mean, rtol=1e-8)
 
 
 def with_missing(frame):
