@@ -2,8 +2,9 @@
 Mean and deviation on a mesh
 ============================
 
-A field on the 1,280 faces of a bumpy sphere. Black dots are faces with an observation. There are 80, and none on the
-left side. The mean follows the field where there are observations, and the deviation grows where there are none.
+A random field on the 1,280 faces of a bumpy sphere. Black dots are faces with a noisy observation. There are 80, and
+none on the left side. The mean follows the field where there are observations, and the deviation grows where there are
+none.
 """
 
 import matplotlib.pyplot as plt
@@ -18,12 +19,21 @@ from rfgp.palette import COLOR_MAPS, color_range
 
 mesh = datasets.make_mesh(seed=0, subdivisions=3)
 center = np.asarray(mesh.triangles_center)
-value = np.sin(4 * center[:, 0]) + center[:, 2]
-rows = np.random.default_rng(0).permutation(np.flatnonzero(center[:, 0] > -0.2))[:80]
+rng = np.random.default_rng(0)
+waves = (
+    rng.normal(size=(400, 3)) / np.sqrt(rng.gamma(1.5, 1 / 1.5, size=(400, 1))) / 0.6
+)  # of Matern 3/2, lengthscale 0.6
+value = np.sqrt(2 / 400) * np.cos(center @ waves.T + rng.uniform(0, 2 * np.pi, 400)) @ rng.normal(size=400)
+rows = rng.permutation(np.flatnonzero(center[:, 0] > -0.2))[:80]
+y = value[rows] + 0.1 * rng.normal(size=80)
 places = {name: center[:, i] for i, name in enumerate("xyz")}
 
-gp = rfgp.GP(k.Mesh(mesh), seed=0).fit({name: column[rows] for name, column in places.items()}, value[rows])
+gp = rfgp.GP(k.Mesh(mesh), seed=0).fit({name: column[rows] for name, column in places.items()}, y)
 prediction = gp.predict(places)
+unobserved = center[:, 0] < -0.2
+covered = np.abs(prediction.mean - value) < 1.96 * prediction.std
+shares = covered[unobserved].mean(), covered[~unobserved].mean()
+print(f"95 % intervals contain {shares[0]:.0%} of the left side, {shares[1]:.0%} of the rest")
 
 parts = {"field": (value, "mean"), "posterior mean": (prediction.mean, "mean")}
 parts["posterior standard deviation"] = prediction.std, "sd"

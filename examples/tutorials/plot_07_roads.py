@@ -4,7 +4,7 @@
 
 Sixty sensors on the roads of a town report the mean speed of each hour, with gaps. You predict the speed everywhere on
 the roads at every hour, with a standard deviation. The map shows both: the color of a road is the speed, and its width
-is the uncertainty.
+the certainty.
 """
 
 import tempfile
@@ -102,7 +102,7 @@ print(gp.hyperparameters)
 #
 # The map
 # -------
-# Predict at ten positions of each road. The width of a line is the standard deviation.
+# Predict at ten positions of each road. A wide line is a certain prediction, a thin line an uncertain one.
 
 cuts = np.linspace(0, 1, 11)
 centers = (cuts[1:] + cuts[:-1]) / 2
@@ -115,9 +115,17 @@ ends = [
 ]
 pieces = np.stack(ends, axis=1)  # (1940, 2, 2)
 figure, panels = plt.subplots(1, 2, figsize=(8, 4.6), layout="compressed", sharex=True, sharey=True)
+low, high = 1.5, 4.5  # km/h
+
+
+def width(std):
+    """Return the width of a line for a standard deviation."""
+    return 0.6 + 5 * np.clip((high - std) / (high - low), 0, 1)
+
+
 for axes, hour in zip(panels, (8.0, 12.0), strict=True):
     p = gp.predict({**everywhere, "hour": np.full(len(pieces), hour)})
-    drawn = LineCollection(pieces, cmap="viridis", linewidths=1.2 * p.std, capstyle="round")
+    drawn = LineCollection(pieces, cmap="viridis", linewidths=width(p.std), capstyle="round")
     drawn.set_array(p.mean)
     drawn.set_clim(20, 55)
     axes.add_collection(drawn)
@@ -127,10 +135,13 @@ for axes, hour in zip(panels, (8.0, 12.0), strict=True):
     axes.ticklabel_format(useOffset=False)
     print(f"{hour:2.0f}:00  standard deviation {p.std.min():.1f} to {p.std.max():.1f} km/h")
 panels[0].set(ylabel="latitude")
-figure.colorbar(drawn, ax=panels, label="mean speed, km/h (width: standard deviation)", shrink=0.8)
+for value in (low, (low + high) / 2, high):
+    panels[0].plot([], [], lw=width(value), color="0.5", label=f"± {value:.1f} km/h")
+figure.legend(loc="outside lower center", ncols=3, frameon=False)
+figure.colorbar(drawn, ax=panels, label="mean speed, km/h", shrink=0.8)
 
 # %%
-# Lines are thin near the sensors (circles), and wide in the south-east, where there are none.
+# Lines are wide near the sensors (circles), and thin in the south-east, where there are none.
 #
 # One road over the day
 # ---------------------

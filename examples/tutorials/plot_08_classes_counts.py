@@ -9,6 +9,7 @@ and models counts with an exposure. It shows how to see that a likelihood is wro
 
 import matplotlib.pyplot as plt
 import numpy as np
+from scipy.stats import binomtest
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, roc_auc_score
@@ -67,8 +68,8 @@ for title, found in (("Gaussian process", probability), ("logistic regression", 
 
 # %%
 # A reliability diagram compares predicted probabilities with frequencies. Points near the diagonal mean that the
-# probabilities are calibrated. A bar has the width of a 95 % interval. A bar that misses the diagonal is evidence
-# against it.
+# probabilities are calibrated. Bars are 95 % intervals of the frequency (Wilson). A bar that misses the diagonal is
+# evidence against calibration.
 
 edges = np.array([0, 0.05, 0.2, 0.5, 0.8, 0.95, 1])
 figure, axes = plt.subplots(figsize=(4.4, 4.2), layout="constrained")
@@ -78,10 +79,12 @@ for i, (title, found) in enumerate((("Gaussian process", probability), ("logisti
     present = [b for b in range(6) if np.any(group == b)]
     mean = np.array([found[group == b].mean() for b in present])
     share = np.array([y[test][group == b].mean() for b in present])
-    half = 1.96 * np.array([np.sqrt(np.sum(found[group == b] * (1 - found[group == b]))) for b in present])
-    half /= [np.sum(group == b) for b in present]
-    axes.errorbar(mean + 0.012 * i, share, half, fmt="o", ms=4, color=COLORS[i], lw=1, label=title)
-axes.set(xlabel="predicted probability", ylabel="frequency of malignant tumors", ylim=(-0.12, 1.12))
+    tests = [binomtest(int(y[test][group == b].sum()), int((group == b).sum())) for b in present]
+    low, high = np.array([each.proportion_ci(0.95, "wilson") for each in tests]).T
+    axes.errorbar(
+        mean + 0.012 * i, share, [share - low, high - share], fmt="o", ms=4, color=COLORS[i], lw=1, label=title
+    )
+axes.set(xlabel="predicted probability", ylabel="frequency of malignant tumors")
 axes.legend(loc="upper left")
 
 # %%
@@ -139,7 +142,7 @@ axes.fill_between(weeks, *course.interval(0.95), color=COLORS[0], alpha=0.3, lw=
 axes.plot(weeks, course.median, color=COLORS[0], label="median")
 axes.axvline(19, color="gray", lw=0.8, ls=":")
 axes.set(xlabel="week (dotted: the last one)", ylabel="factor of the calls in an hour")
-axes.legend(loc="upper left")
+axes.legend(loc="upper center")
 
 # %%
 # A question about a sum of counts uses samples. ``sample`` of the function draws all rows together.

@@ -108,7 +108,7 @@ for i, (title, (numbers, make)) in enumerate(sizes.items()):
     axes.loglog(numbers, errors, "o-", color=COLORS[i], label=title)
 equispaced = compare({"trend": trend, "map": rfgp.EquispacedFourier()})[0][2]
 axes.axhline(equispaced, color=COLORS[3], ls="--", label="equispaced frequencies, default tolerance")
-axes.set(xlabel="size", ylabel="KL of the map, nats")
+axes.set(xlabel="number of frequencies, points or neighbors", ylabel="KL of the map, nats")
 figure.legend(loc="outside lower center", ncols=2)
 
 # %%
