@@ -26,12 +26,13 @@ class Supernodes:
 
     Attributes:
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
+        row_pointers: The index of the first row of each panel, (s + 1,).
         rows: The rows of all panels, one after another.
-        there: Relative indices: the index of each row below the columns of a supernode in the panel of its parent.
-        above: The parents (s,), -1 for roots.
+        relative_indices: Relative indices: the index of each row below the columns of a supernode in the panel of its
+            parent.
+        parents: The parents (s,), -1 for roots.
         children: The numbers of children, (s,).
-        panels: The index of the first entry of each panel, (s + 1,).
+        panel_pointers: The index of the first entry of each panel, (s + 1,).
 
     Examples:
         >>> import scipy.sparse as sp
@@ -42,17 +43,17 @@ class Supernodes:
     """
 
     starts: Indices
-    tops: Integers
+    row_pointers: Integers
     rows: Indices
-    there: Indices
-    above: Indices
+    relative_indices: Indices
+    parents: Indices
     children: Indices
-    panels: Integers
+    panel_pointers: Integers
 
     @cached_property
     def flops(self) -> NDArray[np.float64]:
         """The number of multiplications and additions for each supernode, (s,)."""
-        columns, rows = np.diff(self.starts).astype(np.float64), np.diff(self.tops).astype(np.float64)
+        columns, rows = np.diff(self.starts).astype(np.float64), np.diff(self.row_pointers).astype(np.float64)
         below = rows - columns
         return np.asarray(columns**3 / 3 + below * columns**2 + below**2 * columns)
 
@@ -61,7 +62,7 @@ class Supernodes:
         """Ranges of supernodes of about half a second each, between which interrupts are handled."""
         part = np.floor(np.cumsum(self.flops) / CHUNK_FLOPS)
         cuts = np.flatnonzero(np.diff(part)) + 1
-        ends = [0, *cuts.tolist(), len(self.above)]
+        ends = [0, *cuts.tolist(), len(self.parents)]
         return [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
 
@@ -120,11 +121,11 @@ class Analysis:
         counts = compiled.column_counts(*permuted, parent)
         _check_fits(len(order), int(counts.sum()), 8.0 * float(counts.sum()))
         starts, heights = compiled.supernodes(parent, counts)
-        _, above, children = compiled.supernode_tree(parent, starts)
-        tops = _cumulated(heights)
-        rows, there = compiled.panel_rows(*permuted, starts, above, tops)
-        panels = _cumulated(np.diff(starts) * heights)
-        fronts = Supernodes(starts, tops, rows, there, above, children, panels)
+        _, parents, children = compiled.supernode_tree(parent, starts)
+        row_pointers = _cumulated(heights)
+        rows, relative_indices = compiled.panel_rows(*permuted, starts, parents, row_pointers)
+        panel_pointers = _cumulated(np.diff(starts) * heights)
+        fronts = Supernodes(starts, row_pointers, rows, relative_indices, parents, children, panel_pointers)
         return cls(indptr, indices, order, fronts, int(counts.sum()))
 
     @property
@@ -141,8 +142,8 @@ class Analysis:
     def num_bytes(self) -> float:
         """The bytes of a factor and its inverse on the pattern, with temporary arrays."""
         stack, update, path, front = self.peaks
-        panels = int(self.supernodes.panels[-1])
-        return 8.0 * (panels + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(
+        panel_pointers = int(self.supernodes.panel_pointers[-1])
+        return 8.0 * (panel_pointers + max(stack + update, path + 2 * front) + 4 * len(self.indices)) + 12.0 * len(
             self.supernodes.rows
         )
 
@@ -160,32 +161,39 @@ class Analysis:
         from graphs.cholesky import compiled
 
         s = self.supernodes
-        stack, update, path, front = compiled.peaks(s.starts, s.tops, s.above, s.children)
+        stack, update, path, front = compiled.peaks(s.starts, s.row_pointers, s.parents, s.children)
         return int(stack), int(update), int(path), int(front)
 
     @cached_property
-    def placement(self) -> tuple[Integers, Integers, Integers]:
+    def scatter_indices(self) -> tuple[Integers, Integers, Integers]:
         """The indices of factored entries in the matrix and the panels (e,), and the first of each supernode."""
         from graphs.cholesky import compiled
 
         s = self.supernodes
-        source, target, begins = compiled.placement(
-            self.indptr, self.indices, self.order, self.rank, s.starts, s.tops, s.rows, s.panels
+        source, target, first_entries = compiled.scatter_indices(
+            self.indptr,
+            self.indices,
+            self.order,
+            self.inverse_order,
+            s.starts,
+            s.row_pointers,
+            s.rows,
+            s.panel_pointers,
         )
-        return source, target, begins
+        return source, target, first_entries
 
     @cached_property
-    def rank(self) -> Integers:
+    def inverse_order(self) -> Integers:
         """The step at which each row is eliminated, (N,), the inverse of the order."""
-        rank = np.empty(self.size, dtype=np.int64)
-        rank[self.order] = np.arange(self.size)
-        return rank
+        inverse_order = np.empty(self.size, dtype=np.int64)
+        inverse_order[self.order] = np.arange(self.size)
+        return inverse_order
 
     @cached_property
     def pairs(self) -> tuple[Indices, Indices]:
         """The rows and columns (e,) of factored entries, as positions in the order."""
-        (source, _, _), rank = self.placement, self.rank.astype(np.int32)
-        return rank[self.indices[source]], np.repeat(rank, np.diff(self.indptr))[source]
+        (source, _, _), inverse_order = self.scatter_indices, self.inverse_order.astype(np.int32)
+        return inverse_order[self.indices[source]], np.repeat(inverse_order, np.diff(self.indptr))[source]
 
     def mirrored(self, triangle: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the entries (nnz,) of a symmetric matrix from factored ones (e,).
@@ -193,14 +201,14 @@ class Analysis:
         Args:
             triangle: Values (e,) of the factored entries.
         """
-        source, _, _ = self.placement
+        source, _, _ = self.scatter_indices
         out = np.empty(len(self.indices))
         out[source] = triangle
-        out[self.mirror[source]] = triangle
+        out[self.transpose_indices[source]] = triangle
         return out
 
     @cached_property
-    def mirror(self) -> Integers:
+    def transpose_indices(self) -> Integers:
         """The index of the entry (j, i) for each entry (i, j) of the pattern, (nnz,)."""
         numbers = np.arange(len(self.indices))
         return np.asarray(_matrix(numbers, self.indices, self.indptr).T.tocsr().data)

@@ -65,15 +65,29 @@ class Factor:
             raise InvalidArgumentError(f"data must be finite, got {wrong:,} entries that are NaN or infinite.")
         analysis.check_fits()
         s = analysis.supernodes
-        source, target, _ = analysis.placement
-        entries = np.zeros(s.panels[-1])
+        source, target, _ = analysis.scatter_indices
+        entries = np.zeros(s.panel_pointers[-1])
         entries[target] = data[source]
         stack, update, _, _ = analysis.peaks
-        rooms = np.empty(stack), np.empty(update), np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, np.int64)
+        workspaces = (
+            np.empty(stack),
+            np.empty(update),
+            np.empty((2, len(s.starts)), dtype=np.int64),
+            np.zeros(2, np.int64),
+        )
         with single_threaded_blas():
             for first, last in s.chunks:
                 wrong = compiled.factorize(
-                    compiled.ADDRESSES, first, last, s.starts, s.tops, s.there, s.children, s.panels, entries, *rooms
+                    compiled.ADDRESSES,
+                    first,
+                    last,
+                    s.starts,
+                    s.row_pointers,
+                    s.relative_indices,
+                    s.children,
+                    s.panel_pointers,
+                    entries,
+                    *workspaces,
                 )
                 if wrong >= 0:
                     raise NotPositiveDefiniteError(int(analysis.order[wrong]))
@@ -85,7 +99,7 @@ class Factor:
         from graphs.cholesky import compiled
 
         s = self.analysis.supernodes
-        return 2 * float(compiled.sum_of_logarithms(s.starts, s.tops, s.panels, self.entries))
+        return 2 * float(compiled.sum_of_logarithms(s.starts, s.row_pointers, s.panel_pointers, self.entries))
 
     def solve(
         self,
@@ -154,27 +168,29 @@ class Factor:
         from graphs.cholesky import compiled
 
         a, s = self.analysis, self.analysis.supernodes
-        _, target, begins = a.placement
+        _, target, first_entries = a.scatter_indices
         _, _, path, front = a.peaks
         inverse_entries, diagonal = np.empty(len(target)), np.empty((a.size, 1))
-        rooms = np.empty(path), np.empty(front), np.empty(front)
+        workspaces = np.empty(path), np.empty(front), np.empty(front)
         state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
-        tree = s.starts, s.tops, s.there, s.above, s.children, s.panels
-        wanted = target, begins, inverse_entries, diagonal[:, 0]
+        tree = s.starts, s.row_pointers, s.relative_indices, s.parents, s.children, s.panel_pointers
+        wanted = target, first_entries, inverse_entries, diagonal[:, 0]
         with single_threaded_blas():
             for first, last in reversed(s.chunks):
-                compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *rooms, *state)
+                compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *workspaces, *state)
         return a.mirrored(inverse_entries), self._unordered(diagonal)[:, 0]
 
     def _run(self, x: Floats, *names: str) -> None:
         from graphs.cholesky import compiled
 
         s = self.analysis.supernodes
-        room = np.empty(int(np.diff(s.tops).max(initial=0)) * x.shape[1])
+        workspace = np.empty(int(np.diff(s.row_pointers).max(initial=0)) * x.shape[1])
         with single_threaded_blas():
             for name in names:
                 solve = getattr(compiled, name)
-                solve(compiled.ADDRESSES, s.starts, s.tops, s.rows, s.panels, self.entries, x, room)
+                solve(
+                    compiled.ADDRESSES, s.starts, s.row_pointers, s.rows, s.panel_pointers, self.entries, x, workspace
+                )
 
     def _unordered(self, x: Floats) -> Floats:
         out = np.empty_like(x)

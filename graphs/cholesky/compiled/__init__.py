@@ -5,7 +5,7 @@ from graphs.cholesky.compiled.factoring import factorize as factorize
 from graphs.cholesky.compiled.factoring import sum_of_logarithms as sum_of_logarithms
 from graphs.cholesky.compiled.fronts import panel_rows as panel_rows
 from graphs.cholesky.compiled.fronts import peaks as peaks
-from graphs.cholesky.compiled.fronts import placement as placement
+from graphs.cholesky.compiled.fronts import scatter_indices as scatter_indices
 from graphs.cholesky.compiled.fronts import supernode_tree as supernode_tree
 from graphs.cholesky.compiled.fronts import supernodes as supernodes
 from graphs.cholesky.compiled.inverting import invert as invert

@@ -12,21 +12,21 @@ from graphs.compiled import jit
 
 
 @jit
-def _assemble(panel, update, added, there, columns, rows, width):
+def _assemble(panel, update, added, relative_indices, columns, rows, width):
     """Add the lower triangle of a child's update (width, width) to the parent.
 
-    `there` has the places of the child's rows among the `rows` of the front, the first `columns` of which are in the
-    panel.
+    `relative_indices` has the places of the child's rows among the `rows` of the front, the first `columns` of which
+    are in the panel.
     """
     below = rows - columns
     for j in range(width):
-        to = np.int64(there[j])
+        to = np.int64(relative_indices[j])
         if to < columns:
             for i in range(j, width):
-                panel[to * rows + there[i]] += added[j * width + i]
+                panel[to * rows + relative_indices[i]] += added[j * width + i]
         else:
             for i in range(j, width):
-                update[(to - columns) * below + there[i] - columns] += added[j * width + i]
+                update[(to - columns) * below + relative_indices[i] - columns] += added[j * width + i]
 
 
 @jit
@@ -58,7 +58,21 @@ def _eliminate(f, panel, update, columns, rows, info):
 
 
 @jit
-def factorize(f, first, last, starts, tops, there, children, panels, entries, stack, update, waiting, state):
+def factorize(
+    f,
+    first,
+    last,
+    starts,
+    row_pointers,
+    relative_indices,
+    children,
+    panel_pointers,
+    entries,
+    stack,
+    update,
+    waiting,
+    state,
+):
     """Factor the supernodes from `first` to `last`; panels overwrite `entries`.
 
     Args:
@@ -66,10 +80,10 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
         first: The first supernode.
         last: One after the last.
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
-        there: The index of each row below a supernode's columns in the panel of its parent.
+        row_pointers: The index of the first row of each panel, (s + 1,).
+        relative_indices: The index of each row below a supernode's columns in the panel of its parent.
         children: The numbers of children, (s,).
-        panels: The index of the first entry of each panel, (s + 1,).
+        panel_pointers: The index of the first entry of each panel, (s + 1,).
         entries: Entries of all panels, of the matrix before and of the factor after.
         stack: Space for pending update matrices, one after another.
         update: Space for one update matrix.
@@ -82,17 +96,19 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
     info = np.zeros(1, np.int32)
     depth, top = state[0], state[1]
     for s in range(first, last):
-        columns, rows = np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
+        columns, rows = np.int64(starts[s + 1] - starts[s]), row_pointers[s + 1] - row_pointers[s]
         below = rows - columns
-        panel = entries[panels[s] : panels[s + 1]]
+        panel = entries[panel_pointers[s] : panel_pointers[s + 1]]
         for j in range(below):
             update[j * (below + 1) : (j + 1) * below] = 0.0
         for _ in range(children[s]):
             depth -= 1
             c, top = waiting[0, depth], waiting[1, depth]
             num_columns = np.int64(starts[c + 1] - starts[c])
-            width = tops[c + 1] - tops[c] - num_columns
-            _assemble(panel, update, stack[top:], there[tops[c] + num_columns :], columns, rows, width)
+            width = row_pointers[c + 1] - row_pointers[c] - num_columns
+            _assemble(
+                panel, update, stack[top:], relative_indices[row_pointers[c] + num_columns :], columns, rows, width
+            )
         if columns == 1:
             wrong = 0 if _eliminate_one(panel, update, rows) else 1
         else:
@@ -110,18 +126,18 @@ def factorize(f, first, last, starts, tops, there, children, panels, entries, st
 
 
 @jit
-def sum_of_logarithms(starts, tops, panels, entries):
+def sum_of_logarithms(starts, row_pointers, panel_pointers, entries):
     """Return the sum of the logarithms of the factor's diagonal.
 
     Args:
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
-        panels: The index of the first entry of each panel, (s + 1,).
+        row_pointers: The index of the first row of each panel, (s + 1,).
+        panel_pointers: The index of the first entry of each panel, (s + 1,).
         entries: Entries of the factor.
     """
     total = 0.0
     for s in range(len(starts) - 1):
-        rows = tops[s + 1] - tops[s]
+        rows = row_pointers[s + 1] - row_pointers[s]
         for j in range(starts[s + 1] - starts[s]):
-            total += np.log(entries[panels[s] + j * (rows + 1)])
+            total += np.log(entries[panel_pointers[s] + j * (rows + 1)])
     return total

@@ -84,33 +84,33 @@ def supernode_tree(parent, starts):
     of = np.empty(len(parent), np.int32)
     for s in range(count):
         of[starts[s] : starts[s + 1]] = s
-    above, children = np.full(count, -1, np.int32), np.zeros(count, np.int32)
+    parents, children = np.full(count, -1, np.int32), np.zeros(count, np.int32)
     for s in range(count):
         p = parent[starts[s + 1] - 1]
         if p >= 0:
-            above[s] = of[p]
+            parents[s] = of[p]
             children[of[p]] += 1
-    return of, above, children
+    return of, parents, children
 
 
 @jit
-def panel_rows(indptr, indices, starts, above, tops):
+def panel_rows(indptr, indices, starts, parents, row_pointers):
     """Return the rows of each panel, and their indices in the parent's panel.
 
     Args:
         indptr: Pointers (n + 1,) of the permuted pattern.
         indices: Indices (nnz,) of the permuted pattern.
         starts: The first column of each supernode, (s + 1,).
-        above: The parents of supernodes (s,), -1 for roots.
-        tops: The index of the first row of each panel, (s + 1,).
+        parents: The parents of supernodes (s,), -1 for roots.
+        row_pointers: The index of the first row of each panel, (s + 1,).
     """
     count, n = len(starts) - 1, len(indptr) - 1
-    rows, there = np.empty(tops[count], np.int32), np.zeros(tops[count], np.int32)
+    rows, relative_indices = np.empty(row_pointers[count], np.int32), np.zeros(row_pointers[count], np.int32)
     mark, local_row = np.full(n, -1, np.int32), np.empty(n, np.int32)
     child, sibling = np.full(count, -1, np.int32), np.full(count, -1, np.int32)
     for s in range(count):
         first, last = starts[s], starts[s + 1]
-        k = tops[s]
+        k = row_pointers[s]
         for j in range(first, last):
             rows[k] = j
             k += 1
@@ -124,7 +124,7 @@ def panel_rows(indptr, indices, starts, above, tops):
                     k += 1
         c = child[s]
         while c != -1:
-            for q in range(tops[c] + starts[c + 1] - starts[c], tops[c + 1]):
+            for q in range(row_pointers[c] + starts[c + 1] - starts[c], row_pointers[c + 1]):
                 i = rows[q]
                 if i >= last and mark[i] != s:
                     mark[i] = s
@@ -132,32 +132,32 @@ def panel_rows(indptr, indices, starts, above, tops):
                     k += 1
             c = sibling[c]
         rows[first_update:k].sort()
-        for q in range(tops[s], k):
-            local_row[rows[q]] = q - tops[s]
+        for q in range(row_pointers[s], k):
+            local_row[rows[q]] = q - row_pointers[s]
         c = child[s]
         while c != -1:
-            for q in range(tops[c] + starts[c + 1] - starts[c], tops[c + 1]):
-                there[q] = local_row[rows[q]]
+            for q in range(row_pointers[c] + starts[c + 1] - starts[c], row_pointers[c + 1]):
+                relative_indices[q] = local_row[rows[q]]
             c = sibling[c]
-        if above[s] >= 0:
-            sibling[s] = child[above[s]]
-            child[above[s]] = s
-    return rows, there
+        if parents[s] >= 0:
+            sibling[s] = child[parents[s]]
+            child[parents[s]] = s
+    return rows, relative_indices
 
 
 @jit
-def placement(indptr, indices, order, rank, starts, tops, rows, panels):
+def scatter_indices(indptr, indices, order, inverse_order, starts, row_pointers, rows, panel_pointers):
     """Return the indices of factored entries in the matrix and in the panels.
 
     Args:
         indptr: Pointers (n + 1,) of the pattern.
         indices: Indices (nnz,) of the pattern.
         order: The elimination order (n,).
-        rank: The inverse (n,) of the order.
+        inverse_order: The inverse (n,) of the order.
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
+        row_pointers: The index of the first row of each panel, (s + 1,).
         rows: The rows of all panels, one after another.
-        panels: The index of the first entry of each panel, (s + 1,).
+        panel_pointers: The index of the first entry of each panel, (s + 1,).
 
     Returns:
         Indices (e,) in the matrix, indices (e,) in the panels, and the first entry of each supernode, (s + 1,). Entries
@@ -167,48 +167,48 @@ def placement(indptr, indices, order, rank, starts, tops, rows, panels):
     total = 0
     for i in range(n):
         for q in range(indptr[i], indptr[i + 1]):
-            total += rank[indices[q]] >= rank[i]
+            total += inverse_order[indices[q]] >= inverse_order[i]
     source, target = np.empty(total, np.int64), np.empty(total, np.int64)
-    begins, local_row, k = np.zeros(count + 1, np.int64), np.empty(n, np.int64), 0
+    first_entries, local_row, k = np.zeros(count + 1, np.int64), np.empty(n, np.int64), 0
     for s in range(count):
-        height = tops[s + 1] - tops[s]
-        for q in range(tops[s], tops[s + 1]):
-            local_row[rows[q]] = q - tops[s]
+        height = row_pointers[s + 1] - row_pointers[s]
+        for q in range(row_pointers[s], row_pointers[s + 1]):
+            local_row[rows[q]] = q - row_pointers[s]
         for j in range(starts[s], starts[s + 1]):
             for q in range(indptr[order[j]], indptr[order[j] + 1]):
-                i = rank[indices[q]]
+                i = inverse_order[indices[q]]
                 if i >= j:
                     source[k] = q
-                    target[k] = panels[s] + (j - starts[s]) * height + local_row[i]
+                    target[k] = panel_pointers[s] + (j - starts[s]) * height + local_row[i]
                     k += 1
-        begins[s + 1] = k
-    return source, target, begins
+        first_entries[s + 1] = k
+    return source, target, first_entries
 
 
 @jit
-def peaks(starts, tops, above, children):
+def peaks(starts, row_pointers, parents, children):
     """Return the peak numbers of entries: stack, one update, path of fronts, one front.
 
     Args:
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
-        above: The parents of supernodes (s,), -1 for roots.
+        row_pointers: The index of the first row of each panel, (s + 1,).
+        parents: The parents of supernodes (s,), -1 for roots.
         children: The numbers of children, (s,).
     """
     count = len(starts) - 1
     waiting, below = 0, np.zeros(count, np.int64)
     stack = update = path = front = 0
     for s in range(count):
-        rows = tops[s + 1] - tops[s]
+        rows = row_pointers[s + 1] - row_pointers[s]
         size = (rows - (starts[s + 1] - starts[s])) ** 2
         update, front = max(update, size), max(front, rows * rows)
         waiting += size - below[s]
         stack = max(stack, waiting + below[s])
-        if above[s] >= 0:
-            below[above[s]] += size
+        if parents[s] >= 0:
+            below[parents[s]] += size
     depth = np.zeros(count, np.int64)
     for s in range(count - 1, -1, -1):
-        rows = tops[s + 1] - tops[s]
-        depth[s] = (depth[above[s]] if above[s] >= 0 else 0) + (rows * rows if children[s] else 0)
+        rows = row_pointers[s + 1] - row_pointers[s]
+        depth[s] = (depth[parents[s]] if parents[s] >= 0 else 0) + (rows * rows if children[s] else 0)
         path = max(path, depth[s])
     return stack, update, path, front

@@ -60,14 +60,14 @@ def invert(
     first,
     last,
     starts,
-    tops,
-    there,
-    above,
+    row_pointers,
+    relative_indices,
+    parents,
     children,
-    panels,
+    panel_pointers,
     entries,
     target,
-    begins,
+    first_entries,
     out,
     diagonal,
     path,
@@ -83,14 +83,14 @@ def invert(
         first: The first supernode.
         last: One after the last.
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
-        there: The index of each row below a supernode's columns in the panel of its parent.
-        above: The parents of supernodes, (s,).
+        row_pointers: The index of the first row of each panel, (s + 1,).
+        relative_indices: The index of each row below a supernode's columns in the panel of its parent.
+        parents: The parents of supernodes, (s,).
         children: The numbers of children, (s,).
-        panels: The index of the first entry of each panel, (s + 1,).
+        panel_pointers: The index of the first entry of each panel, (s + 1,).
         entries: Entries of the factor.
         target: Indices of wanted entries in the panels, (e,).
-        begins: The index of the first wanted entry of each supernode, (s + 1,).
+        first_entries: The index of the first wanted entry of each supernode, (s + 1,).
         out: Entries of the inverse at `target`, (e,).
         diagonal: The diagonal of the inverse, (n,).
         path: Space for the inverses of fronts on a path.
@@ -102,8 +102,8 @@ def invert(
     info = np.zeros(1, np.int32)
     depth, top = state[0], state[1]
     for s in range(last - 1, first - 1, -1):
-        columns, rows = np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
-        while depth > 0 and open_fronts[0, depth - 1] != above[s]:
+        columns, rows = np.int64(starts[s + 1] - starts[s]), row_pointers[s + 1] - row_pointers[s]
+        while depth > 0 and open_fronts[0, depth - 1] != parents[s]:
             depth -= 1
             top = open_fronts[1, depth]
         known = path[open_fronts[1, depth - 1] :] if columns < rows else path
@@ -114,19 +114,19 @@ def invert(
             depth += 1
             top += rows * rows
         if columns < rows:
-            height = tops[above[s] + 1] - tops[above[s]]
-            parent_rows = there[tops[s] : tops[s + 1]]
+            height = row_pointers[parents[s] + 1] - row_pointers[parents[s]]
+            parent_rows = relative_indices[row_pointers[s] : row_pointers[s + 1]]
             for j in range(columns, rows):
                 column = known[np.int64(parent_rows[j]) * height :]
                 for i in range(j, rows):
                     inverse[j * rows + i] = column[parent_rows[i]]
-        panel = entries[panels[s] : panels[s + 1]]
+        panel = entries[panel_pointers[s] : panel_pointers[s + 1]]
         if columns == 1:
             _invert_one(panel, inverse, y, rows)
         else:
             _invert(f, panel, inverse, y, columns, rows, info)
         for j in range(columns):
             diagonal[starts[s] + j] = inverse[j * (rows + 1)]
-        for q in range(begins[s], begins[s + 1]):
-            out[q] = inverse[target[q] - panels[s]]
+        for q in range(first_entries[s], first_entries[s + 1]):
+            out[q] = inverse[target[q] - panel_pointers[s]]
     state[0], state[1] = depth, top

@@ -32,24 +32,31 @@ def _backward_one(panel, below, x, begin, columns, rows):
 
 
 @jit
-def forward(f, starts, tops, lists, panels, entries, x, room):
+def forward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspace):
     """Overwrite x (n, k) with L^-1 x.
 
     Args:
         f: Addresses of BLAS.
         starts: The first column of each supernode, (s + 1,).
-        tops: The index of the first row of each panel, (s + 1,).
+        row_pointers: The index of the first row of each panel, (s + 1,).
         lists: The rows of all panels, one after another.
-        panels: The index of the first entry of each panel, (s + 1,).
+        panel_pointers: The index of the first entry of each panel, (s + 1,).
         entries: Entries of the factor.
         x: Right-hand sides (n, k) by rows, in the elimination order.
-        room: Space for the rows of the highest panel.
+        workspace: Space for the rows of the highest panel.
     """
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 1):
-        begin, columns, rows = np.int64(starts[s]), np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
-        panel, below = entries[panels[s] : panels[s + 1]], lists[tops[s] + columns : tops[s + 1]]
+        begin, columns, rows = (
+            np.int64(starts[s]),
+            np.int64(starts[s + 1] - starts[s]),
+            row_pointers[s + 1] - row_pointers[s],
+        )
+        panel, below = (
+            entries[panel_pointers[s] : panel_pointers[s + 1]],
+            lists[row_pointers[s] + columns : row_pointers[s + 1]],
+        )
         if k == 1:
             _forward_one(panel, below, x, begin, columns, rows)
             continue
@@ -57,29 +64,62 @@ def forward(f, starts, tops, lists, panels, entries, x, room):
         if len(below) == 0:
             continue
         gemm(
-            f, PLAIN, TRANSPOSED, k, len(below), columns, 1.0, flat[begin * k :], k, panel[columns:], rows, 0.0, room, k
+            f,
+            PLAIN,
+            TRANSPOSED,
+            k,
+            len(below),
+            columns,
+            1.0,
+            flat[begin * k :],
+            k,
+            panel[columns:],
+            rows,
+            0.0,
+            workspace,
+            k,
         )
         for i in range(len(below)):
             for c in range(k):
-                x[below[i], c] -= room[i * k + c]
+                x[below[i], c] -= workspace[i * k + c]
 
 
 @jit
-def backward(f, starts, tops, lists, panels, entries, x, room):
+def backward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspace):
     """Overwrite x (n, k) with L^-T x; arguments as for `forward`."""
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 2, -1, -1):
-        begin, columns, rows = np.int64(starts[s]), np.int64(starts[s + 1] - starts[s]), tops[s + 1] - tops[s]
-        panel, below = entries[panels[s] : panels[s + 1]], lists[tops[s] + columns : tops[s + 1]]
+        begin, columns, rows = (
+            np.int64(starts[s]),
+            np.int64(starts[s + 1] - starts[s]),
+            row_pointers[s + 1] - row_pointers[s],
+        )
+        panel, below = (
+            entries[panel_pointers[s] : panel_pointers[s + 1]],
+            lists[row_pointers[s] + columns : row_pointers[s + 1]],
+        )
         if k == 1:
             _backward_one(panel, below, x, begin, columns, rows)
             continue
         for i in range(len(below)):
             for c in range(k):
-                room[i * k + c] = x[below[i], c]
+                workspace[i * k + c] = x[below[i], c]
         if len(below) > 0:
             gemm(
-                f, PLAIN, PLAIN, k, columns, len(below), -1.0, room, k, panel[columns:], rows, 1.0, flat[begin * k :], k
+                f,
+                PLAIN,
+                PLAIN,
+                k,
+                columns,
+                len(below),
+                -1.0,
+                workspace,
+                k,
+                panel[columns:],
+                rows,
+                1.0,
+                flat[begin * k :],
+                k,
             )
         trsm(f, PLAIN, k, columns, panel, rows, flat[begin * k :], k)

@@ -71,9 +71,9 @@ def postorder(parent):
     child = np.full(n + 1, -1, np.int32)  # the first remaining child; n is the parent of roots
     sibling = np.full(n, -1, np.int32)
     for j in range(n - 1, -1, -1):
-        above = parent[j] if parent[j] >= 0 else n
-        sibling[j] = child[above]
-        child[above] = j
+        parent_of_j = parent[j] if parent[j] >= 0 else n
+        sibling[j] = child[parent_of_j]
+        child[parent_of_j] = j
     out, stack = np.empty(n, np.int32), np.empty(n + 1, np.int32)
     stack[0], top, count = n, 1, 0
     while top:
@@ -126,9 +126,9 @@ def column_counts(indptr, indices, parent):
     latest = np.full(n, -1, np.int32)  # of row i: the first descendant of its last leaf, and that leaf
     leaf = np.full(n, -1, np.int32)
     for j in range(n):
-        above = parent[j]
-        if above != -1:
-            counts[above] -= 1
+        parent_of_j = parent[j]
+        if parent_of_j != -1:
+            counts[parent_of_j] -= 1
         for k in range(indptr[j], indptr[j + 1]):
             i = indices[k]
             if i <= j or first[j] <= latest[i]:
@@ -147,8 +147,8 @@ def column_counts(indptr, indices, parent):
                 ancestor[before] = common
                 before = following
             counts[common] -= 1
-        if above != -1:
-            ancestor[j] = above
+        if parent_of_j != -1:
+            ancestor[j] = parent_of_j
     for j in range(n):
         if parent[j] != -1:
             counts[parent[j]] += counts[j]

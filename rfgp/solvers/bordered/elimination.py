@@ -36,7 +36,7 @@ class RowSolves:
     """
 
     def __init__(self, factor: Factor, reads: sp.csr_array, noise: Array) -> None:
-        self._factor, columns = factor, factor.analysis.rank[reads.indices]
+        self._factor, columns = factor, factor.analysis.inverse_order[reads.indices]
         over_noise = reads.data / np.repeat(noise, np.diff(reads.indptr))
         self.reads = sp.csr_array((reads.data, columns, reads.indptr), shape=reads.shape)
         """A with columns in the order of elimination, (n, N)."""

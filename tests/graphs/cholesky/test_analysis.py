@@ -28,17 +28,19 @@ def test_panels_hold_the_factor():
     pattern = pattern_of("mesh", hops=2)
     analysis = analyze(*pattern)
     s = analysis.supernodes
-    assert analysis.num_nonzeros <= s.panels[-1] <= 2 * analysis.num_nonzeros
-    for k in range(len(s.above)):
-        rows = s.rows[s.tops[k] : s.tops[k + 1]]
+    assert analysis.num_nonzeros <= s.panel_pointers[-1] <= 2 * analysis.num_nonzeros
+    for k in range(len(s.parents)):
+        rows = s.rows[s.row_pointers[k] : s.row_pointers[k + 1]]
         own = s.starts[k + 1] - s.starts[k]
         assert (np.diff(rows) > 0).all()
         assert rows[:own].tolist() == list(range(s.starts[k], s.starts[k + 1]))
         if len(rows) > own:
-            above = s.rows[s.tops[s.above[k]] : s.tops[s.above[k] + 1]]
-            np.testing.assert_array_equal(above[s.there[s.tops[k] + own : s.tops[k + 1]]], rows[own:])
+            above = s.rows[s.row_pointers[s.parents[k]] : s.row_pointers[s.parents[k] + 1]]
+            np.testing.assert_array_equal(
+                above[s.relative_indices[s.row_pointers[k] + own : s.row_pointers[k + 1]]], rows[own:]
+            )
         else:
-            assert s.above[k] == -1
+            assert s.parents[k] == -1
 
 
 def test_pairs_match_the_factored_triangle():

@@ -140,12 +140,12 @@ def test_planted_errors_are_found(fault):
     if fault == "there":
         supernodes = analysis.supernodes
         analysis = Analysis(*(getattr(analysis, name) for name in ("indptr", "indices", "order")), supernodes, 0)
-        large = int(np.flatnonzero(np.diff(supernodes.there) > 0)[-1])
-        supernodes.there[large : large + 2] = supernodes.there[[large + 1, large]]
+        large = int(np.flatnonzero(np.diff(supernodes.relative_indices) > 0)[-1])
+        supernodes.relative_indices[large : large + 2] = supernodes.relative_indices[[large + 1, large]]
     elif fault == "target":
-        analysis.placement[1][[5, 6]] = analysis.placement[1][[6, 5]]
+        analysis.scatter_indices[1][[5, 6]] = analysis.scatter_indices[1][[6, 5]]
     else:
-        analysis.placement[2][3] -= 1
+        analysis.scatter_indices[2][3] -= 1
     with pytest.raises((AssertionError, graphs.NotPositiveDefiniteError)):
         check(matrix, Factor.of(analysis, matrix.data))
 
