@@ -29,7 +29,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of
 from rfgp.linalg import cholesky
 
-INITS = ("kmeans", "pivots")
+INITS = ("kmeans", "pivoted-cholesky")
 """The names of methods that select the points."""
 METHODS = ("sor", "fitc", "vfe")
 """The names of methods for the residual of the kernel."""
@@ -55,7 +55,7 @@ class InducingPoints(Approximation):
 
     Attributes:
         num_points: The number M of points, at most the number of distinct rows.
-        init: "kmeans", or "pivots" for randomly pivoted Cholesky.
+        init: "kmeans", or "pivoted-cholesky" for randomly pivoted Cholesky.
         method: "sor" ignores the residual of the kernel, "fitc" treats its diagonal as noise, and "vfe" maximizes a
             lower bound of the exact marginal likelihood. If None, "fitc" with a Gaussian likelihood and no `residual`,
             else "sor". With a `residual` it must be None or "sor".
@@ -173,7 +173,7 @@ class InducingPoints(Approximation):
         assert prior.lengthscales is not None
         indices = _column_indices(data.term)
         change = (_lengthscales(data, prior.points) / prior.lengthscales)[indices]
-        is_shorter = self.init == "pivots" and float(change.min()) * MOVED < 1
+        is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * MOVED < 1
         return is_shorter or bool(change.max() > MOVED * change.min())
 
     def draw(self, data: TermData, seed: int) -> TermPrior:
@@ -184,8 +184,8 @@ class InducingPoints(Approximation):
         generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
         lengthscales = _lengthscales(data, data.columns.sample.double()) if is_stationary else None
-        init = self.init if is_stationary else "pivots"
-        max_rows = max(MIN_SAMPLE, SAMPLED["k-means" if init == "kmeans" else init] * self.num_points)
+        init = self.init if is_stationary else "pivoted-cholesky"
+        max_rows = max(MIN_SAMPLE, SAMPLED[init] * self.num_points)
         sample = data.columns.sample.double()
         rows = torch.zeros_like(sample)
         indices = _column_indices(data.term)

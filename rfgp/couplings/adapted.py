@@ -49,8 +49,9 @@ class DataAdapted(Coupling):
     Args:
         rows: (n, d), divided by the lengthscale. If there are more than 512 rows, 512 evenly spaced ones are used. If
             None, the coupling is `Energy(weighted=True)`.
-        moves: Whether frequencies are optimized, the default. This takes 200 steps, about 5 s for 512 frequencies on
-            one core. Otherwise, and for more frequencies or other spectra than the Gaussian one, only the weights are.
+        optimize_frequencies: Whether frequencies are optimized, the default. This takes 200 steps, about 5 s for 512
+            frequencies on one core. Otherwise, and for more frequencies or other spectra than the Gaussian one, only
+            the weights are.
 
     Source: ours. Kernel quadrature with optimized weights is due to Bach (2017) and Belhadji et al. (2019). Here it is
     used for the pairs of given rows.
@@ -67,9 +68,9 @@ class DataAdapted(Coupling):
         (Frequencies(m=8, d=1), 1.0)
     """
 
-    def __init__(self, rows: Any = None, moves: bool = True) -> None:
+    def __init__(self, rows: Any = None, optimize_frequencies: bool = True) -> None:
         self.rows = None if rows is None else _thinned(finite_rows(rows)).tolist()
-        self.moves = bool(moves)
+        self.optimize_frequencies = bool(optimize_frequencies)
 
     @property
     def is_biased(self) -> bool:
@@ -86,7 +87,7 @@ class DataAdapted(Coupling):
                 f"num_dims must be the {counted(x.shape[1], 'column')} of the rows of DataAdapted, got {d}."
             )
         omega = base.dense()
-        if self.moves and m <= MAX_OPTIMIZED and isinstance(spectrum, Gaussian):
+        if self.optimize_frequencies and m <= MAX_OPTIMIZED and isinstance(spectrum, Gaussian):
             omega = optimized_frequencies(omega, base.weights / m, x)
         return Frequencies(omega, m * fitted_weights(omega, x, spectrum))
 
@@ -94,7 +95,9 @@ class DataAdapted(Coupling):
         return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
-        shown = ["rows=..."] * (self.rows is not None) + ["moves=False"] * (not self.moves)
+        shown = ["rows=..."] * (self.rows is not None) + ["optimize_frequencies=False"] * (
+            not self.optimize_frequencies
+        )
         return f"DataAdapted({', '.join(shown)})"
 
 

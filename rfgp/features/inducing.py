@@ -31,7 +31,7 @@ JITTER = {torch.float64: 1e-8, torch.float32: 1e-5}
 """The default jitter of `Nystrom` by the dtype of its inputs. The factor is computed in float64."""
 MEASURED = 128
 """The largest number of inducing points at which rounding errors are measured."""
-SAMPLED, MIN_SAMPLE = {"k-means": 20, "pivots": 2}, 10_000
+SAMPLED, MIN_SAMPLE = {"kmeans": 20, "pivoted-cholesky": 2}, 10_000
 """The rows that points are selected from: a number for each point, and the minimum number of rows. Pivots take M n
 numbers and M^2 n operations for n rows."""
 ITERATIONS = 10

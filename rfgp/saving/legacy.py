@@ -168,7 +168,7 @@ def _first(given: Json, features: str, near: Vecchia, seed: int) -> Approximatio
     if features == "nystrom":
         return InducingPoints(
             given["num_inducing"],
-            init="kmeans" if given["inducing"] == "k-means" else given["inducing"],
+            init={"k-means": "kmeans", "pivots": "pivoted-cholesky"}[given["inducing"]],
             method=given.get("diagonal") or "sor",
             learn_locations=given.get("learn_inducing", False),
             residual=near if given.get("local") == "residual" else None,

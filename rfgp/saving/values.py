@@ -88,9 +88,13 @@ ADDED: Mapping[type, Mapping[str, Any]] = {approximations.Vecchia: {"block_size"
 """Arguments that are always written, because older files without them have other values than the defaults."""
 NAMES_IN_FILES: Mapping[type, Mapping[str, str]] = {
     approximations.RandomWalks: {"p_halt": "halt", "step_coupling": "directions"},
-    Coupling: {"proposal_histogram": "tilt", "proposal_scale": "broadening"},
+    Coupling: {"proposal_histogram": "tilt", "proposal_scale": "broadening", "optimize_frequencies": "moves"},
 }
 """Arguments with another name in files, from earlier versions."""
+VALUES_IN_FILES: Mapping[type, Mapping[str, Mapping[str, str]]] = {
+    approximations.InducingPoints: {"init": {"pivots": "pivoted-cholesky"}},
+}
+"""The present values of arguments with another value in files of earlier versions."""
 
 
 class _Role(NamedTuple):
@@ -135,7 +139,11 @@ def _to_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
 
 def _from_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     names = {in_file: present for present, in_file in NAMES_IN_FILES.get(kind, {}).items()}
-    return {names.get(name, name): argument for name, argument in arguments.items()}
+    renamed = {names.get(name, name): argument for name, argument in arguments.items()}
+    for name, values in VALUES_IN_FILES.get(kind, {}).items():
+        if isinstance(renamed.get(name), str):
+            renamed[name] = values.get(renamed[name], renamed[name])
+    return renamed
 
 
 def _options(coupling: Coupling) -> dict[str, Any]:

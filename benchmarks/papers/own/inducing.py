@@ -85,7 +85,7 @@ def figures(case: Case, method: str, size: int, generator: torch.Generator) -> F
     else:
         of = {
             "energy, weighted": couplings.Energy(weighted=True),
-            "adapted weights": couplings.DataAdapted(train, moves=False),
+            "adapted weights": couplings.DataAdapted(train, optimize_frequencies=False),
             "adapted": couplings.DataAdapted(train),
         }
         if method in TUNED:

@@ -56,7 +56,7 @@ APPROXIMATIONS = {
     "more features than rows": rfgp.RandomFeatures(200, coupling="orthogonal"),
     "laplace": rfgp.RandomFeatures(24, kind="laplace", coupling="iid"),
     "sor": rfgp.InducingPoints(15, method="sor"),
-    "pivots": rfgp.InducingPoints(15, init="pivots", method="sor"),
+    "pivots": rfgp.InducingPoints(15, init="pivoted-cholesky", method="sor"),
 }
 
 

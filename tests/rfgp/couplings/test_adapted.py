@@ -77,7 +77,7 @@ def test_it_is_nearer_to_the_kernel_on_other_rows_too():
     """Root mean square error over the pairs of rows that it has not seen, of the same law."""
     x, z = rows(400), rows(400, seed=1)
     plain = theory.pairs_error(couplings.Energy(weighted=True), z, 24, num_draws=8)
-    weighted = theory.pairs_error(couplings.DataAdapted(x, moves=False), z, 24, num_draws=8)
+    weighted = theory.pairs_error(couplings.DataAdapted(x, optimize_frequencies=False), z, 24, num_draws=8)
     found = theory.pairs_error(couplings.DataAdapted(x), z, 24, num_draws=8)
     assert found.error < weighted.error < 0.8 * plain.error
 

@@ -127,7 +127,7 @@ def test_marks_within_numbers_are_read(folder):
 APPROXIMATIONS = {
     "fitc": rfgp.InducingPoints(20),
     "vfe": rfgp.InducingPoints(20, method="vfe"),
-    "pivots": rfgp.InducingPoints(20, init="pivots", method="sor"),
+    "pivots": rfgp.InducingPoints(20, init="pivoted-cholesky", method="sor"),
     "laplace": rfgp.RandomFeatures(10, kind="laplace", coupling="iid"),
 }
 

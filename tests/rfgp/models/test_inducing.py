@@ -139,7 +139,7 @@ def test_with_all_rows_for_points_it_is_the_exact_process():
 @pytest.mark.parametrize("method", METHODS)
 def test_gradients_in_all_hyperparameters(method, weighted):
     weight = np.random.default_rng(3).integers(1, 4, 60).astype(float) if weighted else None
-    gp = model(init="pivots", method=method, num_points=10).condition(*table(60), sample_weight=weight)
+    gp = model(init="pivoted-cholesky", method=method, num_points=10).condition(*table(60), sample_weight=weight)
     raw = list(gp.hyperparameters.parameters())
     slopes = torch.autograd.grad(gp.log_marginal_likelihood(), raw)
     for parameter, slope in zip(raw, slopes, strict=True):
@@ -197,7 +197,7 @@ def test_bounds_and_noise_are_as_theory_says():
     """VFE is below the exact density, more points raise it, and FITC lays on features what VFE takes for noise."""
     X, y = table(200)
     exact = rfgp.ExactGP().condition(X, y)
-    options = {"init": "pivots", "seed": 0}
+    options = {"init": "pivoted-cholesky", "seed": 0}
     bounds = [model(method="vfe", num_points=m, **options).condition(X, y) for m in (5, 20, 80)]
     totals = [gp.log_marginal_likelihood().item() for gp in bounds]
     assert totals == sorted(totals)
@@ -246,7 +246,7 @@ def test_float32_features():
 def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     (X, y), new = table(300), table(9, seed=2)[0]
     monkeypatch.setattr("rfgp.approximations.inducing_points.MIN_SAMPLE", 30)
-    monkeypatch.setitem(SAMPLED, "k-means", 1)
+    monkeypatch.setitem(SAMPLED, "kmeans", 1)
     gp = model(num_points=30).fit(Batches([(X[:100], y[:100]), (X[100:], y[100:])]), max_iterations=3)
     scaling = gp.state.scaling.inputs
     points = (points_of(gp) * scaling.scale + scaling.location).numpy()
@@ -265,7 +265,7 @@ def test_a_model_is_saved_loaded_and_copied(tmp_path):
             assert np.array_equal(getattr(other.predict(new), name), getattr(gp.predict(new), name))
         assert repr(other.spec.options) == repr(gp.spec.options)
         assert other.update(*table(3, seed=3)).num_observations == 123
-    more = gp.with_approximation(rfgp.InducingPoints(60, init="pivots", method="sor"))
+    more = gp.with_approximation(rfgp.InducingPoints(60, init="pivoted-cholesky", method="sor"))
     exact = gp.exact().predict(new).mean
     assert np.abs(more.predict(new).mean - exact).max() < np.abs(gp.predict(new).mean - exact).max()
 
@@ -293,7 +293,7 @@ def test_a_fit_that_was_interrupted_goes_on(stop, tmp_path):
 def test_points_of_short_lengthscales_are_chosen_again():
     x = np.random.default_rng(0).uniform(-1, 1, (600, 1))
     z = np.sin(40 * x[:, 0]) + 0.03 * np.random.default_rng(1).standard_normal(600)
-    short = model(num_points=100, init="pivots").fit(x, z)
+    short = model(num_points=100, init="pivoted-cholesky").fit(x, z)
     assert len(points_of(short)) == 100
     assert np.sqrt(np.mean((short.predict(x).mean - np.sin(40 * x[:, 0])) ** 2)) < 0.03
 

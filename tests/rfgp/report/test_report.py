@@ -233,7 +233,7 @@ def test_selection_is_reported():
     ("approximation", "own"),
     [
         (rfgp.InducingPoints(20, method="sor"), "nystrom"),
-        (rfgp.InducingPoints(20, method="fitc", init="pivots"), "fitc"),
+        (rfgp.InducingPoints(20, method="fitc", init="pivoted-cholesky"), "fitc"),
         (rfgp.InducingPoints(20, residual=rfgp.Vecchia(5)), "residual"),
     ],
 )

@@ -208,7 +208,7 @@ def test_kernels_without_columns_and_unnamed_arrays(tmp_path):
         rfgp.RandomFeatures(6, coupling=rfgp.couplings.Copula([[1, 0.3], [0.3, 1]])),
         rfgp.RandomFeatures(6, coupling=rfgp.couplings.Energy(weighted=True)),
         rfgp.RandomFeatures(6, kind="laplace", coupling="orthogonal-antithetic"),
-        rfgp.InducingPoints(6, init="pivots", method="vfe"),
+        rfgp.InducingPoints(6, init="pivoted-cholesky", method="vfe"),
         rfgp.InducingPoints(6, method="sor", seed=4),
         NEAR,
         rfgp.InducingPoints(6, residual=rfgp.Vecchia(4, condition_on="latent"), seed=4),

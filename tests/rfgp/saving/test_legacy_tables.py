@@ -100,7 +100,7 @@ TERMS = {
     "golden-inducing": {"matern": rfgp.InducingPoints(8, method="sor", seed=0)},
     "golden-inducing-vfe": {"matern": rfgp.InducingPoints(8, method="vfe", seed=0)},
     "inducing-pivots-columns": {
-        "rbf": rfgp.InducingPoints(9, init="pivots", method="fitc", learn_locations=True, seed=6)
+        "rbf": rfgp.InducingPoints(9, init="pivoted-cholesky", method="fitc", learn_locations=True, seed=6)
     },
 }
 
