@@ -79,7 +79,7 @@ class EquispacedFourier(Approximation):
             raise InvalidArgumentError(f"tolerance must be a number in (0, 0.01], got {short_repr(number)}.")
         object.__setattr__(self, "max_features", check_count("max_features", self.max_features))
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no equispaced Fourier features, or None."""
         factors = data.term.term.factors
         others = [factor for factor in factors if factor.measure is None]

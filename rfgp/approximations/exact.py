@@ -69,7 +69,7 @@ class Exact(Approximation):
         Exact()
     """
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return None: all terms have a covariance."""
         return None
 

@@ -109,7 +109,7 @@ class InducingPoints(Approximation):
         """
         return self.method or ("fitc" if data.is_gaussian and self.residual is None else "sor")
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
         if self.method in ("fitc", "vfe") and not data.is_gaussian:
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
@@ -130,7 +130,7 @@ class InducingPoints(Approximation):
                 "a residual requires a Gaussian kernel, a product of such kernels, or a Matern kernel with nu 0.5, 1.5 "
                 "or 2.5. Use residual=None, or Vecchia() for the whole term."
             )
-        return residual.refusal(data)
+        return residual.unsupported_reason(data)
 
     def is_tuned(self, data: TermData) -> bool:
         """Return whether points depend on the hyperparameters.

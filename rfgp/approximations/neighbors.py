@@ -81,7 +81,7 @@ class Vecchia(Approximation):
                 f"condition_on must be one of {', '.join(CONDITIONS)}, got {self.condition_on!r}."
             )
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
         factors = data.term.term.factors
         if any(factor.kind is ColumnKind.NODE for factor in factors):

@@ -42,7 +42,7 @@ def columns_of(data: TermData) -> TermData:
     return replace(data, term=BoundTerm(term, tuple(part[1] for part in parts), tuple(part[2] for part in parts)))
 
 
-def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
+def unsupported_columns_reason(columns: RandomFeatures, data: TermData) -> str | None:
     """Return why a product of kernels on columns has no features, or None.
 
     The result is a clause after "because".
@@ -52,7 +52,7 @@ def refusal_of_columns(columns: RandomFeatures, data: TermData) -> str | None:
         data: The product.
     """
     all_functions = [factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()]
-    why = None if all(functions is not None for functions in all_functions) else columns.refusal(data)
+    why = None if all(functions is not None for functions in all_functions) else columns.unsupported_reason(data)
     if why is not None:
         return why
     size = columns.cost(data).num_features

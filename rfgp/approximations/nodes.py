@@ -12,7 +12,7 @@ from rfgp.approximations.node_products import (
     columns_of,
     cost_of_product,
     draw_product,
-    refusal_of_columns,
+    unsupported_columns_reason,
 )
 from rfgp.approximations.node_terms import NodeTerm as NodeTerm
 from rfgp.approximations.node_terms import node_term as node_term
@@ -69,15 +69,15 @@ class NodeApproximation(Approximation):
         """The options of the features of nodes: all except the seed and those of columns."""
         return {entry.name: getattr(self, entry.name) for entry in fields(self) if entry.name not in _NO_OPTIONS}
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
         nodes = [part for part in data.term.parts() if part[0].kind is ColumnKind.NODE]
         if len(nodes) != 1:
             return "it has no kernel on the nodes of one graph."
         others = [part for part in data.term.parts() if part[0].kind is not ColumnKind.NODE]
-        return self.refusal_of_product(data) if others else None
+        return self.unsupported_product_reason(data) if others else None
 
-    def refusal_of_product(self, data: TermData) -> str | None:
+    def unsupported_product_reason(self, data: TermData) -> str | None:
         """Return why kernels on nodes times kernels on columns are not supported, or None.
 
         Args:
@@ -85,7 +85,7 @@ class NodeApproximation(Approximation):
         """
         others = columns_of(data)
         if self.columns is not None:
-            return refusal_of_columns(self.columns, others)
+            return unsupported_columns_reason(self.columns, others)
         label = label_of(others.term.term.factors[0])
         return f"it is multiplied by {label}. Use RandomWalks(), SparsePrecision() or Exact()."
 
@@ -303,9 +303,9 @@ class RationalPrecision(NodeApproximation):
     degree: int | None = None
     kind: ClassVar[str] = "rational"
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
-        why = super().refusal(data)
+        why = super().unsupported_reason(data)
         if why is not None:
             return why
         kernel = next(f for f in data.term.term.factors if f.kind is ColumnKind.NODE).graph_kernel

@@ -101,7 +101,7 @@ def assign(
                 approximation[data.term.name].check(data)
                 chosen[data.term.name] = approximation[data.term.name]
     elif isinstance(approximation, Approximation):
-        served = [data for data in terms if approximation.refusal(data) is None]
+        served = [data for data in terms if approximation.unsupported_reason(data) is None]
         if not served:
             approximation.check(terms[0])
         chosen = {data.term.name: approximation for data in served}
@@ -144,7 +144,7 @@ def with_lattices(
     are_weights = are_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
     if not stationary or not are_weights or stationary[0].num_rows <= MAX_EXACT or not stationary[0].is_gaussian:
         return result
-    if any(data.term.name not in names or equispaced.refusal(data) is not None for data in stationary):
+    if any(data.term.name not in names or equispaced.unsupported_reason(data) is not None for data in stationary):
         return result
     columns_of_terms = {column_indices_of(data.term) for data in stationary}
     pairs = [(set(a), set(b)) for a in columns_of_terms for b in columns_of_terms if a != b]
@@ -226,14 +226,14 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
         return SparsePrecision()
     exact, features, walks = Exact(), RandomFeatures(), RandomWalks()
     graph = next((factor.nodes for factor in data.term.term.factors if factor.nodes is not None), None)
-    if graph is not None and graph.num_nodes > MAX_EXACT and walks.refusal(data) is None:
+    if graph is not None and graph.num_nodes > MAX_EXACT and walks.unsupported_reason(data) is None:
         return walks
     cost = exact.cost(data)
     is_finite, is_small = cost.has_weights and cost.num_features < data.num_rows, data.num_rows <= MAX_EXACT
     if is_finite or (is_small and not needs_weights):
         return exact
     is_series = not any(factor.measure is not None for factor in data.term.term.factors)
-    if features.refusal(data) is None and (is_series or not is_small):
+    if features.unsupported_reason(data) is None and (is_series or not is_small):
         return features
     return exact if exact.has_grid(data) and not needs_weights else InducingPoints()
 
@@ -247,7 +247,7 @@ def plan_weights(data: TermData) -> Approximation:
     if Exact().cost(data).has_weights:
         return Exact()
     features = RandomFeatures()
-    return features if features.refusal(data) is None else InducingPoints()
+    return features if features.unsupported_reason(data) is None else InducingPoints()
 
 
 def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = False, is_alone: bool = False) -> bool:
@@ -263,7 +263,7 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
         is_alone: Whether there is no other term, and the likelihood is Gaussian.
     """
     sparse = SparsePrecision()
-    if sparse.refusal(data) is not None:
+    if sparse.unsupported_reason(data) is not None:
         return False
     fields, factors = fields_of(data.term, data.columns), data.term.term.factors
     is_small = data.num_rows <= MAX_EXACT

@@ -63,7 +63,7 @@ class RandomFeatures(Approximation):
         if self.learn_frequencies and self.kind != "fourier":
             raise InvalidArgumentError("learn_frequencies must be False for Laplace features. Use kind='fourier'.")
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no random features, or None."""
         factors = data.term.term.factors
         others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]

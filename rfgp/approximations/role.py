@@ -177,7 +177,7 @@ class Approximation(ABC):
             random.resolve_seed(self.seed)
 
     @abstractmethod
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None.
 
         The result is a clause after "because".
@@ -268,7 +268,7 @@ class Approximation(ABC):
         Raises:
             InvalidArgumentError: If it does not. The message states the reason and a remedy.
         """
-        why = self.refusal(data)
+        why = self.unsupported_reason(data)
         if why is not None:
             raise InvalidArgumentError(f"{self!r} cannot be used for the term {data.term.name!r}, because {why}")
 

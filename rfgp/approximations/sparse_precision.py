@@ -49,7 +49,7 @@ class SparsePrecision(Approximation):
         SparsePrecision()
     """
 
-    def refusal(self, data: TermData) -> str | None:
+    def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no sparse precision that fits in memory, or None."""
         chosen = fields_of(data.term, data.columns)
         if not chosen:

@@ -136,7 +136,7 @@ def truncated_terms(state: GPState, approximations: Mapping[str, Approximation] 
     spec, names = spec_of(state), list[str]()
     for data in spec.term_data(state.hyperparameters, state.num_observations):
         approximation = (approximations or spec.approximations)[data.term.name]
-        if isinstance(approximation, EquispacedFourier) and approximation.refusal(data) is not None:
+        if isinstance(approximation, EquispacedFourier) and approximation.unsupported_reason(data) is not None:
             names.append(data.term.name)
     return names
 
@@ -160,7 +160,7 @@ def without_truncated_lattices(fit: TermFit) -> dict[str, Approximation]:
         for data in every
         if isinstance(used[data.term.name], EquispacedFourier) and is_automatic(fit.spec, data.term.name)
     ]
-    if len(every) > 1 and all(sparse.refusal(data) is None for data in automatic):
+    if len(every) > 1 and all(sparse.unsupported_reason(data) is None for data in automatic):
         return {**used, **{data.term.name: sparse for data in automatic}}
     return {**used, **dict.fromkeys(truncated, Vecchia())}
 

@@ -20,7 +20,7 @@ from rfgp.fitting.subsets import fit_coarsely, grow
 from rfgp.likelihoods import Gaussian
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState
-from rfgp.regression.observing import approximation_of, left_out_observations
+from rfgp.regression.observing import inference_of, left_out_observations
 from rfgp.regression.spec import with_basis_of
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import is_read_in_blocks
@@ -64,7 +64,7 @@ def fit_observed(state: GPState, plan: Plan, strategy: Strategy) -> tuple[GPStat
     rows, few = state.require_rows(purpose="a fit"), with_few(state)
     fit = TermFit.of(few, plan)
     with torch.no_grad():
-        if approximation_of(state.spec, rows) != "variational":
+        if inference_of(state.spec, rows) != "variational":
             fitted, reports, message = _by_laplace(fit)
             inference = None
         else:

@@ -49,7 +49,7 @@ class Inputs(InputReader, Protocol):
             scaling: The maps to standardized units.
         """
 
-    def place_of(self, key: Any) -> int:
+    def column_index(self, key: Any) -> int:
         """Return the index of a column of numbers.
 
         Args:
@@ -60,7 +60,7 @@ class Inputs(InputReader, Protocol):
         """
 
     @property
-    def numbers(self) -> Mapping[int, Any]:
+    def numeric_columns(self) -> Mapping[int, Any]:
         """The keys of the columns of numbers by index."""
 
     def check(self, inputs: Tensor) -> None:
@@ -101,7 +101,7 @@ class Options(Protocol):
         """Whether matrices of all pairs of rows are used for any number of rows."""
 
     @property
-    def approximation(self) -> str | None:
+    def inference(self) -> str | None:
         """The approximation of the posterior. If None, the default of the likelihood."""
 
 

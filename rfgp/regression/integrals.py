@@ -60,12 +60,12 @@ def _places(inputs: Inputs, low: Tensor, high: Tensor, columns: Any) -> tuple[in
         DataError: If corners differ in another column, or a lower corner is above the upper one.
         InvalidArgumentError: If there is no such column of numbers.
     """
-    numbers, differ = inputs.numbers, (low != high).any(0).nonzero()[:, 0].tolist()
+    numbers, differ = inputs.numeric_columns, (low != high).any(0).nonzero()[:, 0].tolist()
     if columns is None:
         indices = [index for index in differ if index in numbers] or ([*numbers] if len(numbers) == 1 else [])
     else:
         given = [columns] if isinstance(columns, str | int) else columns
-        indices = [*dict.fromkeys(map(inputs.place_of, given))]
+        indices = [*dict.fromkeys(map(inputs.column_index, given))]
     if not indices and not differ:
         raise InvalidArgumentError("low and high must differ in some column, got the same points. Name columns=.")
     other = next((index for index in differ if index not in indices), None)

@@ -44,7 +44,7 @@ NOISE_START, NOISE_BOUNDS = 0.5, (1e-4, 1e2)
 """The start and the bounds of the output scale of the logarithm of the noise."""
 
 
-class Regressed(Protocol):
+class StateLike(Protocol):
     """The interface of a state for the functions of this module."""
 
     @property
@@ -141,7 +141,7 @@ def check_blocks(spec: BaseSpec, values: ParameterValues, rows: Rows) -> None:
                 f"The approximation of the term {name!r} needs all rows in memory, but they are read in blocks. Use "
                 f"rfgp.RandomFeatures() or rfgp.InducingPoints(), for groups and linear terms rfgp.Exact(), {remedy}"
             )
-    if approximation_of(spec, rows) == "variational":
+    if inference_of(spec, rows) == "variational":
         raise InvalidArgumentError(
             f"Variational inference needs all rows in memory, but they are read in blocks. Use inference='laplace' if "
             f"the likelihood has it, {remedy}"
@@ -178,7 +178,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
     }
 
 
-def latent_mean_and_likelihood(state: Regressed) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
+def latent_mean_and_likelihood(state: StateLike) -> tuple[Tensor, Likelihood, dict[str, Tensor]]:
     """Return the latent mean (1,), the likelihood and its learned parameters, 0-d each.
 
     They have gradients if the hyperparameters do.
@@ -207,7 +207,7 @@ def priors_of(spec: BaseSpec, values: ParameterValues) -> list[Prior]:
     return [spec.prior(values), spec.prior(ParameterValues(values.space, of_noise))]
 
 
-def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
+def inference_of(spec: BaseSpec, rows: Rows) -> str | None:
     """Return the approximation of the posterior given rows, or None if it is exact.
 
     The default is that of the likelihood. For classes it is variational up to 4,000 rows in memory, or 500 rows of
@@ -220,7 +220,7 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
     Returns:
         "laplace", "variational", or None if the posterior is exact.
     """
-    likelihood, chosen = spec.options.likelihood, spec.options.approximation
+    likelihood, chosen = spec.options.likelihood, spec.options.inference
     most = MAX_DENSE if likelihood.num_latents == 1 or not spec.options.has_matrices else MAX_OF_CLASSES
     if chosen is not None or not likelihood.approximations:
         return chosen
@@ -229,7 +229,7 @@ def approximation_of(spec: BaseSpec, rows: Rows) -> str | None:
     return "variational" if is_variational else likelihood.approximations[0]
 
 
-def observed_inference(state: Regressed, rows: Rows, warm_start: WarmStart = ()) -> Inference:
+def observed_inference(state: StateLike, rows: Rows, warm_start: WarmStart = ()) -> Inference:
     """Return the approximate inference from rows, with gradients if required.
 
     Args:
@@ -238,10 +238,10 @@ def observed_inference(state: Regressed, rows: Rows, warm_start: WarmStart = ())
         warm_start: The start of the search for the posterior, from `Inference.warm_start`.
     """
     spec = state.spec
-    approximation = approximation_of(spec, rows)
-    assert approximation is not None
+    inference = inference_of(spec, rows)
+    assert inference is not None
     priors = priors_of(spec, state.hyperparameters)
-    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), approximation, warm_start)
+    return sites.infer(priors, rows, *latent_mean_and_likelihood(state), inference, warm_start)
 
 
 def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMember]:
@@ -272,7 +272,7 @@ def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tens
         return MixturePosterior.from_members(members, posteriors)
 
 
-def bound_likelihood(state: Regressed) -> Likelihood:
+def bound_likelihood(state: StateLike) -> Likelihood:
     """Return the likelihood of standardized observations, with all its parameters.
 
     Args:
@@ -283,7 +283,7 @@ def bound_likelihood(state: Regressed) -> Likelihood:
         return likelihood.at(learned)
 
 
-def left_out_observations(state: Regressed, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
+def left_out_observations(state: StateLike, rows: Rows, inference: Inference | None = None) -> LeaveOneOut:
     """Return approximate leave-one-out distributions of observations, in user units.
 
     Args:

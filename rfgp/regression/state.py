@@ -23,9 +23,9 @@ from rfgp.inference.term_prediction import TermPrediction
 from rfgp.parameters import ParameterValues
 from rfgp.regression.base_spec import BaseSpec
 from rfgp.regression.observing import (
-    approximation_of,
     bound_likelihood,
     check_rows,
+    inference_of,
     left_out_observations,
     mixture_members,
     observed_inference,
@@ -118,9 +118,9 @@ class GPState:
         )
 
     @property
-    def approximation(self) -> str | None:
+    def inference(self) -> str | None:
         """The approximation of the posterior, "laplace" or "variational", or None if it is exact."""
-        return None if self.rows is None else approximation_of(self.spec, self.rows)
+        return None if self.rows is None else inference_of(self.spec, self.rows)
 
     def prior(self) -> Prior:
         """Return the prior at these hyperparameters, with their gradients."""
@@ -313,7 +313,7 @@ def initial_state(spec: BaseSpec, summary: DataSummary, rows: Rows) -> GPState:
         InvalidArgumentError: If the name of a starting value or a hyperprior is unknown.
     """
     resolved = spec.with_sample(summary.scaling, rows)
-    values = space_of(resolved, summary, approximation_of(resolved, rows)).start
+    values = space_of(resolved, summary, inference_of(resolved, rows)).start
     values = values.with_values(**{name: value for name, value in resolved.options.starts.items() if value is not None})
     resolved, values = resolved.initialized(values, rows)
     return GPState(resolved, summary.scaling, values, len(rows), rows)
@@ -362,7 +362,7 @@ def _column(state: GPState, key: Any) -> tuple[int, Tensor]:
     """
     maps = state.scaling.inputs
     assert maps is not None
-    index = state.spec.inputs.place_of(key)
+    index = state.spec.inputs.column_index(key)
     return index, maps.scale[index]
 
 

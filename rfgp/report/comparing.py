@@ -203,7 +203,7 @@ def _other_couplings(model: GP, name: str) -> tuple[str, ...]:
     """Return the couplings with which the random features of a term are compared."""
     data = model.spec.term_data(model.state.hyperparameters, model.num_observations)
     (term,) = (entry for entry in data if entry.term.name == name)
-    return ("iid", "orthogonal") if RandomFeatures(2).refusal(term) is None else ()
+    return ("iid", "orthogonal") if RandomFeatures(2).unsupported_reason(term) is None else ()
 
 
 def _of_other_approximations(model: GP, rows: _Rows) -> str:

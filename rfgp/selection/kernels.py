@@ -13,7 +13,7 @@ from rfgp.regression.selection_report import FLOPS_PER_SECOND
 from rfgp.regression.spec import ModelSpec
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered
-from rfgp.selection.successive_halving import scores_of
+from rfgp.selection.racing import scores_of
 
 EVALUATIONS = 40.0
 """The number of likelihoods of a fit, for its predicted cost."""

@@ -17,9 +17,9 @@ from rfgp.regression.spec import ModelSpec, averaged
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import candidate_periods, group_levels, merged_rows
 from rfgp.selection.kernels import fit_kernels
-from rfgp.selection.successive_halving import (
+from rfgp.selection.racing import (
     CandidateState,
-    SuccessiveHalving,
+    Race,
     mixture_log_prob_of,
     weighted_mean_and_standard_error,
 )
@@ -75,7 +75,7 @@ def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
-def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
+def rounds_of(state: GPState, plan: Plan) -> Race:
     """Return the rounds of a selection before the first score.
 
     The `search_space` is that of kernel="auto". `fit_kernels` selects among `alternatives`, without rounds.
@@ -92,10 +92,10 @@ def rounds_of(state: GPState, plan: Plan) -> SuccessiveHalving:
     num_columns = len(state.spec.columns.spread) - len(groups)
     candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
     plan = _with_fixed_mean(state, plan)
-    return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
+    return Race(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _fit_to_all_rows(rounds: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
+def _fit_to_all_rows(rounds: Race, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, unless its last fit used all of them."""
     last, candidate, validation = candidate_state.fitted, candidate_state.candidate, rounds.validation
     rows = validation.state.require_rows(purpose="a fit")
@@ -140,7 +140,7 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
 # --- report ----------------------------------------------------------------------------------------
 
 
-def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
+def report_of(rounds: Race, chosen: Sequence[CandidateState]) -> SelectionReport:
     """Return the report of a selection.
 
     Args:
@@ -164,7 +164,7 @@ def report_of(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> Se
     )
 
 
-def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> dict[str, Score]:
+def _baselines(rounds: Race, chosen: Sequence[CandidateState]) -> dict[str, Score]:
     """Return the scores of a constant and a linear model."""
     if not rounds.validation.state.spec.is_gaussian:
         return {}
@@ -187,7 +187,7 @@ def _baselines(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> d
     }
 
 
-def _reason(rounds: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
+def _reason(rounds: Race, chosen: Sequence[CandidateState]) -> str:
     """Return why a candidate was chosen, in words."""
     name = chosen[0].candidate.name
     if len(rounds.states) == 1:

@@ -75,7 +75,7 @@ def refusal_of(approximation, *names):
     gp = rfgp.GP(kernel_of(*names), approximation=rfgp.Exact(), seed=0).condition(ROWS, Y)
     spec = gp.spec
     (data,) = spec.term_data(gp.hyperparameters.values, len(Y))
-    return APPROXIMATIONS[approximation].refusal(data)
+    return APPROXIMATIONS[approximation].unsupported_reason(data)
 
 
 def pairs():

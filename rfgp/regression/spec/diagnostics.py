@@ -114,7 +114,7 @@ def lattice_warnings(terms: Sequence[TermData], approximations: Mapping[str, App
     """
     for data in terms:
         approximation = approximations[data.term.name]
-        why = approximation.refusal(data) if isinstance(approximation, EquispacedFourier) else None
+        why = approximation.unsupported_reason(data) if isinstance(approximation, EquispacedFourier) else None
         if why is not None:
             yield PoorFeaturesWarning(f"The frequencies of the term {data.term.name!r} are too few: {why}")
 

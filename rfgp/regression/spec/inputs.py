@@ -145,7 +145,7 @@ class ModelInputs:
                 parameters[path] = replace(parameters[path], start=NARROWER**count * parameters[path].start)
         return parameters
 
-    def place_of(self, key: Any) -> int:
+    def column_index(self, key: Any) -> int:
         """Return the index of a column of numbers.
 
         Args:
@@ -158,7 +158,7 @@ class ModelInputs:
         return self.schema.column_of(key, ColumnKind.NUMBER)
 
     @property
-    def numbers(self) -> dict[int, Any]:
+    def numeric_columns(self) -> dict[int, Any]:
         """The keys of the columns of numbers by index."""
         assert self.schema is not None
         return {

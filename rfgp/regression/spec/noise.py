@@ -76,7 +76,7 @@ def by_process(approximation: Any, function: Sequence[TermData], noise: Sequence
         return {n: a for n, a in approximation.items() if n not in names}, {n: approximation[n] for n in names}
     if not isinstance(approximation, Approximation):
         return approximation, approximation
-    supports = [any(approximation.refusal(data) is None for data in terms) for terms in (function, noise)]
+    supports = [any(approximation.unsupported_reason(data) is None for data in terms) for terms in (function, noise)]
     for_function, for_noise = (
         approximation if is_supported or not any(supports) else AUTO for is_supported in supports
     )

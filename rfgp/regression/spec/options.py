@@ -97,11 +97,6 @@ class ModelOptions:
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
 
     @property
-    def approximation(self) -> str | None:
-        """The approximation of the posterior. If None, the default of the likelihood."""
-        return self.inference
-
-    @property
     def has_matrices(self) -> bool:
         """Whether the user requested exact terms only, as `rfgp.ExactGP` does."""
         return all(isinstance(approximation, Exact) for approximation in self._given)

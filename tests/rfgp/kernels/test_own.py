@@ -86,7 +86,7 @@ class Hats(Approximation):
 
     knots: int = 30
 
-    def refusal(self, data):
+    def unsupported_reason(self, data):
         factors = data.term.term.factors
         is_one = len(factors) == 1 and factors[0].kind is ColumnKind.NUMBER and len(factors[0].columns) == 1
         return None if is_one else "it does not read one column of numbers. Use Exact()."

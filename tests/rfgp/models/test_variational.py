@@ -55,7 +55,7 @@ class TestEvery:
     def test_the_fit_is_a_maximum_of_the_bound(self, fitted, name):
         gp = fitted[name]
         assert gp.fit_report.converged
-        assert gp.state.approximation == "variational"
+        assert gp.state.inference == "variational"
         gp.hyperparameters.zero_grad()
         value = gp.log_marginal_likelihood()
         value.backward()

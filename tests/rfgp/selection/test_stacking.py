@@ -11,7 +11,7 @@ from selection_cases import among, candidate
 import rfgp
 from rfgp import kernels as k
 from rfgp.fitting.maximize import Objective
-from rfgp.selection import stacking, successive_halving, validation
+from rfgp.selection import racing, stacking, validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 NEW = np.random.default_rng(9).uniform(-1, 1, (7, 2))
@@ -26,7 +26,7 @@ def table(n=60, seed=0):
 @pytest.fixture(scope="module")
 def averaged():
     gp = rfgp.GP(seed=0).fit(*table())
-    assert successive_halving.MAX_AVERAGED >= len(gp.members) >= 3
+    assert racing.MAX_AVERAGED >= len(gp.members) >= 3
     return gp
 
 

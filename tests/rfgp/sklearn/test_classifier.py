@@ -100,7 +100,7 @@ def test_two_classes_may_be_approximated_variationally():
     found = {way: small(20, inference=way, max_iter=20).fit(X, y) for way in ("laplace", "variational")}
     shares = [each.predict_proba(X)[:, 1] for each in found.values()]
     assert 1e-4 < np.abs(shares[0] - shares[1]).max() < 0.1
-    assert found["variational"].gp_.state.approximation == "variational"
+    assert found["variational"].gp_.state.inference == "variational"
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")

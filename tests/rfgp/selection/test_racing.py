@@ -7,7 +7,7 @@ import pytest
 from selection_cases import planted, rounds, spread, table
 
 import rfgp
-from rfgp.selection import successive_halving
+from rfgp.selection import racing
 from rfgp.selection.validation import Validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -48,7 +48,7 @@ def test_seasons_of_a_week_and_a_year_are_scored_together(monkeypatch):
     days = np.arange("2021-01-01", "2024-01-01", dtype="datetime64[D]")
     made = rounds(rfgp.GP(seed=0), {"day": days}, np.arange(len(days)) % 7.0)
     asked = planted(monkeypatch, {})
-    monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
+    monkeypatch.setattr(racing.CandidateState, "noise", 0.1)
     made.run()
     assert "exact Linear + RBF + Periodic 7 + Periodic 365.243" in [name for name, *_ in asked]
 
@@ -78,7 +78,7 @@ def test_candidates_clearly_behind_go_no_further(monkeypatch, behind, deviation)
     made = many(time_limit=4000)
     planted(monkeypatch, {NEAR: partial(spread, mean=1.0, deviation=deviation), BOTH: 1.0 + behind})
     assert best_of(made) == BOTH
-    is_behind = behind > successive_halving.SURVIVAL_MARGIN and not deviation
+    is_behind = behind > racing.SURVIVAL_MARGIN and not deviation
     assert (ROUGH not in statuses(made)) == is_behind
     assert ("worse than the best" in statuses(made)[NEAR]) == is_behind
 
@@ -122,7 +122,7 @@ def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
         return found
 
     monkeypatch.setattr(Validation, "scored_in_folds", scored_in_folds)
-    monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
+    monkeypatch.setattr(racing.CandidateState, "noise", 0.1)
     scores = {"exact RBF": 3.0, "exact Matern 3/2": 2.5, "exact Matern 1/2": 1.95, "exact Linear": 1.85}
     planted(monkeypatch, scores)
     made = rounds(rfgp.GP(seed=0), *table(60))
@@ -170,24 +170,24 @@ def test_the_best_score_counts_when_the_time_is_over(monkeypatch):
 
     def score_until_late(states, size):
         score(states, size)
-        monkeypatch.setattr(successive_halving, "clock", lambda: np.inf)
+        monkeypatch.setattr(racing, "clock", lambda: np.inf)
 
     monkeypatch.setattr(made, "_score", score_until_late)
     assert best_of(made) == FIXED
 
 
 def test_several_outputs_of_few_rows_are_not_averaged(monkeypatch):
-    monkeypatch.setattr(successive_halving, "FIRST_ROWS", 30)
+    monkeypatch.setattr(racing, "FIRST_ROWS", 30)
     selection = rfgp.GP(seed=0).select(*table(150, outputs=2))
     rows = [tuple(score.rows for score in trial.scores) for trial in selection.trials]
     assert set(rows) == {(30,), (30, 150)}
-    assert rows.count((30, 150)) <= successive_halving.MAX_SURVIVORS[False]
+    assert rows.count((30, 150)) <= racing.MAX_SURVIVORS[False]
     assert selection.weights == ()
 
 
 def test_a_clock_ends_scoring(monkeypatch):
     ticks = iter(range(0, 10**6, 100))
-    monkeypatch.setattr(successive_halving, "clock", lambda: next(ticks))
+    monkeypatch.setattr(racing, "clock", lambda: next(ticks))
     trials = rfgp.GP(seed=0, time_limit=250).fit(*table(), max_iterations=2).selection.trials
     assert sum(bool(trial.scores) for trial in trials) == 2
     assert "time limit" in trials[-1].status

@@ -1,4 +1,4 @@
-"""Successive halving: candidates that are not clearly worse than the best get a larger budget.
+"""Racing: candidates that are not clearly worse than the best are fitted to more rows.
 
 1. Drop candidates whose predicted cost of a fit to all rows exceeds the limits.
 2. Fit each of the others to a few rows and score it, the cheapest first. Learning of frequencies stops early if its
@@ -103,7 +103,7 @@ class CandidateState:
         return Trial(name, options, self.cost.seconds, self.cost.memory, tuple(self.scores), self.status)
 
 
-class SuccessiveHalving:
+class Race:
     """The rounds of a selection.
 
     Args:
