@@ -30,7 +30,8 @@ def pytest_collection_modifyitems(items):
 
 
 SLOW = Path(__file__).with_name("slow.txt")
-"""The cases and whole tests that took longer than 0.4 s on the reference machine. Only `make test-all` runs them."""
+"""The cases and whole tests that took longer than about 0.25 s on the reference machine. Only `make test-all` runs
+them."""
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -140,9 +140,9 @@ def _pairs(omega: Array, distance: float) -> tuple[float, Array]:
     """
     m, d = omega.shape
     x = _squared_sums(omega) * distance**2 / 4
-    apart = 1 - np.eye(m)
-    total = (special.hyp0f1(d / 2, x) * apart).sum()
-    slope = special.hyp0f1(d / 2 + 1, x) * apart * distance**2 / (2 * d)  # dH / d|omega_i + omega_j|^2
+    off_diagonal = 1 - np.eye(m)
+    total = (special.hyp0f1(d / 2, x) * off_diagonal).sum()
+    slope = special.hyp0f1(d / 2 + 1, x) * off_diagonal * distance**2 / (2 * d)  # dH / d|omega_i + omega_j|^2
     gradient = 4 * (slope.sum(1, keepdims=True) * omega + slope @ omega)
     return float(np.log(total / (m * (m - 1)))), gradient / total
 

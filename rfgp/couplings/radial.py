@@ -58,9 +58,9 @@ class RadialDistribution:
         """
         u = u.double()
         inner, weights = (u, torch.ones_like(u)) if self._heights is None else histogram_quantile(self._heights, u)
-        return self.broaden(self.spectrum.radial_quantile(inner, self.num_dims), weights)
+        return self.scale_proposal(self.spectrum.radial_quantile(inner, self.num_dims), weights)
 
-    def broaden(
+    def scale_proposal(
         self,
         norms: Tensor,  # (k,)
         weights: Tensor,  # (k,)

@@ -97,14 +97,14 @@ class Problem:
         middle = (torch.arange(n, dtype=torch.float64) + 0.5) / n
         return RadialDistribution(self.spectrum, self.num_dims, proposal_histogram=self.proposal_histogram).draw(middle)
 
-    def broaden(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
+    def scale_proposal(self, strata: tuple[torch.Tensor, torch.Tensor], log_b: float) -> tuple[Array, Array]:
         """Return the norms (n,) and weights (n,) of strata for another b.
 
         Args:
             strata: The norms and weights for b = 1, (n,) each.
             log_b: log b.
         """
-        norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).broaden(*strata)
+        norms, weights = RadialDistribution(self.spectrum, self.num_dims, math.exp(log_b)).scale_proposal(*strata)
         return norms.numpy(), weights.numpy()
 
     def table_end(self, n: int) -> float:
@@ -161,14 +161,14 @@ def solve(problem: Problem, n: int, *, full: bool, progress: ProgressCallback | 
     generator = random.generator(0, n, problem.num_dims)
     if n <= problem.num_dims or problem.num_dims == 1:  # orthogonal directions are best, or there is a single one
         start = np.eye(n, problem.num_dims) if problem.num_dims > 1 else np.ones((n, 1))
-        proposal_scale = math.log(problem.proposal_scale)
+        log_scale = math.log(problem.proposal_scale)
         if problem.weighted:
-            proposal_scale = _descend(problem, start, 0.0, _NORM_STEPS, progress, optimize_directions=False)[1]
-        return Solution(start.astype(np.float16), math.exp(proposal_scale), _NORM_STEPS if problem.weighted else 0, 1)
-    start, proposal_scale = first_directions(problem, n, num_blocks, generator)
+            log_scale = _descend(problem, start, 0.0, _NORM_STEPS, progress, optimize_directions=False)[1]
+        return Solution(start.astype(np.float16), math.exp(log_scale), _NORM_STEPS if problem.weighted else 0, 1)
+    start, log_scale = first_directions(problem, n, num_blocks, generator)
     if num_steps:
-        start, proposal_scale = _descend(problem, start, proposal_scale, num_steps, progress)
-    return Solution(start.astype(np.float16), math.exp(proposal_scale), num_steps, num_blocks)
+        start, log_scale = _descend(problem, start, log_scale, num_steps, progress)
+    return Solution(start.astype(np.float16), math.exp(log_scale), num_steps, num_blocks)
 
 
 def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch.Generator) -> tuple[Array, float]:
@@ -207,7 +207,7 @@ def first_directions(problem: Problem, n: int, num_blocks: int, generator: torch
 def _descend(
     problem: Problem,
     start: Array,  # (n, d)
-    proposal_scale: float,
+    log_scale: float,
     num_steps: int,
     progress: ProgressCallback | None,
     optimize_directions: bool = True,
@@ -215,12 +215,12 @@ def _descend(
     """Return directions and log b after Adam steps whose rates decay along a cosine."""
     strata, table_end = problem.strata(len(start)), problem.table_end(len(start))
     repulsion, mean_term = Repulsion(problem.potential, table_end), _MeanTerm(problem.potential, table_end)
-    directions, log_b = start, np.array([proposal_scale])
+    directions, log_b = start, np.array([log_scale])
     direction_moments = scale_moments = (0.0, 0.0)  # of Adam
     with repulsion.threads():
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
-            norms, weights = problem.broaden(strata, log_b[0])
+            norms, weights = problem.scale_proposal(strata, log_b[0])
             frequencies = directions * np.minimum(norms, 1e9)[:, None]  # squares stay finite in float32
             gradient, in_weights = repulsion(frequencies, weights, with_weight_gradient=problem.weighted)
             if problem.weighted:
@@ -263,7 +263,7 @@ def _scale_slope(
         in_logs: (n,), w_i dS/dw_i.
     """
     n, step = len(radial), 1e-4
-    up, down = (problem.broaden(strata, log_b + sign * step) for sign in (1, -1))
+    up, down = (problem.scale_proposal(strata, log_b + sign * step) for sign in (1, -1))
     log_weight_slope = (np.log(up[1]) - np.log(down[1])) / (2 * step)
     mean = sum(sign * (w @ mean_term(r)) for sign, (r, w) in ((1, up), (-1, down))) / (2 * step)
     return float((radial.sum() + in_logs @ log_weight_slope) / n**2 - 2 / n * mean)

@@ -145,8 +145,9 @@ def test_arrays_are_read_only():
 
 def test_arrays_of_the_caller_stay_writable():
     mine = np.array(LINES[0], dtype=float)
-    flat([mine])
-    mine[0, 0] = 5.0
+    network = flat([mine])
+    mine[0, 0] = 5.0  # raises an error if the array is read-only
+    np.testing.assert_array_equal(network.lines[0], LINES[0])
 
 
 @pytest.mark.parametrize(
