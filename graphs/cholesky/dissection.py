@@ -221,7 +221,7 @@ def _along_plane(A: sp.csr_array, X: Floats) -> NDArray[np.int8] | None:
 
 
 def separator(A: sp.csr_array, above: Flags) -> Integers:
-    """Return the minimum number of nodes that touch all edges between two sides.
+    """Return the fewest nodes that touch all edges between two sides.
 
     By the theorem of Koenig, a maximum matching gives such a cover.
 

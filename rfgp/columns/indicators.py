@@ -22,7 +22,7 @@ from rfgp.rows.names import warn_of_levels
 MAX_LEVELS = 50
 """The largest number of levels of a column that is read as indicators. Each has a lengthscale."""
 MAX_COUNTED = 10**6
-"""The number of levels of a source's column beyond which it counts as an identifier, and levels are not counted."""
+"""The largest number of levels of a column of a source that are counted."""
 
 Indicators = Mapping[Key, tuple[Level, ...]]
 """The levels of columns that are read as indicators, by key. Booleans have no levels."""
@@ -63,18 +63,44 @@ class LevelCounts:
         levels = tuple(level for level in ordered(cells) if level in present or not num_missing)
         return cls(levels, len(cells.missing) - num_missing, num_missing)
 
-    def merged(self, other: "LevelCounts") -> "LevelCounts":
-        """Return the levels of these cells and of others."""
+    def merged(self, other: "LevelCounts", key: Key) -> "LevelCounts":
+        """Return the levels of these cells and of others of the same column.
+
+        Args:
+            other: The levels of the other cells.
+            key: The key of the column, for messages.
+
+        Raises:
+            DataError: If the cells have different types, or too many levels.
+        """
+        if self.num_cells and other.num_cells and self._types != other._types:
+            raise DataError(
+                f"Column {short_repr(key)} must hold cells of one type in all blocks of the source, got "
+                f"{self._types} and {other._types}. Convert it."
+            )
         num_cells, num_missing = self.num_cells + other.num_cells, self.num_missing + other.num_missing
         levels, new = self.levels, set(other.levels).difference(self.levels)
-        if new and len(levels) <= MAX_COUNTED:
+        if new:
             levels = tuple(sorted(new.union(levels)))
-        return LevelCounts(levels, num_cells, num_missing, self.is_boolean and other.is_boolean)
+        if len(levels) > MAX_COUNTED:
+            raise DataError(
+                f"Column {short_repr(key)} has more than {MAX_COUNTED:,} levels, like an identifier. Drop it, or add "
+                f"k.Group({key!r}) to the kernel."
+            )
+        is_boolean = self.is_boolean if self.num_cells else other.is_boolean
+        return LevelCounts(levels, num_cells, num_missing, is_boolean)
+
+    @property
+    def _types(self) -> str:
+        """The types of the cells in words."""
+        names = {str: "text", int: "integers"}
+        kinds = {names.get(type(level), type(level).__name__) for level in self.levels}
+        return "truth values" if self.is_boolean else " and ".join(sorted(kinds))
 
     @property
     def is_identifier(self) -> bool:
-        """Whether each cell has a level of its own, or there are more than `MAX_COUNTED` levels."""
-        return len(self.levels) > MAX_COUNTED or len(self.levels) == self.num_cells > MAX_LEVELS
+        """Whether each cell has a level of its own, and there are too many for indicators."""
+        return len(self.levels) == self.num_cells > MAX_LEVELS
 
     @property
     def are_dates(self) -> bool:
@@ -87,7 +113,10 @@ def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key,
 
     Args:
         table: The table. The result of an array is empty.
-        keys: The keys of the columns. If None, all.
+        keys: The keys of columns that must have levels. If None, all columns that have.
+
+    Raises:
+        DataError: If one of these columns has no levels.
 
     Examples:
         >>> from rfgp.columns import Table
@@ -97,12 +126,21 @@ def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key,
     """
     if table.source not in ("dataframe", "dict"):
         return {}
-    cells = {key: table.cells(key) for key in table.keys if keys is None or key in keys}
-    return {
-        key: LevelCounts.of(column)
-        for key, column in cells.items()
-        if has_levels(column) or column.cell_type is CellType.BOOLEAN
-    }
+    found = dict[Key, LevelCounts]()
+    for key in table.keys:
+        if keys is not None and key not in keys:
+            continue
+        cells = table.cells(key)
+        if has_levels(cells) or cells.cell_type is CellType.BOOLEAN:
+            found[key] = LevelCounts.of(cells)
+        elif keys is not None and cells.missing.all():
+            found[key] = LevelCounts((), 0, len(cells.missing))
+        elif keys is not None:
+            raise DataError(
+                f"Column {short_repr(key)} must hold text or truth values in all blocks of the source, got "
+                f"{cells.cell_type} in the block from row {table.first:,} on. Convert it."
+            )
+    return found
 
 
 def learn_indicators(
@@ -171,7 +209,7 @@ def has_levels(cells: Cells) -> bool:
         >>> has_levels(of_objects(["north"])), has_levels(of_objects([7]))
         (True, False)
     """
-    return cells.cell_type is CellType.TEXT or cells.codes is not None
+    return cells.cell_type is CellType.TEXT or (cells.codes is not None and cells.cell_type is not CellType.NUMBER)
 
 
 def _labels(cells: Cells) -> list[Level]:
@@ -192,10 +230,7 @@ def _problems(key: Key, column: LevelCounts) -> list[str]:
         among = f"text such as {short_repr(words[0])} among numbers" if words else "numbers as text"
         return [f"Column {short_repr(key)} holds {among}. Convert it with pandas.to_numeric."]
     if column.is_identifier:
-        many = (
-            f"more than {MAX_COUNTED:,} levels" if len(column.levels) > MAX_COUNTED else "a different level in each row"
-        )
-        return [f"Column {short_repr(key)} has {many}, like an identifier. Drop it."]
+        return [f"Column {short_repr(key)} has a different level in each row, like an identifier. Drop it."]
     problems = []
     if len(column.levels) > MAX_LEVELS:
         problems.append(
@@ -243,7 +278,7 @@ def with_indicators(table: Table, indicators: Indicators) -> Table:
             columns[key] = table.column(key)
             continue
         for name, column in _indicators(key, table.cells(key), indicators[key]).items():
-            if name != key and name in table.columns:
+            if name != key and (name in table.columns or name in columns):
                 raise DataError(
                     f"X has a column {short_repr(name)}, the name of an indicator of {short_repr(key)}. Rename it."
                 )
@@ -259,6 +294,8 @@ def _indicators(key: Key, cells: Cells, levels: tuple[Level, ...]) -> dict[Key, 
             f"Column {short_repr(key)} has {num_missing}. Give them one of its levels, or leave the rows out."
         )
     if not levels:
+        if cells.cell_type in (CellType.TEXT, CellType.OBJECT, CellType.DATE):
+            raise DataError(f"Column {short_repr(key)} must hold truth values, got {cells.cell_type}. Convert it.")
         return {key: np.asarray(cells.expanded().values, dtype=np.float64)}
     codes = _codes(key, cells, levels)
     return {f"{key}={level}": (codes == code).astype(np.float64) for code, level in enumerate(levels)}

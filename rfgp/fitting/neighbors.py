@@ -129,7 +129,7 @@ def search_all(fit: NeighborFit, search: Search = _search) -> SearchEnd:
     """Search on more rows until all rows are about as likely as those of the search.
 
     Args:
-        fit: The fit, with the minimum number of rows.
+        fit: The fit, with the fewest rows.
         search: Searches on the rows of a fit.
 
     Returns:

@@ -88,8 +88,7 @@ def dominant_period(
         x: The inputs.
         y: The targets.
 
-    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains a share of more than p of the variance of
-        noise
+    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains more than a share p of the variance of noise
     with the probability (1 - p)^((n - 5) / 2), because a quadratic trend and the wave have five coefficients. The
     false-alarm probability is at most the sum over all periods.
 

@@ -57,7 +57,7 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
     columns = (*inputs, output)
     lacking = (output,) if request.missing == "mean" else columns
     gap = np.any([column.missing for column in lacking], axis=0)
-    rows = used_rows(frame, gap, request.missing, "; leave out the columns with the maximum number of gaps")
+    rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
     if frame.holds_booleans(output):
         said = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)

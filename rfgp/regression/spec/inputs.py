@@ -259,7 +259,7 @@ def with_levels_of(options: ModelOptions, table: Table, counts: Mapping[str | in
         options = options.changed(kernel=reduce(add, map(Group, keys_of_many_levels(counts)), options.kernel))
     if not reads_all_columns(options.kernel):
         return options
-    return options.changed(indicators=learn_indicators(table, counts, _keys_of_levels(options.kernel)))
+    return options.changed(indicators=learn_indicators(table, counts, keys_of_levels(options.kernel)))
 
 
 def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
@@ -276,7 +276,7 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
     """
     if all(factor.columns is not None for factor in _factors(kernel)):
         return table.keys
-    levels = _keys_of_levels(kernel)
+    levels = keys_of_levels(kernel)
     return tuple(key for key in _without_index(table) if key not in levels or not has_levels(table.cells(key)))
 
 
@@ -284,8 +284,12 @@ def _factors(kernel: Kernel) -> list[Kernel]:
     return [factor for term in kernel.terms() for factor in term.factors]
 
 
-def _keys_of_levels(kernel: Kernel) -> set[str | int]:
-    """Return the keys of named columns that a kernel reads as levels."""
+def keys_of_levels(kernel: Kernel) -> set[str | int]:
+    """Return the keys of named columns that a kernel reads as levels.
+
+    Args:
+        kernel: The kernel.
+    """
     return {key for factor in _factors(kernel) if factor.kind is ColumnKind.LEVEL for key in factor.columns or ()}
 
 

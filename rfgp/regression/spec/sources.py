@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import LevelCounts, count_levels
+from rfgp.columns.indicators import Indicators, LevelCounts, count_levels, with_indicators
 from rfgp.errors import DataError
 from rfgp.rows import Chunk, DistributedSource, InputReader, RowSource, TableSource
 
@@ -135,14 +135,20 @@ def first_table(source: RowSource) -> Table:
     raise DataError("The source must have rows, got none. Check its path or its filter.")
 
 
-def levels_of_source(source: RowSource, first: Table) -> dict[str | int, LevelCounts]:
+def levels_of_source(
+    source: RowSource, first: Table, others: Collection[str | int] = ()
+) -> dict[str | int, LevelCounts]:
     """Return the levels of the columns of text, categories and booleans of a source, which is read if there are any.
 
     Args:
         source: The rows.
         first: The first table of the source, which says which columns have levels.
+        others: The keys of columns that the kernel reads as levels. Only booleans among them are counted.
+
+    Raises:
+        DataError: If a column has cells of different types, or too many levels.
     """
-    keys = tuple(count_levels(first))
+    keys = tuple(key for key, counts in count_levels(first).items() if counts.is_boolean or key not in others)
     if not keys:
         return {}
     if isinstance(source, DistributedSource):
@@ -162,15 +168,16 @@ def _merged_counts(
     first: dict[str | int, LevelCounts], second: dict[str | int, LevelCounts]
 ) -> dict[str | int, LevelCounts]:
     """Return the levels of two parts."""
-    return first | {key: first[key].merged(column) if key in first else column for key, column in second.items()}
+    return first | {key: first[key].merged(column, key) if key in first else column for key, column in second.items()}
 
 
-def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schema:
+def with_all_levels(schema: Schema, source: RowSource, indicators: Indicators, *, is_new: bool) -> Schema:
     """Return a schema with the levels of all rows of a source, which are read if a column has levels.
 
     Args:
         schema: The schema.
         source: The rows.
+        indicators: The levels of columns that are read as indicators. Booleans among the levels are 0 and 1.
         is_new: Whether the schema is that of the first table, so that levels are sorted. Otherwise new levels come
             last.
 
@@ -181,20 +188,21 @@ def with_all_levels(schema: Schema, source: RowSource, *, is_new: bool) -> Schem
     if not level_indices:
         return schema
     begun = Schema(tuple(schema.columns[index] for index in level_indices))
+    booleans = {column.key: () for column in begun.columns if indicators.get(column.key) == ()}
     if isinstance(source, DistributedSource):
-        known = source.reduce(partial(_levels_of_part, begun), _merged)
+        known = source.reduce(partial(_levels_of_part, begun, booleans), _merged)
     else:
-        known = _levels_of_part(begun, source, 0)
+        known = _levels_of_part(begun, booleans, source, 0)
     columns = list(schema.columns)
     for index, column in zip(level_indices, known.columns, strict=True):
         columns[index] = replace(column, levels=tuple(sorted(column.levels))) if is_new else column
     return Schema(tuple(columns))
 
 
-def _levels_of_part(schema: Schema, source: RowSource, first: int) -> Schema:
+def _levels_of_part(schema: Schema, booleans: Indicators, source: RowSource, first: int) -> Schema:
     """Return a schema extended by new levels of a part of a source."""
     for table, _ in tables_of(source, [column.key for column in schema.columns], first):
-        schema = schema.extended(table)
+        schema = schema.extended(with_indicators(table, booleans))
     return schema
 
 

@@ -28,6 +28,7 @@ from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, latt
 from rfgp.regression.spec.inputs import (
     ModelInputs,
     graph_of,
+    keys_of_levels,
     open_keys,
     reads_all_columns,
     table_of,
@@ -140,7 +141,8 @@ class ModelSpec(BaseSpec):
         if source is not None:
             table, spec = first_table(source), self
             if self.schema is None and reads_all_columns(self.options.kernel):
-                spec = replace(self, options=with_levels_of(self.options, table, levels_of_source(source, table)))
+                counts = levels_of_source(source, table, keys_of_levels(self.options.kernel))
+                spec = replace(self, options=with_levels_of(self.options, table, counts))
             spec = _with_columns(spec, with_indicators(table, spec.options.indicators), source)
             return spec, Chunk(spec.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
@@ -352,7 +354,11 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
     """
     if spec.schema is not None:
         known = spec.schema
-        schema = known.extended(table) if source is None else with_all_levels(known, source, is_new=False)
+        schema = (
+            known.extended(table)
+            if source is None
+            else with_all_levels(known, source, spec.options.indicators, is_new=False)
+        )
         return _with_levels(spec, schema)
     keys = open_keys(table, spec.options.kernel)
     kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
@@ -360,7 +366,7 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
     terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
     schema = Schema.fit(requests_of(terms), table)
     if source is not None:
-        schema = with_all_levels(schema, source, is_new=True)
+        schema = with_all_levels(schema, source, spec.options.indicators, is_new=True)
     spec = replace(spec, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
     return replace(spec, noise_process=noise_spec(spec, of_noise))
 

@@ -32,7 +32,7 @@ from rfgp.rows.blocks import Sums
 ENTRIES = 2**22
 """The number of entries of a block of features."""
 MIN_ROWS, MAX_ROWS = 256, 8192
-"""The fewest and the maximum number of rows of a block."""
+"""The minimum and the maximum number of rows of a block."""
 _FLOAT32_ERROR = 6e-8
 """The relative rounding error of float32."""
 _AMPLIFICATION = 4.0

@@ -106,6 +106,63 @@ def test_sources_read_levels_as_a_dataframe_does(kind, tmp_path):
     np.testing.assert_allclose(gp.predict(new).mean, other.predict(new).mean, rtol=1e-8)
 
 
+def small(kernel=None):
+    return rfgp.GP(kernel or k.RBF(), approximation=rfgp.RandomFeatures(8), start={"lengthscale": 1.0}, seed=0)
+
+
+def test_truth_values_of_sources_are_levels_and_numbers():
+    frame = table(60)[["x", "open", "units"]]
+    kernel = k.RBF() + k.Group("open")
+    gp = rfgp.GP(kernel, approximation={"rbf": rfgp.RandomFeatures(8)}, start={"lengthscale": 1.0}, seed=0)
+    other = copy.deepcopy(gp).condition(frame, "units")
+    gp.condition(rfgp.tables.Batches([frame[:20], frame[20:]], target="units"))
+    np.testing.assert_allclose(gp.predict(frame[:5]).mean, other.predict(frame[:5]).mean, rtol=1e-8)
+
+
+LATER = {
+    "truth values, then text": ([True, False], ["a", "b"], "one type in all blocks"),
+    "text, then truth values": (["a", "b"], [True, False], "one type in all blocks"),
+    "text, then numbers": (["a", "b"], [1.5, 2.5], "must hold text or truth values in all blocks"),
+    "text, then dates": (["a", "b"], list(pd.to_datetime(["2020-01-01", "2020-01-02"])), "in all blocks"),
+    "text, then lists": (["a", "b"], [[1], [2]], "in all blocks"),
+    "text, then gaps": (["a", "b"], [None, None], "2 missing cells"),
+    "integers, then text": (pd.Categorical([1, 2]), ["a", "b"], "got integers and text"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_other_types_in_later_blocks_of_a_source_are_named(name):
+    first, second, message = LATER[name]
+    blocks = [pd.DataFrame({"x": [0.0, 1.0], "b": values, "y": [1.0, 2.0]}) for values in (first, second)]
+    with pytest.raises(rfgp.DataError, match=message):
+        small().condition(rfgp.tables.Batches(blocks, target="y"))
+
+
+def test_too_many_levels_of_a_source_are_named(monkeypatch):
+    monkeypatch.setattr(columns.indicators, "MAX_COUNTED", 9)
+    frame = pd.DataFrame({"x": np.arange(40.0), "b": [f"s{i // 2}" for i in range(40)], "y": np.arange(40.0)})
+    with pytest.raises(rfgp.DataError, match="more than 9 levels, like an identifier"):
+        small().condition(rfgp.tables.Batches([frame[:20], frame[20:]], target="y"))
+
+
+def test_categories_that_are_numbers_are_read_as_numbers():
+    frame = pd.DataFrame({"b": pd.Categorical([1.2, 1.7] * 20), "y": np.arange(40.0)})
+    gp, other = small().condition(frame, "y"), small().condition(frame.astype({"b": float}), "y")
+    np.testing.assert_array_equal(gp.predict(frame[:2]).mean, other.predict(frame[:2]).mean)
+
+
+def test_text_for_a_column_of_truth_values_is_refused():
+    gp = small().condition(table(40)[["x", "open", "units"]], "units")
+    with pytest.raises(rfgp.DataError, match="'open' must hold truth values, got text"):
+        gp.predict(pd.DataFrame({"x": [0.0], "open": ["a"]}))
+
+
+def test_indicators_with_the_same_name_are_refused():
+    frame = pd.DataFrame({"a": ["b=c", "z"] * 10, "a=b": ["c", "d"] * 10, "y": np.arange(20.0)})
+    with pytest.raises(rfgp.DataError, match="Rename it"):
+        small().condition(frame, "y")
+
+
 def with_missing(frame):
     return frame.assign(store=frame["store"].where(frame["store"] != "west"))
 
