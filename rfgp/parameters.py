@@ -42,15 +42,13 @@ class Hyperprior(Protocol):
 class BoundaryAvoiding:
     """A weak prior that keeps a variance away from 0, with log density log(value) / 2.
 
-    It is the limit of gamma distributions of the standard deviation with shape 2 and rate 0 (improper). It moves an
-    optimum by at most about one standard error, and never to 0.
+    It is the limit of gamma distributions of the standard deviation with shape 2 and rate 0 (improper).
 
     Source: Chung, Rabe-Hesketh, Dorie, Gelman and Liu (2013), "A nondegenerate penalized likelihood estimator for
     variance parameters in multilevel models", Psychometrika 78(4), Section 3.
 
     Examples:
-        >>> import math
-        >>> import rfgp
+        >>> import math, rfgp
         >>> prior = BoundaryAvoiding()
         >>> math.isclose(prior.log_prob(torch.tensor(4.0)).item(), math.log(4) / 2, rel_tol=1e-6)
         True
@@ -102,10 +100,9 @@ class Hyperparameter:
     is_positive: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("start", "unit"):
-            object.__setattr__(self, name, _as_tensor(getattr(self, name)))
-        low, high = self.bounds
-        object.__setattr__(self, "bounds", (_as_tensor(low), _as_tensor(high)))
+        given = (self.start, self.unit, *self.bounds)
+        start, unit, *bounds = (x if isinstance(x, Tensor) else torch.tensor(x, dtype=torch.float64) for x in given)
+        vars(self).update(start=start, unit=unit, bounds=tuple(bounds))
 
     @property
     def is_shared(self) -> bool:
@@ -119,11 +116,6 @@ class Hyperparameter:
     def from_raw(self, raw: Tensor) -> Tensor:
         """Return raw values (...) as standardized ones."""
         return raw.exp() if self.is_positive else raw
-
-
-def _as_tensor(value: Any) -> Tensor:
-    """Return numbers as a tensor."""
-    return value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -395,7 +395,5 @@ def check_kind(chunk: Chunk, rows: SourceRows) -> None:
     rows.scaling.check_columns(chunk.X)
     now = (chunk.y.shape[1], chunk.noise is None and chunk.sample_weight is None, chunk.noise is not None)
     if now != (rows.num_outputs, rows.is_homoscedastic, rows.has_fixed_noise):
-        raise DataError(
-            "Each pass over a source must yield the same number of targets, and weights or noise in all passes or in "
-            f"none, got {now[0]} targets after {rows.num_outputs}, or other weights or noise. Check its chunks()."
-        )
+        given = f"got {now[0]} targets after {rows.num_outputs}, or other weights or noise. Check its chunks()."
+        raise DataError(f"A source must yield equal numbers of targets, weights and noise in each pass, {given}")

@@ -14,7 +14,7 @@ import graphs
 from rfgp.columns import ColumnKind, Schema, Table
 from rfgp.columns.indicators import (
     Indicators,
-    LevelCounts,
+    count_levels,
     has_levels,
     keys_of_many_levels,
     learn_indicators,
@@ -27,7 +27,7 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, check_points, hyperparameters_of
 from rfgp.parameters import Hyperparameter
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.regression.spec.sources import coded
+from rfgp.regression.spec.sources import coded, levels_of_source
 from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import OutputFormat
@@ -233,33 +233,26 @@ def check_near(schema: Schema, columns: ColumnSummary, inputs: Tensor) -> None:
             )
 
 
-def reads_all_columns(kernel: Kernel) -> bool:
-    """Return whether a kernel reads numbers of all columns, and thus levels as indicators.
-
-    Args:
-        kernel: The kernel.
-    """
-    return any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(kernel))
-
-
-def with_levels_of(options: ModelOptions, table: Table, counts: Mapping[str | int, LevelCounts]) -> ModelOptions:
-    """Return the options of a model that reads levels as indicators.
+def with_levels_of(options: ModelOptions, table: Table, source: RowSource | None = None) -> ModelOptions:
+    """Return the options of a model that reads levels as indicators, if its kernel reads all columns.
 
     If the kernel is selected, it has a `Group` for each column with too many levels for indicators.
 
     Args:
         options: The options.
         table: The training data, or their first rows.
-        counts: The levels of columns of the training data.
+        source: The training data, if they are read in blocks. If None, the table has them all.
 
     Raises:
-        DataError: If a column has missing cells or too many levels.
+        DataError: If a column has missing cells, too many levels, or cells of different types.
     """
+    if not any(factor.columns is None and factor.kind is ColumnKind.NUMBER for factor in _factors(options.kernel)):
+        return options
+    others = _keys_of_levels(options.kernel)
+    counts = count_levels(table) if source is None else levels_of_source(source, table, others)
     if options.search_space is not None:
         options = options.changed(kernel=reduce(add, map(Group, keys_of_many_levels(counts)), options.kernel))
-    if not reads_all_columns(options.kernel):
-        return options
-    return options.changed(indicators=learn_indicators(table, counts, keys_of_levels(options.kernel)))
+    return options.changed(indicators=learn_indicators(table, counts, _keys_of_levels(options.kernel)))
 
 
 def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
@@ -276,7 +269,7 @@ def open_keys(table: Table, kernel: Kernel) -> tuple[str | int, ...]:
     """
     if all(factor.columns is not None for factor in _factors(kernel)):
         return table.keys
-    levels = keys_of_levels(kernel)
+    levels = _keys_of_levels(kernel)
     return tuple(key for key in _without_index(table) if key not in levels or not has_levels(table.cells(key)))
 
 
@@ -284,12 +277,8 @@ def _factors(kernel: Kernel) -> list[Kernel]:
     return [factor for term in kernel.terms() for factor in term.factors]
 
 
-def keys_of_levels(kernel: Kernel) -> set[str | int]:
-    """Return the keys of named columns that a kernel reads as levels.
-
-    Args:
-        kernel: The kernel.
-    """
+def _keys_of_levels(kernel: Kernel) -> set[str | int]:
+    """Return the keys of named columns that a kernel reads as levels."""
     return {key for factor in _factors(kernel) if factor.kind is ColumnKind.LEVEL for key in factor.columns or ()}
 
 

@@ -11,7 +11,7 @@ from rfgp.approximations.planning import assign, divided, sharing
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
-from rfgp.columns.indicators import count_levels, with_indicators
+from rfgp.columns.indicators import with_indicators
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.kernels.kernel import transformed
@@ -25,19 +25,10 @@ from rfgp.regression.report import FitReport
 from rfgp.regression.spec.basis import columns_of_lattices, priors_on_new_lattices, priors_with_basis, renewed_priors
 from rfgp.regression.spec.checks import check_memory, identity_of, term_warnings, warnings_of_places
 from rfgp.regression.spec.diagnostics import fit_warnings, latent_warnings, lattice_warnings
-from rfgp.regression.spec.inputs import (
-    ModelInputs,
-    graph_of,
-    keys_of_levels,
-    open_keys,
-    reads_all_columns,
-    table_of,
-    with_levels_of,
-    without_missing,
-)
+from rfgp.regression.spec.inputs import ModelInputs, graph_of, open_keys, table_of, with_levels_of, without_missing
 from rfgp.regression.spec.noise import by_process, noise_kernel, with_least_noise
 from rfgp.regression.spec.options import ModelOptions
-from rfgp.regression.spec.sources import first_table, levels_of_source, with_all_levels
+from rfgp.regression.spec.sources import first_table, with_all_levels
 from rfgp.regression.spec.starts import (
     kernel_starts,
     latent_priors,
@@ -139,10 +130,8 @@ class ModelSpec(BaseSpec):
         """
         source = as_source(*data[:4])
         if source is not None:
-            table, spec = first_table(source), self
-            if self.schema is None and reads_all_columns(self.options.kernel):
-                counts = levels_of_source(source, table, keys_of_levels(self.options.kernel))
-                spec = replace(self, options=with_levels_of(self.options, table, counts))
+            table = first_table(source)
+            spec = replace(self, options=with_levels_of(self.options, table, source)) if self.schema is None else self
             spec = _with_columns(spec, with_indicators(table, spec.options.indicators), source)
             return spec, Chunk(spec.inputs.coded(source))
         data = without_missing(data, self.options.kernel)
@@ -151,7 +140,7 @@ class ModelSpec(BaseSpec):
         y = data.y if target is None else whole.column(target)
         table, spec = whole if target is None else whole.without(target), self
         if self.schema is None:
-            spec = replace(self, options=with_levels_of(self.options, table, count_levels(table)))
+            spec = replace(self, options=with_levels_of(self.options, table))
         table = spec.inputs.named(with_indicators(table, spec.options.indicators))
         return _with_columns(spec, table), data._replace(X=table, y=y)
 
@@ -345,20 +334,10 @@ def noise_spec(spec: ModelSpec, kernel: Kernel | None) -> ModelSpec | None:
 
 
 def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
-    """Return a specification with the schema of a table, or with new levels in its schema.
-
-    Args:
-        spec: The specification.
-        table: The rows, or the first rows of a source.
-        source: All rows, if they are read in blocks.
-    """
-    if spec.schema is not None:
-        known = spec.schema
-        schema = (
-            known.extended(table)
-            if source is None
-            else with_all_levels(known, source, spec.options.indicators, is_new=False)
-        )
+    """Return a specification with the schema of a table, or of the first one of a source, or with new levels."""
+    known, levels = spec.schema, spec.options.indicators
+    if known is not None:
+        schema = known.extended(table) if source is None else with_all_levels(known, source, levels, is_new=False)
         return _with_levels(spec, schema)
     keys = open_keys(table, spec.options.kernel)
     kernel = transformed(spec.options.kernel, lambda factor: factor.expanded(keys))
@@ -366,7 +345,7 @@ def _with_columns(spec: S, table: Table, source: RowSource | None = None) -> S:
     terms = kernel.terms() if of_noise is None else (*kernel.terms(), *of_noise.terms())
     schema = Schema.fit(requests_of(terms), table)
     if source is not None:
-        schema = with_all_levels(schema, source, spec.options.indicators, is_new=True)
+        schema = with_all_levels(schema, source, levels, is_new=True)
     spec = replace(spec, schema=schema, kernel=kernel, terms=bind(kernel.terms(), schema.column_of))
     return replace(spec, noise_process=noise_spec(spec, of_noise))
 
