@@ -60,7 +60,7 @@ class LevelCounts:
         if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
             return cls((), len(cells.missing) - num_missing, num_missing, is_boolean=True)
         present = set(_labels(cells))
-        levels = tuple(level for level in ordered(cells) if level in present or not num_missing)
+        levels = tuple(level for level in ordered(cells) if level in present)
         return cls(levels, len(cells.missing) - num_missing, num_missing)
 
     def merged(self, other: "LevelCounts", key: Key) -> "LevelCounts":

@@ -32,6 +32,15 @@ def _backward_one(panel, below, x, begin, columns, rows):
 
 
 @jit
+def _supernode(s, starts, row_pointers, lists, panel_pointers, entries):
+    """Return the first column, the numbers of columns and rows, the panel, and the rows below of a supernode."""
+    begin, first, last = np.int64(starts[s]), row_pointers[s], row_pointers[s + 1]
+    columns = np.int64(starts[s + 1]) - begin
+    panel = entries[panel_pointers[s] : panel_pointers[s + 1]]
+    return begin, columns, last - first, panel, lists[first + columns : last]
+
+
+@jit
 def forward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspace):
     """Overwrite x (n, k) with L^-1 x.
 
@@ -48,37 +57,15 @@ def forward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspac
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 1):
-        begin, columns, rows = (
-            np.int64(starts[s]),
-            np.int64(starts[s + 1] - starts[s]),
-            row_pointers[s + 1] - row_pointers[s],
-        )
-        panel, below = (
-            entries[panel_pointers[s] : panel_pointers[s + 1]],
-            lists[row_pointers[s] + columns : row_pointers[s + 1]],
-        )
+        begin, columns, rows, panel, below = _supernode(s, starts, row_pointers, lists, panel_pointers, entries)
+        block = flat[begin * k :]
         if k == 1:
             _forward_one(panel, below, x, begin, columns, rows)
             continue
-        trsm(f, TRANSPOSED, k, columns, panel, rows, flat[begin * k :], k)
+        trsm(f, TRANSPOSED, k, columns, panel, rows, block, k)
         if len(below) == 0:
             continue
-        gemm(
-            f,
-            PLAIN,
-            TRANSPOSED,
-            k,
-            len(below),
-            columns,
-            1.0,
-            flat[begin * k :],
-            k,
-            panel[columns:],
-            rows,
-            0.0,
-            workspace,
-            k,
-        )
+        gemm(f, PLAIN, TRANSPOSED, k, len(below), columns, 1.0, block, k, panel[columns:], rows, 0.0, workspace, k)
         for i in range(len(below)):
             for c in range(k):
                 x[below[i], c] -= workspace[i * k + c]
@@ -90,15 +77,8 @@ def backward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspa
     k = x.shape[1]
     flat = x.reshape(-1)
     for s in range(len(starts) - 2, -1, -1):
-        begin, columns, rows = (
-            np.int64(starts[s]),
-            np.int64(starts[s + 1] - starts[s]),
-            row_pointers[s + 1] - row_pointers[s],
-        )
-        panel, below = (
-            entries[panel_pointers[s] : panel_pointers[s + 1]],
-            lists[row_pointers[s] + columns : row_pointers[s + 1]],
-        )
+        begin, columns, rows, panel, below = _supernode(s, starts, row_pointers, lists, panel_pointers, entries)
+        block = flat[begin * k :]
         if k == 1:
             _backward_one(panel, below, x, begin, columns, rows)
             continue
@@ -106,20 +86,5 @@ def backward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspa
             for c in range(k):
                 workspace[i * k + c] = x[below[i], c]
         if len(below) > 0:
-            gemm(
-                f,
-                PLAIN,
-                PLAIN,
-                k,
-                columns,
-                len(below),
-                -1.0,
-                workspace,
-                k,
-                panel[columns:],
-                rows,
-                1.0,
-                flat[begin * k :],
-                k,
-            )
-        trsm(f, PLAIN, k, columns, panel, rows, flat[begin * k :], k)
+            gemm(f, PLAIN, PLAIN, k, columns, len(below), -1.0, workspace, k, panel[columns:], rows, 1.0, block, k)
+        trsm(f, PLAIN, k, columns, panel, rows, block, k)
