@@ -52,7 +52,7 @@ class ColumnSummary:
             weight: The weight of each row, (r,). If None, 1.
         """
         has_spread = len(sample) > 1 and sample.shape[1]
-        spread = moments(sample, weight)[1] if has_spread else torch.zeros(sample.shape[1]).to(sample)
+        spread = moments(sample, weight)[1] if has_spread else torch.zeros_like(sample[0])
         spread = torch.where(spread > 0, spread, torch.ones_like(spread))
         return cls(
             sample, torch.zeros_like(spread), torch.ones_like(spread), spread, num_levels or (0,) * sample.shape[1]

@@ -45,7 +45,7 @@ def test_candidates_of_one_column_differ():
 
 def test_seasons_of_a_week_and_a_year_are_scored_together(monkeypatch):
     """Seasons come before other kernels of the same cost, which the limit leaves out."""
-    days = np.arange("2021-01-01", "2024-01-01", dtype="datetime64[D]")
+    days = np.arange("2020-01-01", "2024-01-01", dtype="datetime64[D]")
     made = rounds(rfgp.GP(seed=0), {"day": days}, np.arange(len(days)) % 7.0)
     asked = planted(monkeypatch, {})
     monkeypatch.setattr(racing.CandidateState, "noise", 0.1)
