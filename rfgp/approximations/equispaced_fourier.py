@@ -81,6 +81,18 @@ class EquispacedFourier(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no equispaced Fourier features, or None."""
+        return self._refusal_of_kernel(data) or self._refusal_of_size(data)
+
+    def is_truncated(self, data: TermData) -> bool:
+        """Return whether the features of a term with a spectral density omit too much of its variance.
+
+        Args:
+            data: The term and the rows.
+        """
+        return self._refusal_of_kernel(data) is None and self._refusal_of_size(data) is not None
+
+    def _refusal_of_kernel(self, data: TermData) -> str | None:
+        """Return why no lattice of any size has the spectral density of a term."""
         factors = data.term.term.factors
         others = [factor for factor in factors if factor.measure is None]
         if others:
@@ -96,10 +108,12 @@ class EquispacedFourier(Approximation):
             why = _refusal_of(factor.measure, len(group))
             if why is not None:
                 return f"{label_of(factor)} {why}"
-        return self._refusal_of_size(data) if len(data.columns.sample) else None
+        return None
 
     def _refusal_of_size(self, data: TermData) -> str | None:
-        """Return why a lattice would have too many features."""
+        """Return why a lattice would have too many features. Without rows, it has few."""
+        if not len(data.columns.sample):
+            return None
         plan = self._plan(data)
         omitted = plan.residual_variance * self._signal(data)
         if omitted <= MAX_RESIDUAL_VARIANCE:

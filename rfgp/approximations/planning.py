@@ -37,8 +37,8 @@ and of groups with 124 levels take 5 s instead of 127 s on one core, 20,000 rows
 LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
 """The approximations with latent values or weights. With them, covariance matrices of all rows are avoided."""
 MAX_IN_MEMORY, MAX_ALONE = 2_000_000, 50_000_000
-"""The maximum number of rows in memory of a process of one column, with other terms, and alone with a Gaussian
-likelihood.
+"""The maximum number of rows in memory of nearest neighbors and of a process of one column, with other terms, and of
+this process alone with a Gaussian likelihood.
 
 Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
 
@@ -118,22 +118,23 @@ def assign(
         data.term.name: assigned.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
         for data in terms
     }
-    return with_lattices(used, terms, automatic)
+    return with_lattices(used, terms, automatic, in_blocks=in_blocks)
 
 
 def with_lattices(
-    chosen: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str]
+    chosen: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str], *, in_blocks: bool = False
 ) -> dict[str, Approximation]:
     """Return approximations with equispaced frequencies where these are faster.
 
     They replace random frequencies, and Markov processes of sums. This requires many rows, other terms with few
     functions, and lattices on the same columns or on at most three columns in total. A Markov process without other
-    terms is kept.
+    terms is kept. If the lattice of a single stationary term is truncated, rows in memory use nearest neighbors.
 
     Args:
         chosen: The approximations of all terms by name.
         terms: The terms.
         names: The names of terms whose approximations are not given.
+        in_blocks: Whether rows are read in blocks.
     """
     result, equispaced = dict(chosen), EquispacedFourier()
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
@@ -144,7 +145,12 @@ def with_lattices(
     are_weights = are_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
     if not stationary or not are_weights or stationary[0].num_rows <= MAX_EXACT or not stationary[0].is_gaussian:
         return result
-    if any(data.term.name not in names or equispaced.unsupported_reason(data) is not None for data in stationary):
+    if any(data.term.name not in names for data in stationary):
+        return result
+    if len(stationary) == 1 and equispaced.is_truncated(stationary[0]):
+        can_have_neighbors = not in_blocks and stationary[0].num_rows <= MAX_IN_MEMORY
+        return {**result, stationary[0].term.name: Vecchia()} if can_have_neighbors else result
+    if any(equispaced.unsupported_reason(data) is not None for data in stationary):
         return result
     columns_of_terms = {column_indices_of(data.term) for data in stationary}
     pairs = [(set(a), set(b)) for a in columns_of_terms for b in columns_of_terms if a != b]

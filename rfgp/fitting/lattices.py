@@ -75,7 +75,9 @@ def fit_lattices(
     fit, reports = searched_in_rounds(fit, some)
     for number in range(PASSES):
         if changed := without_truncated_lattices(fit):
-            return other(fit.with_spec(fit.spec.with_approximations(changed, fit.values, len(rows))).state, fit.plan)
+            changed_spec = fit.spec.with_approximations(changed, fit.values, len(rows))
+            state, report = other(fit.with_spec(changed_spec).state, fit.plan)
+            return state, report.merged_with([*reports, report])
         last, fit = fit, with_lattices(fit, len(rows))
         if (some is rows or number) and has_lattices_of(fit, last):
             break
@@ -108,6 +110,8 @@ def fit_lattices_by_laplace(fit: TermFit) -> tuple[TermFit, list[FitReport], str
 def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitReport]]:
     """Search from several starts, then on rows.
 
+    The search ends early if automatic lattices are truncated, as these terms will use another approximation.
+
     Args:
         fit: The fit.
         rows: The rows.
@@ -121,7 +125,8 @@ def searched_in_rounds(fit: TermFit, rows: Rows) -> tuple[TermFit, list[FitRepor
         fit, before = with_lattices(fit, len(rows), SUBSET_FEATURES), fit.values
         fit, report = search(fit, rows, stage, FIRST_STEPS if round_ < ROUNDS - 1 else None)
         reports.append(report)
-        if report.converged and distance(fit, before) < MOVED:
+        has_settled = report.converged and distance(fit, before) < MOVED
+        if has_settled or (fit.spec.is_gaussian and without_truncated_lattices(fit)):
             break
     return fit, reports
 

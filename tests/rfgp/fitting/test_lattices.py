@@ -33,6 +33,25 @@ def test_stationary_terms_of_few_columns_are_planned_on_lattices(kernel, planned
     assert isinstance(gp.state.posterior, SeriesPosterior) == planned
 
 
+@pytest.mark.parametrize("in_blocks", [False, True])
+def test_rough_terms_of_few_columns_are_planned_with_neighbors(in_blocks):
+    """A lattice would omit too many modes at the starting lengthscale. Rows in blocks cannot have neighbors."""
+    X, _, y = waves(2500, 3, 0.5)
+    gp = rfgp.GP(k.Matern(nu=0.5, lengthscale=0.05), seed=0)
+    gp.condition(rfgp.tables.Batches(lambda: iter([(X, y)]))) if in_blocks else gp.condition(X, y)
+    planned = rfgp.RandomFeatures if in_blocks else rfgp.Vecchia
+    assert isinstance(gp.terms["matern"].approximation, planned)
+
+
+def test_search_on_truncated_lattices_ends_after_one_round():
+    """The features suffice for the starting lengthscale, and not for the one of the rows."""
+    X, _, y = waves(3000, 2, 0.02)
+    report = rfgp.GP(k.Matern(nu=1.5), seed=0).fit(X, y).fit_report
+    on_lattices = [stage.rows for stage in report.stages if stage.name == "all rows" and stage.rows == 3000]
+    assert len(on_lattices) == 2  # one round on the lattice, and the last search with neighbors
+    assert report.evaluations == sum(stage.evaluations for stage in report.stages)
+
+
 @pytest.mark.parametrize(("d", "length"), [(1, 0.05), (2, 0.2)])
 def test_fit_of_many_rows_is_close_to_the_truth(d, length):
     X, values, y = waves(50_000, d, length)
