@@ -208,7 +208,8 @@ class KhatriRaoValues(NamedTuple):
 
         Its values have the gradients of both factors.
         """
-        pattern, entries = _pattern(self.left).take(self.rows)
+        whole = self.left.pattern
+        pattern, entries = SparsityPattern(whole.indptr, whole.indices, whole.shape).take(self.rows)
         size = self.right.shape[1]
         values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
         indices = (pattern.indices[:, None] * size + np.arange(size)).reshape(-1)
@@ -227,12 +228,4 @@ class KhatriRaoValues(NamedTuple):
 
     def squares(self) -> Tensor:
         """Return the squared norms of the rows, (n,), with gradients."""
-        starts = self.left.pattern.indptr
-        owner = torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
-        norms = self.left.values.new_zeros(len(starts) - 1).index_add(0, owner, self.left.values.square())
-        return norms[torch.from_numpy(self.rows)] * self.right.square().sum(1)
-
-
-def _pattern(values: SparseValues) -> SparsityPattern:
-    """Return the pattern (n, N) of a sparse matrix as a `SparsityPattern`."""
-    return SparsityPattern(values.pattern.indptr, values.pattern.indices, values.pattern.shape)
+        return self.left.squares()[torch.from_numpy(self.rows)] * self.right.square().sum(1)

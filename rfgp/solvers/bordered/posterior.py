@@ -17,7 +17,7 @@ from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_rea
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import check_divided, known_terms, make_contiguous
+from rfgp.solvers.terms import check_divided, known_terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,8 +42,7 @@ class BorderedPosterior(Posterior):
     known: PointReader | None = None
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "noise_diag", "targets")
+    serialized_fields = ("inputs", "noise_diag", "targets")
 
     @property
     def system(self) -> BorderedSystem:
@@ -155,10 +154,6 @@ class BorderedPosterior(Posterior):
             return out
 
         return functions
-
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the stored rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
-        return {name: getattr(self, name) for name in ("inputs", "noise_diag", "targets")}
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
         """Return the shapes of noise_diag and targets by name.

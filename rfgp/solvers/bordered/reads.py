@@ -1,7 +1,6 @@
 """The projection of sparse latent values and dense weights to rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import scipy.sparse as sp
 import torch
@@ -100,9 +99,7 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
         weights.with_residuals_of(names).residual_variance(rows.inputs, of_weights) for names in by_kind
     )
     if weights.adds_noise:
-        rows = replace(
-            rows.plain_block, fixed_noise=as_noise if rows.fixed_noise is None else rows.fixed_noise + as_noise
-        )
+        rows = rows.with_more_noise(as_noise)
     bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
     return rows, bound, (1 - 1 / counts) * as_noise + bounding
 

@@ -149,12 +149,8 @@ class KroneckerTerm(Term):
         """
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
-        others = [part.formed() for part in operator.parts if part is not self.part]
-        columns = [
-            self._eigenvectors(operator),
-            *(columns_of_part for columns_of_part in others if columns_of_part is not None),
-        ]
-        return LowRankPreconditioner.of_features(torch.cat(columns, dim=1) / operator.deviation[:, None])
+        columns = torch.cat([self._eigenvectors(operator), operator.formed_besides(self.part)], dim=1)
+        return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
         """Return eigenvectors of the grid at the rows times the roots of their eigenvalues, (n, r)."""
@@ -232,22 +228,6 @@ class KroneckerTerm(Term):
             coefficients: The coefficients a, (rows, p).
         """
         return self.part.transposed_root_times(coefficients)
-
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return u itself, (N_1 N_2, p).
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of weights without effect on the rows.
-        """
-        return standard
-
-    def joined(self, inputs: Tensor) -> None:
-        """Return None, because points off the grid have conditional variances.
-
-        Args:
-            inputs: The inputs of the points.
-        """
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.

@@ -72,14 +72,9 @@ class NeighborsTerm(Term):
         Args:
             operator: The operator of all terms.
         """
-        noise_diag = operator.noise_diag
-        whitener = Whitener.of(self._prior, self._inputs, noise_diag, self._phi, self._pattern)
-        formed = [part.formed() for part in operator.parts[:-1]]
-        columns = [
-            noise_diag.new_zeros(len(noise_diag), 0),
-            *(formed_columns for formed_columns in formed if formed_columns is not None),
-        ]
-        return WhiteningPreconditioner(whitener, operator.deviation, whitener.times(torch.cat(columns, dim=1)))
+        whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
+        features = whitener.times(operator.formed_besides(self.part))
+        return WhiteningPreconditioner(whitener, operator.deviation, features)
 
     def read(self, inputs: Tensor) -> Reads:
         """Return the weights (n, rows) of rows near n points, and the conditional variances (n,).
@@ -141,13 +136,6 @@ class NeighborsTerm(Term):
             seed: The seed of weights without effect on the rows.
         """
         return self.part.root_times(standard)
-
-    def joined(self, inputs: Tensor) -> None:
-        """Return None, because points have their own neighbors.
-
-        Args:
-            inputs: The inputs of the points.
-        """
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return 0, 0-d. The gradient is that of neighbors conditioned on observations.

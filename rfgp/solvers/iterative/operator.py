@@ -113,6 +113,16 @@ class CGOperator:
         """The preconditioner."""
         return self._precondition(self)
 
+    def formed_besides(self, own: Part) -> Tensor:
+        """Return the columns (n, c) of other parts with few or dense columns.
+
+        Args:
+            own: The part that is left out.
+        """
+        formed = [part.formed() for part in self.parts if part is not own]
+        none = self.noise_diag.new_zeros(len(self), 0)
+        return torch.cat([none, *(columns for columns in formed if columns is not None)], dim=1)
+
     def split(self, u: Tensor) -> Sequence[Tensor]:
         """Return the rows (N_t, p) of u that belong to each part.
 

@@ -1,6 +1,5 @@
 """Products of sparse features of nodes and dense features of columns."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.blocks import SparseProductBlock
-from rfgp.solvers.iterative.operator import generator
 from rfgp.solvers.iterative.parts import Part
-from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
+from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm
 from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
 from rfgp.sparse.khatri_rao import ENTRIES
 
@@ -121,7 +119,7 @@ class KhatriRaoPart(Part):
         return sp.csr_array(sp.vstack(grams))
 
 
-class ProductTerm(Term):
+class ProductTerm(SparseTerm):
     """A term f = s (phi kron psi) w with sparse phi, dense psi and the coordinates s w, (N F,).
 
     Args:
@@ -129,13 +127,9 @@ class ProductTerm(Term):
         inputs: The inputs of the rows, (rows, D).
     """
 
-    dtype = torch.float32
-    advice = "Give the noise a prior or a larger start, or fit fewer observations."
-
     def __init__(self, block: SparseProductBlock, inputs: Tensor) -> None:
-        self.name, self.seed, self.width, self._block = block.name, block.seed, block.num_functions, block
-        self._features, self._variance = block.factors(inputs, keep=True), block.variance.double()
-        self._s2 = float(self._variance.detach())
+        super().__init__(block)
+        self.width, self._block, self._features = block.num_functions, block, block.factors(inputs, keep=True)
 
     @cached_property
     def _phi(self) -> KhatriRao:
@@ -193,19 +187,6 @@ class ProductTerm(Term):
         """
         return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u in single precision.
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of the weights of columns without entries.
-        """
-        size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
-        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        out.view(-1, size, shape[1])[torch.from_numpy(self._used)] = standard.float().reshape(-1, size, shape[1])
-        lifted: Tensor = out.to(standard) * self._s2**0.5
-        return lifted
-
     def joined(self, inputs: Tensor) -> KhatriRaoPart:
         """Return all columns of s (phi kron psi) at the rows, followed by points, (rows + n, N F).
 
@@ -236,11 +217,3 @@ class ProductTerm(Term):
             in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, read))
         in_variance = 0.5 * float(np.einsum("nfp,nfp,p->", gathered, gathered, signs.numpy()))
         return self._s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self._variance * in_variance
-
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of the inputs of n points to X z, (n, p).
-
-        Args:
-            weights: The coordinates z, (N F, p).
-        """
-        return self._block.of_weights(weights)

@@ -15,10 +15,10 @@ from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.iterative.kronecker import KroneckerTerm
 from rfgp.solvers.iterative.neighbors import NeighborsTerm
-from rfgp.solvers.iterative.operator import CGOperator, generator
+from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
 from rfgp.solvers.iterative.products import ProductTerm
-from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
+from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm, Term
 from rfgp.sparse import sampled_outer
 
 
@@ -98,15 +98,6 @@ class WeightTerm(Term):
         """
         return self.part.transposed_root_times(coefficients)
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return u, (F, p).
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of weights without effect on the rows.
-        """
-        return standard
-
     def joined(self, inputs: Tensor) -> DensePart | None:
         """Return Phi of the rows, followed by points, or None if there is a residual.
 
@@ -143,7 +134,7 @@ class WeightTerm(Term):
         return super().functions(weights)
 
 
-class WalkTerm(Term):
+class WalkTerm(SparseTerm):
     """A term f = s phi w with sparse phi and the coordinates s w, (N,).
 
     Args:
@@ -151,13 +142,11 @@ class WalkTerm(Term):
         inputs: The positions of the rows, (rows,).
     """
 
-    dtype = torch.float32
     advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
 
     def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
-        self.name, self.seed, self._block = block.name, block.seed, block
-        self._features, self._variance = block.features(inputs, keep=True), block.variance.double()
-        self._s2 = float(self._variance.detach())
+        super().__init__(block)
+        self._block, self._features = block, block.features(inputs, keep=True)
 
     @cached_property
     def _phi(self) -> sp.csr_array:
@@ -165,7 +154,7 @@ class WalkTerm(Term):
         return self._features.matrix()
 
     @cached_property
-    def _columns(self) -> NDArray[np.int64]:
+    def _used(self) -> NDArray[np.int64]:
         """The columns of phi with entries."""
         used = np.zeros(self._phi.shape[1], dtype=bool)
         used[self._phi.indices] = True
@@ -175,8 +164,8 @@ class WalkTerm(Term):
     def part(self) -> SparsePart:
         """The columns of s phi with entries."""
         indices = np.zeros(self._phi.shape[1], dtype=np.int32)
-        indices[self._columns] = np.arange(len(self._columns), dtype=np.int32)
-        shape = self._phi.shape[0], len(self._columns)
+        indices[self._used] = np.arange(len(self._used), dtype=np.int32)
+        shape = self._phi.shape[0], len(self._used)
         kept = sp.csr_array((self._phi.data, indices[self._phi.indices], self._phi.indptr), shape=shape)
         return SparsePart(kept, self._s2**0.5)
 
@@ -222,19 +211,6 @@ class WalkTerm(Term):
         array = coefficients.numpy()
         return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N, p), with u in single precision.
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of the weights of columns without entries.
-        """
-        shape = self._phi.shape[1], standard.shape[1]
-        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        out[torch.from_numpy(self._columns)] = standard.float()
-        lifted: Tensor = out.to(standard) * self._s2**0.5
-        return lifted
-
     def joined(self, inputs: Tensor) -> SparsePart:
         """Return all columns of s phi at the rows, followed by points, (rows + n, N).
 
@@ -255,14 +231,6 @@ class WalkTerm(Term):
         in_values = self._s2 * sampled_outer(left * signs, right, pattern)
         in_variance = 0.5 * (right.square() * signs).sum()
         return (values * in_values).sum() + self._variance * in_variance
-
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of n positions to phi z, (n, p).
-
-        Args:
-            weights: The coordinates z, (N, p).
-        """
-        return self._block.of_weights(weights)
 
 
 class PrecisionTerm(Term):

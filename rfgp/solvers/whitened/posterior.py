@@ -89,7 +89,7 @@ class WhitenedPosterior(Posterior):
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
         left, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
-            flags = neighbors_of(self.prior).flags(self.terms).expand(len(inputs), -1)
+            flags = neighbors_of(self.prior).flags(self.terms)
             near, left = given_rows(self.prior, self.inputs, self.noise, inputs, flags)
             of_near = self._rows.near(blocks, near)
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])

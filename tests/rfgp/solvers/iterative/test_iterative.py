@@ -91,16 +91,6 @@ def test_many_variances_are_estimated_from_draws(name, monkeypatch):
             assert float(((estimated - exact).abs() / stated.clamp_min(1e-7)).max()) < 6.6, names
 
 
-def test_functions_and_blocks_of_points_are_refused():
-    found = solved(problem_of("residuals")).posterior()
-    assert found.operator(table(5)) is None
-    with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
-        found.sample_functions(2, torch.Generator())
-    for other in ("exact", "refined field"):
-        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
-            solved(Problem(["walks", other]))
-
-
 def test_joint_distributions_of_too_many_points_are_refused():
     found, new = solved(problem_of("walks")).posterior(), table(2001)
     with pytest.raises(rfgp.InvalidArgumentError, match="sample_functions"):
