@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.sparse.patterns import Indices, SparseValues, SparsityPattern
-from rfgp.sparse.products import gram, multiply, row_blocks
+from rfgp.sparse.products import gram, multiply, row_blocks, with_columns
 
 ENTRIES = 2**22
 """The maximum number of entries of an intermediate array."""
@@ -159,10 +159,7 @@ class KhatriRao:
         Args:
             columns: The indices of the columns, (c,).
         """
-        new_index = np.zeros(self.left.shape[1], dtype=np.int64)
-        new_index[columns] = np.arange(len(columns))
-        entries = self.left.data, new_index[self.left.indices], self.left.indptr
-        return KhatriRao(sp.csr_array(entries, shape=(self.left.shape[0], len(columns))), self.rows, self.right)
+        return KhatriRao(with_columns(self.left, columns), self.rows, self.right)
 
     def above(self, other: "KhatriRao") -> "KhatriRao":
         """Return the rows of the matrix, followed by those of another one (m, N F).

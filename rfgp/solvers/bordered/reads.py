@@ -69,15 +69,6 @@ def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
     return any(block.residual is not None for block in blocks)
 
 
-def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
-    """Return the latent values of blocks at their hyperparameters, without gradients.
-
-    Args:
-        blocks: The sparse blocks.
-    """
-    return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
-
-
 def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
     """Return rows with the residuals of weights, which are noise (FITC) or bound the likelihood (VFE).
 
@@ -126,5 +117,6 @@ def bordered_system(
         mixes: Whether a row may combine pairs of values of one block without an entry in its precision. The default is
             False.
     """
-    prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
+    latents = [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
+    prior = SparseReads(latents, reads, mixes=mixes)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)

@@ -138,8 +138,8 @@ class ProductTerm(SparseTerm):
 
     @cached_property
     def _used(self) -> NDArray[np.int64]:
-        """The columns of phi with entries."""
-        return np.unique(self._phi.left.indices).astype(np.int64)
+        """The columns of the sparse factor of phi with entries."""
+        return np.flatnonzero(np.bincount(self._phi.left.indices))
 
     @cached_property
     def part(self) -> KhatriRaoPart:

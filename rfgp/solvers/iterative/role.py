@@ -172,7 +172,7 @@ class SparseTerm(Term):
     @property
     @abstractmethod
     def _used(self) -> NDArray[np.int64]:
-        """The nodes with entries at the rows."""
+        """The columns of the features of nodes with entries."""
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
         """Return s u, (N F, p), with u in single precision.

@@ -19,7 +19,7 @@ from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
 from rfgp.solvers.iterative.products import ProductTerm
 from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm, Term
-from rfgp.sparse import sampled_outer
+from rfgp.sparse import sampled_outer, with_columns
 
 
 class WeightTerm(Term):
@@ -156,18 +156,12 @@ class WalkTerm(SparseTerm):
     @cached_property
     def _used(self) -> NDArray[np.int64]:
         """The columns of phi with entries."""
-        used = np.zeros(self._phi.shape[1], dtype=bool)
-        used[self._phi.indices] = True
-        return np.flatnonzero(used)
+        return np.flatnonzero(np.bincount(self._phi.indices))
 
     @cached_property
     def part(self) -> SparsePart:
         """The columns of s phi with entries."""
-        indices = np.zeros(self._phi.shape[1], dtype=np.int32)
-        indices[self._used] = np.arange(len(self._used), dtype=np.int32)
-        shape = self._phi.shape[0], len(self._used)
-        kept = sp.csr_array((self._phi.data, indices[self._phi.indices], self._phi.indptr), shape=shape)
-        return SparsePart(kept, self._s2**0.5)
+        return SparsePart(with_columns(self._phi, self._used), self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
         """Return the features (n, N) of n positions.

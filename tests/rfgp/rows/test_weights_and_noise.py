@@ -170,6 +170,7 @@ def test_tensors_stay_tensors():
     [
         ({"noise": np.full(3, 0.1)}, r"noise must have one value for each of the 24 rows, got shape \(3,\)"),
         ({"noise": np.full(24, -0.1)}, "noise must be finite and not negative, got -"),
+        ({"noise": np.full(24, np.nan)}, "noise must be finite and not negative, got nan in row 0"),
         ({"noise": 0.3}, "one value for each"),
         ({"sample_weight": np.zeros(24)}, "sample_weight must be finite and positive, got 0 in row 0"),
         ({"sample_weight": np.full(24, np.nan)}, "sample_weight must be finite and positive, got nan in row 0"),
