@@ -1,6 +1,6 @@
 """Nearest-neighbor (Vecchia) approximations of blocks with any covariance function."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -25,8 +25,8 @@ Embedding = Callable[..., Tensor]
 The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."""
 
 
-class NearestRows(LatentBlock):
-    """A block whose rows are conditioned on their nearest predecessors in a random order.
+class NearestRows(ABC):
+    """Part of a block whose rows are conditioned on their nearest predecessors in a random order.
 
     Attributes:
         num_neighbors: The maximum number of neighbors of a row.
@@ -65,17 +65,9 @@ class NearestRows(LatentBlock):
         """
         return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
-    def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return whether each term of the block is among the names, (T,).
-
-        Args:
-            names: The names of the terms. If None, all are.
-        """
-        return torch.tensor([names is None or name in names for name in self.names])
-
 
 @dataclass(frozen=True, eq=False)
-class KernelVecchiaBlock(NearestRows):
+class KernelVecchiaBlock(NearestRows, LatentBlock):
     """A sum g of terms, each row conditioned on its nearest predecessors.
 
     The terms have any covariance functions. The sum is approximated as one process. Each term is conditioned on the

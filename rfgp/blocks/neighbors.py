@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rfgp.blocks.kernel import KernelBlock
 from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, NearestRows, joined
+from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import (
     KINDS,
@@ -34,7 +35,7 @@ SHARED = 2
 
 
 @dataclass(frozen=True, eq=False)
-class VecchiaBlock(NearestRows):
+class VecchiaBlock(NearestRows, LatentBlock):
     """g with a stationary kernel, each row conditioned on its nearest predecessors.
 
     If it is a residual, g has the covariance s^2 k - Phi Phi^T with the features Phi of the weights of one term. The

@@ -290,7 +290,7 @@ class Weights:
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
 
     def with_parameters(self, *parameters: Tensor) -> Iterator[tuple[WeightBlock, tuple[Tensor, ...]]]:
-        """Yield the blocks with their parameters.
+        """Yield the blocks with their parameters (...).
 
         Args:
             parameters: The parameters of all blocks. If none are given, the blocks' own.

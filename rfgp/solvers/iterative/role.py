@@ -155,45 +155,42 @@ class Term(ABC):
         return lambda inputs: times(self.read(inputs).matrix, weights)
 
 
-class SparseTerm(Term):
-    """A term f = s phi w with sparse features of nodes, each with F weights, and the coordinates s w, (N F,).
+class SparseTerm(ABC):
+    """Part of a term f = s phi w with sparse features of nodes, each with F weights, and the coordinates s w, (N F,).
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
+
+    Attributes:
+        block_variance: The variance s^2, 0-d, float64, with gradients.
+        s2: Its value.
     """
 
     dtype = torch.float32
 
     def __init__(self, block: SparseBlock) -> None:
         self.name, self.seed, self._functions = block.name, block.seed, block.of_weights
-        self._num_weights, self._variance = block.num_columns, block.variance.double()
-        self._s2 = float(self._variance.detach())
+        self._num_weights, self.block_variance = block.num_columns, block.variance.double()
+        self.s2 = float(self.block_variance.detach())
 
     @property
     @abstractmethod
-    def _used(self) -> NDArray[np.int64]:
-        """The columns of the features of nodes with entries."""
+    def used(self) -> NDArray[np.int64]:
+        """The columns (c,) of the features of nodes with entries."""
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u in single precision.
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of the weights of columns without entries.
-        """
+        """Return s u, (N F, p), with u in single precision."""
         shape = self._num_weights, standard.shape[1]
         out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        drawn = standard.float().reshape(len(self._used), -1)
-        out.view(-1, drawn.shape[1])[torch.from_numpy(self._used)] = drawn
-        lifted: Tensor = out.to(standard) * self._s2**0.5
+        drawn = standard.float().reshape(len(self.used), -1)
+        out.view(-1, drawn.shape[1])[torch.from_numpy(self.used)] = drawn
+        lifted: Tensor = out.to(standard) * self.s2**0.5
         return lifted
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of the inputs of n points to X z, (n, p).
-
-        Args:
-            weights: The coordinates z, (N F, p).
-        """
+        """Return the map of the inputs of n points to X z, (n, p)."""
         return self._functions(weights)
 
 

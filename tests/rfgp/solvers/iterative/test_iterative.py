@@ -53,7 +53,7 @@ def test_likelihood_and_gradient_are_unbiased(name):
 
 FAULTS = {
     "walks' variance": (terms, "0.5 * (right.square() * signs).sum()", "(right.square() * signs).sum()", "walks"),
-    "walks' values": (terms, "self._s2 * sampled_outer", "sampled_outer", "walks"),
+    "walks' values": (terms, "self.s2 * sampled_outer", "sampled_outer", "walks"),
     "field's parameters": (terms, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
     "weights": (terms, "((left * signs) @", "(left @", "weights"),
     "noise": (solver, "0.5 * (left.square() * signs).sum(1)", "(left.square() * signs).sum(1)", "walks"),
