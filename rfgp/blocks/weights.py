@@ -331,7 +331,7 @@ class Weights:
             inputs: The n points.
             scaled: Their features Phi, (n, F).
         """
-        return self._residual_sum(scaled, lambda block, part: block.residual_variance(inputs, part))
+        return _residual_sum(self, scaled, lambda block, part: block.residual_variance(inputs, part))
 
     def residual_covariance(self, inputs: Tensor, scaled: Tensor) -> Tensor:
         """Return the covariance (n, n) of all residuals.
@@ -340,16 +340,7 @@ class Weights:
             inputs: The n points.
             scaled: Their features Phi, (n, F).
         """
-        return self._residual_sum(scaled, lambda block, part: block.residual_covariance(inputs, part))
-
-    def _residual_sum(self, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
-        """Return a sum over the blocks with a residual.
-
-        The function is that of a block and its features. The result is (n,) or (n, n), or 0.
-        """
-        pairs = zip(self.blocks, torch.split(scaled, self.sizes, dim=1), strict=True)
-        zero = scaled.new_zeros((), dtype=torch.float64)
-        return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
+        return _residual_sum(self, scaled, lambda block, part: block.residual_covariance(inputs, part))
 
     def of(self, names: Sequence[str]) -> Tensor:
         """Return whether each weight belongs to the named blocks, (F,) bool."""
@@ -369,6 +360,16 @@ class Weights:
     def detached(self) -> "Weights":
         """Return the weights without gradients."""
         return detached(self)
+
+
+def _residual_sum(weights: Weights, scaled: Tensor, function: Callable[[WeightBlock, Tensor], Tensor]) -> Tensor:
+    """Return a sum over the blocks with a residual.
+
+    The function is that of a block and its features. The result is (n,) or (n, n), or 0.
+    """
+    pairs = zip(weights.blocks, torch.split(scaled, weights.sizes, dim=1), strict=True)
+    zero = scaled.new_zeros((), dtype=torch.float64)
+    return sum((function(block, part) for block, part in pairs if block.residual is not None), start=zero)
 
 
 def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Tensor | None:

@@ -23,7 +23,7 @@ from rfgp.blocks.kernel import JITTER, MAX_CELLS
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
-from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, formed_besides
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.preconditioners import LowRankPreconditioner, nystrom
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
@@ -138,7 +138,7 @@ class KroneckerTerm(Term):
         """
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
-        columns = torch.cat([self._eigenvectors(operator), operator.formed_besides(self.part)], dim=1)
+        columns = torch.cat([self._eigenvectors(operator), formed_besides(operator, self.part)], dim=1)
         return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:

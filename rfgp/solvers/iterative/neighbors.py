@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.blocks.neighbors import AHEAD
-from rfgp.solvers.iterative.operator import CGOperator
+from rfgp.solvers.iterative.operator import CGOperator, formed_besides
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
@@ -71,7 +71,7 @@ class NeighborsTerm(Term):
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
         """Return a preconditioner of the same rows conditioned on observations, with other terms of few columns."""
         whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
-        features = whitener.times(operator.formed_besides(self.part))
+        features = whitener.times(formed_besides(operator, self.part))
         return WhiteningPreconditioner(whitener, operator.deviation, features)
 
     def read(self, inputs: Tensor) -> Reads:

@@ -113,16 +113,6 @@ class CGOperator:
         """The preconditioner."""
         return self._precondition(self)
 
-    def formed_besides(self, own: Part) -> Tensor:
-        """Return the columns (n, c) of other parts with few or dense columns.
-
-        Args:
-            own: The part that is left out.
-        """
-        formed = [part.formed() for part in self.parts if part is not own]
-        none = self.noise_diag.new_zeros(len(self), 0)
-        return torch.cat([none, *(columns for columns in formed if columns is not None)], dim=1)
-
     def split(self, u: Tensor) -> Sequence[Tensor]:
         """Return the rows (N_t, p) of u that belong to each part.
 
@@ -271,6 +261,18 @@ class CGOperator:
             return precondition.half_solve(self.scaled_product(precondition.half_solve_transposed(v)))
 
         return conjugate_gradients(product, precondition.half_solve(b), tolerance, most)
+
+
+def formed_besides(operator: CGOperator, own: Part) -> Tensor:
+    """Return the columns (n, c) of the parts of an operator with few or dense columns.
+
+    Args:
+        operator: The operator.
+        own: The part that is left out.
+    """
+    formed = [part.formed() for part in operator.parts if part is not own]
+    none = operator.noise_diag.new_zeros(len(operator), 0)
+    return torch.cat([none, *(columns for columns in formed if columns is not None)], dim=1)
 
 
 def columns_at_once(rows: int) -> int:
