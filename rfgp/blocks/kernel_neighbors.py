@@ -1,5 +1,6 @@
 """Nearest-neighbor (Vecchia) approximations of blocks with any covariance function."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -24,18 +25,49 @@ Embedding = Callable[..., Tensor]
 The squared distance of close positions is about k(x, x) + k(z, z) - 2 k(x, z)."""
 
 
-def random_order(count: int, seed: int) -> Tensor:
-    """Return a random order of `count` rows, (n,).
+class NearestRows(ABC):
+    """Part of a block whose rows are conditioned on their nearest predecessors in a random order.
 
-    Args:
-        count: The number n of rows.
-        seed: The seed.
+    Attributes:
+        num_neighbors: The maximum number of neighbors of a row.
+        seed: The seed of the order of the rows.
     """
-    return torch.from_numpy(random.numpy_generator(seed, random.Role.ORDER).permutation(count))
+
+    num_neighbors: int
+    seed: int
+
+    @abstractmethod
+    def scaled(self, x: Tensor) -> Floats:
+        """Return the positions (n, e) of inputs (n, D), among which neighbors are the nearest.
+
+        Args:
+            x: The inputs, (n, D).
+        """
+
+    def order(self, count: int) -> Tensor:
+        """Return a random order of rows, (n,).
+
+        Args:
+            count: The number n of rows.
+        """
+        return torch.from_numpy(random.numpy_generator(self.seed, random.Role.ORDER).permutation(count))
+
+    def predecessors(
+        self,
+        x: Tensor,  # (n, D)
+        rows: Tensor | None = None,  # (r,)
+    ) -> SparsityPattern:
+        """Return the nearest predecessors of ordered rows, at the present parameters.
+
+        Args:
+            x: The rows, (n, D).
+            rows: The requested rows, (r,). If None, all.
+        """
+        return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
 
 @dataclass(frozen=True, eq=False)
-class KernelVecchiaBlock(LatentBlock):
+class KernelVecchiaBlock(NearestRows, LatentBlock):
     """A sum g of terms, each row conditioned on its nearest predecessors.
 
     The terms have any covariance functions. The sum is approximated as one process. Each term is conditioned on the
@@ -96,14 +128,6 @@ class KernelVecchiaBlock(LatentBlock):
         kernels, embeddings = tuple(self.kernels[i] for i in kept), tuple(self.embeddings[i] for i in kept)
         return replace(self, kernels=kernels, embeddings=embeddings) if kept else None
 
-    def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return whether each term is among the names, (T,).
-
-        Args:
-            names: The names of the terms. If None, all are.
-        """
-        return torch.tensor([names is None or name in names for name in self.names])
-
     @property
     def latent_parameters(self) -> tuple[Tensor, Tensor]:
         """The parameters of all covariance functions, (p,).
@@ -129,27 +153,6 @@ class KernelVecchiaBlock(LatentBlock):
         sizes = [parameter.numel() for parameter in self.parameters]
         pairs = zip(torch.split(values, sizes), self.parameters, strict=True)
         return _at_parameters(self, [value.reshape(parameter.shape) for value, parameter in pairs])
-
-    def order(self, count: int) -> Tensor:
-        """Return a random order of rows, (n,).
-
-        Args:
-            count: The number n of rows.
-        """
-        return random_order(count, self.seed)
-
-    def predecessors(
-        self,
-        x: Tensor,  # (n, D)
-        rows: Tensor | None = None,  # (r,)
-    ) -> SparsityPattern:
-        """Return the nearest predecessors of ordered rows, at the present parameters.
-
-        Args:
-            x: The rows, (n, D).
-            rows: The requested rows, (r,). If None, all.
-        """
-        return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the concatenated positions (n, e) of inputs (n, D) for all terms.

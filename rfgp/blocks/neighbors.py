@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks.kernel import KernelBlock
-from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, joined, random_order
+from rfgp.blocks.kernel_neighbors import KernelVecchiaBlock, NearestRows, joined
 from rfgp.blocks.role import LatentBlock
 from rfgp.errors import InvalidArgumentError
 from rfgp.local import (
@@ -17,7 +17,6 @@ from rfgp.local import (
     conditionals,
     inverse_factor,
     log_prob,
-    nearest_predecessors,
     scaled_positions,
 )
 from rfgp.local.kinds import spectrum_of
@@ -36,7 +35,7 @@ SHARED = 2
 
 
 @dataclass(frozen=True, eq=False)
-class VecchiaBlock(LatentBlock):
+class VecchiaBlock(NearestRows, LatentBlock):
     """g with a stationary kernel, each row conditioned on its nearest predecessors.
 
     If it is a residual, g has the covariance s^2 k - Phi Phi^T with the features Phi of the weights of one term. The
@@ -95,27 +94,6 @@ class VecchiaBlock(LatentBlock):
     def parameters(self) -> tuple[Tensor, ...]:
         """The lengthscale, (d,) or (), and the variance, ()."""
         return self.lengthscale, self.variance
-
-    def order(self, count: int) -> Tensor:
-        """Return a random order of rows, (n,).
-
-        Args:
-            count: The number n of rows.
-        """
-        return random_order(count, self.seed)
-
-    def predecessors(
-        self,
-        x: Tensor,  # (n, d)
-        rows: Tensor | None = None,  # (r,)
-    ) -> SparsityPattern:
-        """Return the nearest predecessors of ordered rows, at the present lengthscale.
-
-        Args:
-            x: The rows, (n, d).
-            rows: The requested rows, (r,). If None, all.
-        """
-        return nearest_predecessors(self.scaled(x), self.num_neighbors, None if rows is None else rows.numpy())
 
     def scaled(self, x: Tensor) -> Floats:
         """Return the columns of inputs (n, D) in units of lengthscales, (n, d)."""
@@ -231,10 +209,8 @@ class VecchiaBlock(LatentBlock):
 
         For a residual this is the covariance of the sum.
         """
-        correlation = spectrum_of(self.kernel_name).kernel_between(
-            self.read(a).double() / self.lengthscale, self.read(b).double() / self.lengthscale
-        )
-        return self.variance.double() * correlation
+        covariance = _StationaryCovariance(self.kernel_name, self.columns)
+        return covariance(a.double(), b.double(), self.lengthscale, self.variance.double())
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return the variances (n_a,). For a residual these are the variances of the sum."""
@@ -242,19 +218,11 @@ class VecchiaBlock(LatentBlock):
 
     def read(self, x: Tensor) -> Tensor:
         """Return the columns (n, d) of inputs (n, D) that g depends on."""
-        return x if self.columns is None else x[:, list(self.columns)]
+        return _columns_of(x, self.columns)
 
     def of(self, names: Sequence[str]) -> "VecchiaBlock | None":
         """Return the block if its name is among the names, and None otherwise."""
         return self if self.name in names else None
-
-    def flags(self, names: Sequence[str] | None) -> Tensor:
-        """Return whether the term is among the names, (1,).
-
-        Args:
-            names: The names of the terms. If None, it is.
-        """
-        return torch.tensor([names is None or self.name in names])
 
     @property
     def latent_parameters(self) -> tuple[Tensor, Tensor]:
@@ -329,7 +297,7 @@ class _StationaryCovariance:
 
     def __call__(self, a: Tensor, b: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
         """Return the covariance (n, m) of inputs a (n, D) and b (m, D)."""
-        left, right = (self._read(x) / lengthscale for x in (a, b))
+        left, right = (_columns_of(x, self.columns) / lengthscale for x in (a, b))
         return variance * spectrum_of(self.kernel_name).kernel_between(left, right)
 
     def variances(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
@@ -338,10 +306,12 @@ class _StationaryCovariance:
 
     def embedding(self, a: Tensor, lengthscale: Tensor, variance: Tensor) -> Tensor:
         """Return inputs a (n, D) in units of lengthscales, times s, (n, d)."""
-        return variance.sqrt() * self._read(a) / lengthscale
+        return variance.sqrt() * _columns_of(a, self.columns) / lengthscale
 
-    def _read(self, x: Tensor) -> Tensor:
-        return x if self.columns is None else x[:, list(self.columns)]
+
+def _columns_of(x: Tensor, columns: tuple[int, ...] | None) -> Tensor:
+    """Return some columns of inputs (n, D), or all if None."""
+    return x if columns is None else x[:, list(columns)]
 
 
 def predecessors_in_blocks(

@@ -1,10 +1,11 @@
 """The role of a latent block: one term of a Gaussian process prior."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from typing import Any, Protocol, Self, TypeVar
 
+import torch
 from torch import Tensor
 
 from rfgp.grams import Gram
@@ -54,6 +55,14 @@ class LatentBlock(ABC):
     def names(self) -> tuple[str, ...]:
         """The names of the terms of which the block is the sum."""
         return (self.name,)
+
+    def flags(self, names: Sequence[str] | None) -> Tensor:
+        """Return whether each term of the block is among the names, (T,).
+
+        Args:
+            names: The names of the terms. If None, all are.
+        """
+        return torch.tensor([names is None or name in names for name in self.names])
 
     @property
     @abstractmethod

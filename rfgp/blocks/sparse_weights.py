@@ -74,9 +74,7 @@ class SparseWeightBlock(LatentBlock):
 
     def diagonal(self, a: Tensor) -> Tensor:
         """Return s^2 |phi(a_i)|^2, (n_a,)."""
-        values, pattern = self.features(a, keep=False)
-        rows = torch.from_numpy(np.repeat(np.arange(len(a)), np.diff(pattern.indptr)))
-        return self.variance * values.new_zeros(len(a)).index_add(0, rows, values.square())
+        return self.variance * self.features(a, keep=False).squares()
 
     def draw(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions of n positions, (n, count).

@@ -1,6 +1,7 @@
 """Blocks of dense weights: f = s phi(x) w with w ~ N(0, I)."""
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
@@ -282,11 +283,21 @@ class Weights:
             in_float64: Whether features whose float32 arithmetic is not precise enough are in float64. The default is
                 False.
         """
-        remaining, parts = list(parameters or self.parameters), []
-        for block in self.blocks:
-            block_parameters, remaining = remaining[: len(block.parameters)], remaining[len(block.parameters) :]
-            parts.append(block.features(block.precise(inputs) if in_float64 else inputs, *block_parameters))
+        parts = [
+            block.features(block.precise(inputs) if in_float64 else inputs, *own)
+            for block, own in self.with_parameters(*parameters)
+        ]
         return parts[0] if len(parts) == 1 else torch.cat(parts, dim=1)
+
+    def with_parameters(self, *parameters: Tensor) -> Iterator[tuple[WeightBlock, tuple[Tensor, ...]]]:
+        """Yield the blocks with their parameters (...).
+
+        Args:
+            parameters: The parameters of all blocks. If none are given, the blocks' own.
+        """
+        remaining = iter(parameters or self.parameters)
+        for block in self.blocks:
+            yield block, tuple(itertools.islice(remaining, len(block.parameters)))
 
     def scaled(self, inputs: Tensor) -> Tensor:
         """Return Phi (n, F), with prior scales.
@@ -373,10 +384,9 @@ def residual_totals(weights: Weights, inputs: Tensor, *parameters: Tensor) -> Te
     """
     if all(block.residual is None or block.residual.diagonal is None for block in weights.blocks):
         return None
-    remaining, totals = list(parameters), []
-    for block in weights.blocks:
-        block_parameters, remaining = remaining[: len(block.parameters)], remaining[len(block.parameters) :]
+    totals = []
+    for block, own in weights.with_parameters(*parameters):
         diagonal = None if block.residual is None else block.residual.diagonal
         default = torch.full((len(inputs),), float(block.residual is not None), dtype=torch.float64)
-        totals.append(default if diagonal is None else diagonal(inputs, *block_parameters).double())
+        totals.append(default if diagonal is None else diagonal(inputs, *own).double())
     return torch.stack(totals)

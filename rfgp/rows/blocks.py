@@ -5,7 +5,7 @@ independent of the function, this is one observation with noise variance D_i = (
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import torch
@@ -127,6 +127,17 @@ class Block:
         variance = self.observation_noise(noise)
         return variance if self.weight is None else variance / self.weight
 
+    def with_more_noise(
+        self,
+        noise: Tensor,  # (b,)
+    ) -> "Block":
+        """Return the rows with more known noise.
+
+        Args:
+            noise: The variances that are added to the known noise, (b,).
+        """
+        return replace(self.plain_block, fixed_noise=self.observation_noise(noise))
+
     def repetitions(
         self,
         noise: Tensor,  # 0-d
@@ -247,6 +258,19 @@ class JoinedRows:
         """
         for part in self.parts:
             yield from part.blocks(size)
+
+
+def sums_over_parts(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
+    """Return the sums of a function over rows.
+
+    Rows on other machines are summed there.
+
+    Args:
+        rows: The rows.
+        function: Maps rows to sums over them. It is pickled if rows are on other machines.
+    """
+    parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
+    return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
 
 
 def parts_of(rows: Rows) -> list[Rows]:

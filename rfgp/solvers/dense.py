@@ -196,6 +196,8 @@ class DenseSolver(Inference):
 class DensePosterior(Posterior):
     """The posterior k(x, X) a and k(x, x) - k(x, X) C^-1 k(X, x), through the factor of C.
 
+    Methods have the arguments of those of `Posterior`.
+
     Attributes:
         prior: The prior with a covariance.
         inputs: The inputs X of the rows, (n, d) or positions (n,).
@@ -218,28 +220,15 @@ class DensePosterior(Posterior):
         return len(self.coefficients)
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the covariances of n points with the rows, (n, n_rows).
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the covariances of n points with the rows, (n, n_rows)."""
         return self._own.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean, (n, k)."""
         return projected @ self.coefficients
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n,).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n,)."""
         if int(torch.count_nonzero(projected)) < _SPARSE * projected.numel() and not projected.requires_grad:
             rows = sp.csr_array(projected.numpy())
             explained = torch.from_numpy(np.asarray(rows.multiply(rows @ self._precision.numpy()).sum(1)))
@@ -248,29 +237,16 @@ class DensePosterior(Posterior):
         return (self._own.diagonal(inputs).double() - explained).clamp_min(0)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariance, (n, n).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariance, (n, n)."""
         solved = half_solve(self.factor, projected.mT)
         return self._own.kernel(inputs, inputs).double() - solved.mT @ solved
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of coefficients and factor by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of coefficients and factor by name."""
         return {"coefficients": (n, k), "factor": (n, n)}
 
     def of(self, names: Sequence[str]) -> "DensePosterior":
         """Return the posterior of the sum of some terms.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -279,11 +255,6 @@ class DensePosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms at n inputs.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -297,10 +268,6 @@ class DensePosterior(Posterior):
         """Draw functions by pathwise conditioning (Wilson et al. 2020).
 
         f(x) = mean(x) + g(x) - k(x, X) C^-1 (g(X) + e), with g from the prior and e of the variance D = C - K.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, k).

@@ -89,7 +89,7 @@ def given_rows(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
-    flags: Tensor | None = None,  # (q, T)
+    flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n), (q,)
     """Return the weights of rows at single points, and the conditional variances of the block of neighbors.
 
@@ -102,8 +102,7 @@ def given_rows(
     """
     block = neighbors_of(prior)
     near = nearest(block.scaled(x), block.scaled(points), AHEAD * block.num_neighbors)
-    point_flags = _all(block, points) if flags is None else flags
-    return _conditioned(prior, (x, noise, _all(block, x)), (points, point_flags), near)
+    return _conditioned(prior, (x, noise, _flags(block, x)), (points, _flags(block, points, flags)), near)
 
 
 def given_rows_in_order(
@@ -111,7 +110,7 @@ def given_rows_in_order(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
-    flags: Tensor | None = None,  # (q, T)
+    flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[sp.csr_array, Tensor]:  # (q, n + q), (q,)
     """Return the weights of rows and of earlier points at each point, and the conditional variances.
 
@@ -126,8 +125,8 @@ def given_rows_in_order(
     both = torch.cat([x.double(), points.double()])
     near = nearest_before(block.scaled(both), len(x), AHEAD * block.num_neighbors)
     noise = torch.cat([noise, torch.zeros(len(points), dtype=noise.dtype)])
-    point_flags = _all(block, points) if flags is None else flags
-    return _conditioned(prior, (both, noise, torch.cat([_all(block, x), point_flags])), (points, point_flags), near)
+    point_flags = _flags(block, points, flags)
+    return _conditioned(prior, (both, noise, torch.cat([_flags(block, x), point_flags])), (points, point_flags), near)
 
 
 def read_jointly(
@@ -135,7 +134,7 @@ def read_jointly(
     x: Tensor,  # (n, d)
     noise: Tensor,  # (n,)
     points: Tensor,  # (q, d)
-    flags: Tensor | None = None,  # (q, T)
+    flags: Tensor | None = None,  # (T,) or (q, T)
 ) -> tuple[Floats, Tensor]:  # (q, n), (q, q)
     """Return the weights of rows at points that may be neighbors of each other, and the conditional covariance.
 
@@ -187,6 +186,6 @@ def _conditioned(
     return sp.csr_array((weights.numpy()[is_there], near[is_there], starts), shape=(len(points), len(x))), left
 
 
-def _all(block: NeighborBlock, x: Tensor) -> Tensor:
-    """Return flags (n, T) that all terms of a block are in the values at inputs (n, d)."""
-    return block.flags(None).expand(len(x), -1)
+def _flags(block: NeighborBlock, x: Tensor, flags: Tensor | None = None) -> Tensor:
+    """Return whether each term of a block is in the values at inputs (n, d), (n, T). By default all are."""
+    return (block.flags(None) if flags is None else flags).expand(len(x), -1)

@@ -20,3 +20,4 @@ from rfgp.sparse.products import row_blocks as row_blocks
 from rfgp.sparse.products import sampled_outer as sampled_outer
 from rfgp.sparse.products import sampled_product as sampled_product
 from rfgp.sparse.products import transposed_product as transposed_product
+from rfgp.sparse.products import with_columns as with_columns

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.sparse.patterns import Indices, SparseValues, SparsityPattern
-from rfgp.sparse.products import gram, multiply, row_blocks
+from rfgp.sparse.products import gram, multiply, row_blocks, with_columns
 
 ENTRIES = 2**22
 """The maximum number of entries of an intermediate array."""
@@ -159,10 +159,7 @@ class KhatriRao:
         Args:
             columns: The indices of the columns, (c,).
         """
-        new_index = np.zeros(self.left.shape[1], dtype=np.int64)
-        new_index[columns] = np.arange(len(columns))
-        entries = self.left.data, new_index[self.left.indices], self.left.indptr
-        return KhatriRao(sp.csr_array(entries, shape=(self.left.shape[0], len(columns))), self.rows, self.right)
+        return KhatriRao(with_columns(self.left, columns), self.rows, self.right)
 
     def above(self, other: "KhatriRao") -> "KhatriRao":
         """Return the rows of the matrix, followed by those of another one (m, N F).
@@ -208,7 +205,8 @@ class KhatriRaoValues(NamedTuple):
 
         Its values have the gradients of both factors.
         """
-        pattern, entries = _pattern(self.left).take(self.rows)
+        whole = self.left.pattern
+        pattern, entries = SparsityPattern(whole.indptr, whole.indices, whole.shape).take(self.rows)
         size = self.right.shape[1]
         values = self.left.values[entries][:, None] * self.right[torch.from_numpy(pattern.rows)]
         indices = (pattern.indices[:, None] * size + np.arange(size)).reshape(-1)
@@ -227,12 +225,4 @@ class KhatriRaoValues(NamedTuple):
 
     def squares(self) -> Tensor:
         """Return the squared norms of the rows, (n,), with gradients."""
-        starts = self.left.pattern.indptr
-        owner = torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
-        norms = self.left.values.new_zeros(len(starts) - 1).index_add(0, owner, self.left.values.square())
-        return norms[torch.from_numpy(self.rows)] * self.right.square().sum(1)
-
-
-def _pattern(values: SparseValues) -> SparsityPattern:
-    """Return the pattern (n, N) of a sparse matrix as a `SparsityPattern`."""
-    return SparsityPattern(values.pattern.indptr, values.pattern.indices, values.pattern.shape)
+        return self.left.squares()[torch.from_numpy(self.rows)] * self.right.square().sum(1)

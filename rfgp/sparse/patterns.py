@@ -46,6 +46,12 @@ class SparseValues(NamedTuple):
         values = self.values.detach().cpu().numpy().astype(dtype, copy=False)
         return sp.csr_array((values, self.pattern.indices, self.pattern.indptr), shape=self.pattern.shape)
 
+    def squares(self) -> Tensor:
+        """Return the squared norms of the rows, (n,), with gradients."""
+        count = self.pattern.shape[0]
+        rows = torch.from_numpy(np.repeat(np.arange(count), np.diff(self.pattern.indptr)))
+        return self.values.new_zeros(count).index_add(0, rows, self.values.square())
+
 
 @dataclass(frozen=True, eq=False)
 class EntryPattern:

@@ -269,6 +269,23 @@ def _tensor(array: Any, like: Tensor) -> Tensor:
     return torch.from_numpy(np.asarray(array)).to(like.device)
 
 
+def with_columns(matrix: sp.csr_array, columns: NDArray[np.int64]) -> sp.csr_array:
+    """Return a matrix (n, c) with some columns of another, which include all columns with entries.
+
+    Args:
+        matrix: The matrix, (n, N).
+        columns: The indices of the columns, (c,).
+
+    Examples:
+        >>> with_columns(sp.csr_array([[0.0, 0.0, 5.0]]), np.array([1, 2])).toarray().tolist()
+        [[0.0, 5.0]]
+    """
+    new_index = np.zeros(matrix.shape[1], dtype=np.int32)
+    new_index[columns] = np.arange(len(columns))
+    entries = matrix.data, new_index[matrix.indices], matrix.indptr
+    return sp.csr_array(entries, shape=(matrix.shape[0], len(columns)))
+
+
 def row_blocks(matrix: sp.csr_array) -> list[sp.csr_array]:
     """Return blocks (b, N) of the rows of a matrix, one for each thread.
 

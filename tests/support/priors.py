@@ -51,10 +51,11 @@ class Problem:
         names: Those of some terms.
         kind: One of ROWS.
         count: The number of rows.
+        near: Options of the block of nearest neighbors, in place of its own.
     """
 
-    def __init__(self, names, kind="plain", count=24):
-        self.names, self.rows = names, rows(kind, count)
+    def __init__(self, names, kind="plain", count=24, **near):
+        self.names, self.rows, self.options = names, rows(kind, count), near
         own = [name for name in names if name not in SHARED]
         numbers = {f"{name} {key}": value for name in own for key, value in TERMS[name].start.items()}
         numbers |= {"noise": 0.15, "mean": [0.3, -0.2][: self.rows.num_outputs]}
@@ -87,7 +88,13 @@ class Problem:
                 near.append(block)
             else:
                 parts[KINDS[type(block)]] += (block,)
-        return Prior(**parts, neighbors=joined_neighbors(near))
+        neighbors = joined_neighbors(near)
+        return Prior(**parts, neighbors=replace(neighbors, **self.options) if self.options else neighbors)
+
+    @property
+    def given(self):
+        """The arguments of a solver."""
+        return self.prior, self.rows, self.mean, self.noise
 
     @property
     def weight_names(self):

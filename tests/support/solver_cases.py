@@ -16,13 +16,13 @@ def low_rank(p):
 
 SOLVERS = {
     "low-rank": low_rank,
-    "dense": lambda p: DenseSolver(p.prior, p.rows, p.mean, p.noise),
-    "bordered": lambda p: BorderedSolver(p.prior, p.rows, p.mean, p.noise),
-    "chain": lambda p: ChainSolver(p.prior, p.rows, p.mean, p.noise),
-    "whitened": lambda p: WhitenedSolver.of(p.prior, p.rows, p.mean, p.noise),
+    "dense": lambda p: DenseSolver(*p.given),
+    "bordered": lambda p: BorderedSolver(*p.given),
+    "chain": lambda p: ChainSolver(*p.given),
+    "whitened": lambda p: WhitenedSolver.of(*p.given),
     "blocked": lambda p: BlockedInference(p.prior, p.rows, p.mean.detach(), p.noise.detach()),
-    "latent": lambda p: LatentSolver(p.prior, p.rows, p.mean, p.noise),
-    "iterative": lambda p: IterativeSolver(p.prior, p.rows, p.mean, p.noise),
+    "latent": lambda p: LatentSolver(*p.given),
+    "iterative": lambda p: IterativeSolver(*p.given),
 }
 """Each as a function of a problem."""
 

@@ -27,12 +27,12 @@ from rfgp.inference.sites.terms import RowLikelihood, cavity
 from rfgp.inference.sites.weights import Reading, WeightLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows
-from rfgp.rows.blocks import Sums
+from rfgp.rows.blocks import Sums, sums_over_parts
 from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior
 from rfgp.solvers.onepass import SeriesMoments, SeriesPosterior, designs_of, scale_of
 from rfgp.solvers.onepass.statistics import assemble, projected
-from rfgp.solvers.onepass.sums import Layout, passed, row_blocks, weighted_sums
+from rfgp.solvers.onepass.sums import Layout, row_blocks, weighted_sums
 
 
 class SeriesReading:
@@ -159,7 +159,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         if any(needs[2:]):
             learned = {name: value.detach() for name, value in self.learned.items()}
             both = _Rows(_series(model, torch.stack([weights, b], dim=1)), model.mean, self.likelihood)
-            in_learned = passed(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
+            in_learned = sums_over_parts(model.rows, partial(_learned_sums, layout, both, series, learned, needs[2:]))
         gradients = (in_mean, in_scale, *(in_learned or [None] * len(needs[2:])))
         return [gradient if need else None for gradient, need in zip(gradients, needs, strict=True)]
 

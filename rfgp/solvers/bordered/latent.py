@@ -90,18 +90,18 @@ class SparseReads:
         prior = sp.csr_array((self.pattern.total(self.entries), indices, indptr), shape=(len(indptr) - 1,) * 2)
         return torch.from_numpy(np.asarray(prior @ u.numpy()))
 
-    def pull_back(self, second: Array, k: float) -> list[tuple[Array, float]]:
+    def pull_back(self, second: Array, k: float) -> list[Tensor]:
         """Return the derivatives of (k log|Q| - tr(Q M)) / 2 in the parameters (p,) and the variance of each block.
 
         Args:
             second: The entries of M on the pattern, (nnz,).
             k: The factor.
         """
-        out = list[tuple[Array, float]]()
+        out = list[Tensor]()
         parts = zip(self.latents, self.entries, self.determinants, strict=True)
         for number, (latent, prior, (_, slopes)) in enumerate(parts):
             entries = self.pattern.own(number, second)
             in_values = 0.5 * (k * slopes - latent.field.pull_back(latent.values, entries) / latent.variance)
             in_variance = 0.5 * (float(entries @ prior) - k * latent.size) / latent.variance
-            out.append((in_values, in_variance))
+            out += [torch.as_tensor(slope, dtype=torch.float64) for slope in (in_values, in_variance)]
         return out

@@ -144,8 +144,7 @@ class _Reads:
         """Return A and the conditional covariance (n, n) of points that may be neighbors of each other."""
         points, left = self._process.positions(inputs), torch.zeros(len(inputs), len(inputs), dtype=torch.float64)
         numbers, others = self._divided(points)
-        flags = self._flags.expand(len(others), -1)
-        weights, residual = read_jointly(self._prior, self._positions, self._noise, points[others], flags)
+        weights, residual = read_jointly(self._prior, self._positions, self._noise, points[others], self._flags)
         left[others[:, None], others] = residual
         return self._stacked(numbers, others, sp.csr_array(weights)), left
 
@@ -158,8 +157,7 @@ class _Reads:
         """Return A and the conditional variances for single points (n, d) in double precision."""
         left = torch.zeros(len(points), dtype=torch.float64)
         numbers, others = self._divided(points)
-        flags = self._flags.expand(len(others), -1)
-        weights, left[others] = given_rows(self._prior, self._positions, self._noise, points[others], flags)
+        weights, left[others] = given_rows(self._prior, self._positions, self._noise, points[others], self._flags)
         return self._stacked(numbers, others, weights), left
 
     def _divided(self, points: Tensor) -> tuple[Tensor, Tensor]:

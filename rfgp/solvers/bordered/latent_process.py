@@ -1,6 +1,5 @@
 """Nearest neighbors as a process of positions and parameters."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -108,9 +107,5 @@ class LatentProcess:
 def _with(weights: WeightBlock, left: list[Tensor]) -> WeightBlock:
     """Return weights with variance and parameters from the beginning of a list."""
     variance = left.pop(0).reshape(())
-    return replace(weights, variance=variance, parameters=_shaped(weights.parameters, left))
-
-
-def _shaped(parameters: Sequence[Tensor], left: list[Tensor]) -> tuple[Tensor, ...]:
-    """Return tensors from the beginning of a list in the shapes of parameters (...)."""
-    return tuple(left.pop(0).reshape(parameter.shape) for parameter in parameters)
+    parameters = tuple(left.pop(0).reshape(parameter.shape) for parameter in weights.parameters)
+    return replace(weights, variance=variance, parameters=parameters)

@@ -11,6 +11,8 @@ from rfgp.solvers.bordered.system import BorderedSystem
 class SparseOperator:
     """The covariance A S^-1 A^T of n points, for latent values with the posterior precision S.
 
+    Methods have the arguments of those of `LatentOperator`.
+
     Args:
         system: The latent values given rows.
         reads: The projection A, (n, N).
@@ -24,21 +26,13 @@ class SparseOperator:
         return int(self._reads.shape[0])
 
     def times(self, v: Tensor) -> Tensor:
-        """Return A S^-1 A^T v, (n, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return A S^-1 A^T v, (n, p)."""
         return torch.from_numpy(self._reads @ self._system.elimination.factor.solve(self._reads.T @ v.numpy()))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (A S^-1 A^T + D)^-1 v = D^-1 (v - A (S + A^T D^-1 A)^-1 A^T D^-1 v), (n, p).
 
         The factor for the last D is cached.
-
-        Args:
-            v: The vectors v, (n, p).
-            noise: The diagonal of D, (n,), positive.
         """
         if self._further is None or self._further[0] is not noise:
             self._further = noise, self._system.elimination.further(self._reads, noise.numpy())
@@ -48,10 +42,6 @@ class SparseOperator:
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw from N(0, A S^-1 A^T).
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             The draws, (n, count).

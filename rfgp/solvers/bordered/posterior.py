@@ -17,7 +17,7 @@ from rfgp.solvers.bordered.reads import all_weights, bordered_system, joined_rea
 from rfgp.solvers.bordered.system import BorderedSystem
 from rfgp.solvers.operators import LatentOperator
 from rfgp.solvers.role import Functions, Posterior, Shape
-from rfgp.solvers.terms import check_divided, known_terms, make_contiguous
+from rfgp.solvers.terms import check_divided, known_terms
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +25,8 @@ class BorderedPosterior(Posterior):
     """The posterior of sparse latent values and dense weights, stored as the rows.
 
     After loading, the factors are computed again from the rows.
+
+    Methods have the arguments of those of `Posterior`.
 
     Attributes:
         prior: The prior of precisions, weights, kernels and neighbors.
@@ -42,8 +44,7 @@ class BorderedPosterior(Posterior):
     known: PointReader | None = None
     terms: tuple[str, ...] | None = None
 
-    def __post_init__(self) -> None:
-        make_contiguous(self, "inputs", "noise_diag", "targets")
+    serialized_fields = ("inputs", "noise_diag", "targets")
 
     @property
     def system(self) -> BorderedSystem:
@@ -61,29 +62,16 @@ class BorderedPosterior(Posterior):
         return self.weights.num_features + (COLUMNS if read_singly(self.prior.precisions) else 1)
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return the projections of n single points.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the projections of n single points, (n, d) or positions (n,)."""
         reader = self._reader if read_singly(self.prior.precisions) else self._reader_at(inputs)
         return reader.singly(inputs)
 
     def mean(self, projected: Reads) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean, (n, k)."""
         return projected.mean
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the marginal posterior variances, (n,).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n,)."""
         return projected.variances
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
@@ -91,10 +79,6 @@ class BorderedPosterior(Posterior):
 
         With nearest neighbors, points may be neighbors of each other. Their correlations are those of the joint
         distribution, and their variances those of single points.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
 
         Raises:
             InvalidArgumentError: If there are more points.
@@ -110,9 +94,6 @@ class BorderedPosterior(Posterior):
         """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
 
         It must be formed if there are dense weights, residuals, or inputs that require gradients.
-
-        Args:
-            inputs: The inputs of the points.
         """
         if self.weights.blocks or mixes(self._reader.blocks) or self._reader.moves_with(inputs):
             return None
@@ -123,10 +104,6 @@ class BorderedPosterior(Posterior):
         """Draw functions from the posterior.
 
         Given w, u has the mean of u minus Y (w - E w), and the precision S.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, k).
@@ -156,24 +133,12 @@ class BorderedPosterior(Posterior):
 
         return functions
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return the stored rows: inputs (n,) or (n, d), noise_diag (n,) and targets (n, k)."""
-        return {name: getattr(self, name) for name in ("inputs", "noise_diag", "targets")}
-
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag and targets by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of noise_diag and targets by name."""
         return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> "BorderedPosterior":
         """Return the posterior of the sum of some terms.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -182,11 +147,6 @@ class BorderedPosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, none is named, latent neighbors are divided, or there are too

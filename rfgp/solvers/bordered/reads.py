@@ -1,7 +1,6 @@
 """The projection of sparse latent values and dense weights to rows."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import scipy.sparse as sp
 import torch
@@ -70,15 +69,6 @@ def mixes(blocks: Sequence[PrecisionBlock]) -> bool:
     return any(block.residual is not None for block in blocks)
 
 
-def latents_of(blocks: Sequence[PrecisionBlock]) -> list[Latent]:
-    """Return the latent values of blocks at their hyperparameters, without gradients.
-
-    Args:
-        blocks: The sparse blocks.
-    """
-    return [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
-
-
 def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> tuple[Block, Tensor, Tensor]:
     """Return rows with the residuals of weights, which are noise (FITC) or bound the likelihood (VFE).
 
@@ -100,9 +90,7 @@ def completed(weights: Weights, rows: Block, noise: Tensor, border: Tensor) -> t
         weights.with_residuals_of(names).residual_variance(rows.inputs, of_weights) for names in by_kind
     )
     if weights.adds_noise:
-        rows = replace(
-            rows.plain_block, fixed_noise=as_noise if rows.fixed_noise is None else rows.fixed_noise + as_noise
-        )
+        rows = rows.with_more_noise(as_noise)
     bound = -0.5 * rows.output_weights.sum() * (counts * bounding / rows.observation_noise(noise)).sum()
     return rows, bound, (1 - 1 / counts) * as_noise + bounding
 
@@ -129,5 +117,6 @@ def bordered_system(
         mixes: Whether a row may combine pairs of values of one block without an entry in its precision. The default is
             False.
     """
-    prior = SparseReads(latents_of(blocks), reads, mixes=mixes)
+    latents = [Latent(block.field, as_array(block.values), float(block.variance.detach())) for block in blocks]
+    prior = SparseReads(latents, reads, mixes=mixes)
     return BorderedSystem(Elimination(prior, border.detach(), noise.detach()), residual.detach(), output_weights)

@@ -1,6 +1,6 @@
 """The solver of sparse precisions and dense weights, for rows in memory."""
 
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Self
 
 import torch
@@ -80,7 +80,11 @@ class BorderedSolver(Inference):
         return with_gradient(self._value, *inputs) + self._repeated + self._bound
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        return self.system.log_prob(), partial(_gradients, self.system)
+        return self.system.log_prob(), self._gradients
+
+    def _gradients(self) -> list[Tensor]:
+        system = self.system
+        return [system.in_border(), system.in_noise(), system.in_residual(), *system.in_fields()]
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, k) and variance (n,) of each row given all others.
@@ -126,9 +130,3 @@ class BorderedSolver(Inference):
         prior, rows, system = self._prior.detached(), self._rows.inputs, self.system
         known = PointReader(system, all_weights(prior, rows), [block.detached() for block in self._blocks])
         return BorderedPosterior(prior, rows, system.noise, system.residual, known)
-
-
-def _gradients(system: BorderedSystem) -> list[Tensor]:
-    gradient = system.gradient()
-    of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in gradient.in_fields for slope in pair]
-    return [gradient.in_border, gradient.in_noise, gradient.in_residual, *of_fields]

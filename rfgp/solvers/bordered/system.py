@@ -22,7 +22,6 @@ Gaussian Markov Random Fields, Section 2.3). Without latent values it is the pri
 
 import math
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -33,15 +32,6 @@ from rfgp.solvers.bordered.elimination import Elimination
 from rfgp.sparse import add_outer, times_symmetric
 
 _LOG_2PI = math.log(2 * math.pi)
-
-
-class Gradient(NamedTuple):
-    """Derivatives of the log marginal likelihood."""
-
-    in_fields: list[tuple[Array, float]]  # of each field in its parameters (p,) and in s^2
-    in_border: Tensor  # in Phi (n, F)
-    in_noise: Tensor  # in D (n,)
-    in_residual: Tensor  # in r (n, k)
 
 
 class BorderedSystem:
@@ -109,10 +99,6 @@ class BorderedSystem:
 
     # --- the gradient ----------------------------------------------------------------------------
 
-    def gradient(self) -> Gradient:
-        """Return the derivatives of the log marginal likelihood."""
-        return Gradient(self.in_fields(), self.in_border(), self.in_noise(), self.in_residual())
-
     def in_border(self) -> Tensor:
         """Return the derivatives of the log marginal likelihood in Phi, (n, F)."""
         known = self.elimination
@@ -145,8 +131,8 @@ class BorderedSystem:
         """The residual e times the weight of each output, (n, k)."""
         return self.left * self.output_weights
 
-    def in_fields(self) -> list[tuple[Array, float]]:
-        """Return the derivatives of the likelihood in the parameters (p,) and variance of each field."""
+    def in_fields(self) -> list[Tensor]:
+        """Return the derivatives of the likelihood in the parameters (p,) and the variance, 0-d, of each field."""
         if not self.elimination.is_sparse:
             return []
         k = float(self.output_weights.sum())

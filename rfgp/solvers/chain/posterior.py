@@ -65,6 +65,8 @@ class ChainPosterior(Posterior):
     Means, variances and covariances are computed from the states. Derivatives in points and products are computed on
     demand from the sparse factor of the same rows.
 
+    Methods have the arguments of those of `Posterior`.
+
     Attributes:
         prior: The prior of one block.
         inputs: The inputs of the rows, (n, d).
@@ -97,40 +99,23 @@ class ChainPosterior(Posterior):
         return COLUMNS
 
     def project(self, inputs: Tensor) -> Any:
-        """Return the posterior at n single points, with its mean and variances.
-
-        Args:
-            inputs: The inputs of the points, (n, d).
-        """
+        """Return the posterior at n single points (n, d), with its mean and variances."""
         if torch.is_grad_enabled() and inputs.requires_grad:
             return self._sparse.project(inputs)
         return self._read(inputs)
 
     def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean, (n, k)."""
         mean: Tensor = projected.mean
         return mean
 
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal posterior variances, (n,).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n,)."""
         variance: Tensor = projected.variances
         return variance
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
         """Return the posterior covariance (n, n) of at most 2,000 points.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
 
         Raises:
             InvalidArgumentError: If there are more points.
@@ -142,19 +127,11 @@ class ChainPosterior(Posterior):
         return self._read(inputs).covariance
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
-
-        Args:
-            inputs: The inputs of the points.
-        """
+        """Return the posterior covariance (n, n) as products and solves, or None if it must be formed."""
         return self._sparse.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because the process is defined at given positions only.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Raises:
             InvalidArgumentError: Always.
@@ -162,19 +139,11 @@ class ChainPosterior(Posterior):
         return self._sparse.sample_functions(count, generator)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag and targets by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of noise_diag and targets by name."""
         return {"noise_diag": (n,), "targets": (n, k)}
 
     def of(self, names: Sequence[str]) -> "ChainPosterior":
         """Return the posterior itself, which is the sum of its one term.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -184,11 +153,6 @@ class ChainPosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) of the only term with itself.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The name of the term.
-            second: The name of the term again.
 
         Raises:
             InvalidArgumentError: If a term is unknown, none is named, or there are more than 2,000 points.

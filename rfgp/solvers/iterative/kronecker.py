@@ -23,7 +23,7 @@ from rfgp.blocks.kernel import JITTER, MAX_CELLS
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import cholesky, half_solve
-from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, formed_besides
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.preconditioners import LowRankPreconditioner, nystrom
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
@@ -39,6 +39,8 @@ MAX_DECOMPOSED = 2048
 
 class KroneckerPart(Part):
     """H = R (L_1 kron L_2).
+
+    Methods have the arguments of those of `Part`.
 
     Args:
         roots: The roots L_1 (N_1, N_1) and L_2 (N_2, N_2).
@@ -61,29 +63,17 @@ class KroneckerPart(Part):
         return self._first @ self._first.mT, self._second @ self._second.mT
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p).
-
-        Args:
-            u: The vectors u, (N_1 N_2, p).
-        """
+        """Return H u, (n, p)."""
         cells = on_grid(self._first.to(u), self._second.to(u), u.reshape(*self._shape, -1))
         return cells[self._rows, self._columns]
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N_1 N_2, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H^T v, (N_1 N_2, p)."""
         cells = on_grid(self._first.mT.to(v), self._second.mT.to(v), self.scattered(v))
         return cells.reshape(self.num_columns, -1)
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), through K_1 and K_2.
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H H^T v, (n, p), through K_1 and K_2."""
         return on_grid(*self._grams, self.scattered(v))[self._rows, self._columns]
 
     def scattered(self, v: Tensor) -> Tensor:
@@ -99,6 +89,8 @@ class KroneckerPart(Part):
 
 class KroneckerTerm(Term):
     """A product of two covariances at rows on a grid, with the coordinates w, (N_1 N_2,).
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
@@ -143,18 +135,11 @@ class KroneckerTerm(Term):
 
         Other terms of few columns are included. Sides of more than 2,048 positions have a Nystrom preconditioner
         instead.
-
-        Args:
-            operator: The operator of all terms.
         """
         if max(map(len, self._kernels)) > MAX_DECOMPOSED:
             return nystrom(operator)
-        others = [part.formed() for part in operator.parts if part is not self.part]
-        columns = [
-            self._eigenvectors(operator),
-            *(columns_of_part for columns_of_part in others if columns_of_part is not None),
-        ]
-        return LowRankPreconditioner.of_features(torch.cat(columns, dim=1) / operator.deviation[:, None])
+        columns = torch.cat([self._eigenvectors(operator), formed_besides(operator, self.part)], dim=1)
+        return LowRankPreconditioner.of_features(columns / operator.deviation[:, None])
 
     def _eigenvectors(self, operator: CGOperator) -> Tensor:
         """Return eigenvectors of the grid at the rows times the roots of their eigenvalues, (n, r)."""
@@ -169,11 +154,7 @@ class KroneckerTerm(Term):
         return torch.mul(vectors, values[indices].sqrt())
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return X of n points, and the conditional variances (n,) given the coordinates.
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
+        """Return X of n points, and the conditional variances (n,) given the coordinates."""
         with torch.no_grad():
             matrix = self._read(inputs)
             return Reads(matrix, (self._block.diagonal(inputs) - matrix.squares()).clamp_min(0))
@@ -188,75 +169,34 @@ class KroneckerTerm(Term):
         return KroneckerRows(*factors, *codes)
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor]:
-        """Return X of n points, and the conditional covariance (n, n) given the coordinates.
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
+        """Return X of n points, and the conditional covariance (n, n) given the coordinates."""
         with torch.no_grad():
             matrix = self._read(inputs)
             return matrix, self._block.kernel(inputs, inputs) - self.covariance(matrix)
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return H X^T, (rows, n).
-
-        Args:
-            matrix: The projections X, (n, N_1 N_2).
-        """
+        """Return H X^T, (rows, n)."""
         out: Tensor = matrix.between(*self._roots, *self._codes)
         return out
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n).
-
-        Args:
-            matrix: The projections X, (n, N_1 N_2).
-        """
+        """Return X X^T, (n, n)."""
         out: Tensor = matrix.between(*matrix)
         return out
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of the projections of n points.
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
-        """
+        """Return the prior variances (n,) of the projections of n points."""
         variance: Tensor = reads.matrix.squares()
         return variance
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return H^T a, (N_1 N_2, p), in the precision of a.
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
+        """Return H^T a, (N_1 N_2, p), in the precision of a."""
         return self.part.transposed_root_times(coefficients)
-
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return u itself, (N_1 N_2, p).
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of weights without effect on the rows.
-        """
-        return standard
-
-    def joined(self, inputs: Tensor) -> None:
-        """Return None, because points off the grid have conditional variances.
-
-        Args:
-            inputs: The inputs of the points.
-        """
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in K_1 and K_2.
 
         With V_j = R^T left_j on the grid it is sum_j signs_j tr(V_j^T dK_1 V_j K_2) / 2, and the same form for dK_2.
-
-        Args:
-            left: The vectors left_j, (rows, p).
-            signs: The signs, (p,).
         """
         first, second = self._kernels
         cells = self.part.scattered(left)
@@ -267,10 +207,7 @@ class KroneckerTerm(Term):
         return 0.5 * ((first * in_first).sum() + (second * in_second).sum())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because coordinates do not define functions off the grid.
-
-        Args:
-            weights: The coordinates, (N_1 N_2, p).
+        """Raise an error, because coordinates (N_1 N_2, p) do not define functions off the grid.
 
         Raises:
             InvalidArgumentError: Always.

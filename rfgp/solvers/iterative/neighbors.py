@@ -16,7 +16,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.blocks.neighbors import AHEAD
-from rfgp.solvers.iterative.operator import CGOperator
+from rfgp.solvers.iterative.operator import CGOperator, formed_besides
 from rfgp.solvers.iterative.parts import RootPart
 from rfgp.solvers.iterative.preconditioners import WhiteningPreconditioner
 from rfgp.solvers.iterative.role import Matrix, Reads, Term
@@ -35,6 +35,8 @@ from rfgp.sparse import SparsityPattern
 
 class NeighborsTerm(Term):
     """A process g = L u of ordered rows, without noise. Its coordinates are the values of g at the rows.
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         prior: The prior, with the features whose residual the block is.
@@ -67,102 +69,48 @@ class NeighborsTerm(Term):
         return RootPart(self._block.latent_root(self._inputs, self._pattern, explained))
 
     def precondition(self, operator: CGOperator) -> WhiteningPreconditioner:
-        """Return a preconditioner of the same rows conditioned on observations, with other terms of few columns.
-
-        Args:
-            operator: The operator of all terms.
-        """
-        noise_diag = operator.noise_diag
-        whitener = Whitener.of(self._prior, self._inputs, noise_diag, self._phi, self._pattern)
-        formed = [part.formed() for part in operator.parts[:-1]]
-        columns = [
-            noise_diag.new_zeros(len(noise_diag), 0),
-            *(formed_columns for formed_columns in formed if formed_columns is not None),
-        ]
-        return WhiteningPreconditioner(whitener, operator.deviation, whitener.times(torch.cat(columns, dim=1)))
+        """Return a preconditioner of the same rows conditioned on observations, with other terms of few columns."""
+        whitener = Whitener.of(self._prior, self._inputs, operator.noise_diag, self._phi, self._pattern)
+        features = whitener.times(formed_besides(operator, self.part))
+        return WhiteningPreconditioner(whitener, operator.deviation, features)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the weights (n, rows) of rows near n points, and the conditional variances (n,).
-
-        Args:
-            inputs: The inputs of the points, (n, d).
-        """
+        """Return the weights (n, rows) of rows near n points, and the conditional variances (n,)."""
         return Reads(*given_rows(self._prior, self._inputs, self._jitter, inputs))
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance.
-
-        Args:
-            inputs: The inputs of the points, (n, d).
-        """
+        """Return the weights (n, rows) of points with earlier points as neighbors, and the conditional covariance."""
         return read_jointly(self._prior, self._inputs, self._jitter, inputs)
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return L L^T X^T, (rows, n).
-
-        Args:
-            matrix: The weights X of rows at the points, (n, rows).
-        """
+        """Return L L^T X^T, (rows, n)."""
         return self.part.times(_transposed(matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X L L^T X^T, (n, n).
-
-        Args:
-            matrix: The weights X of rows at the points, (n, rows).
-        """
+        """Return X L L^T X^T, (n, n)."""
         root = self.part.transposed_root_times(_transposed(matrix))
         return root.mT @ root
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances (n,) of the block without the conditional ones.
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
-        """
+        """Return the prior variances (n,) of the block without the conditional ones."""
         prior = self._block.diagonal(inputs)
         prior = prior - explained_features(self._prior, inputs).square().sum(1)
         return prior if reads.left is None else (prior - reads.left).clamp_min(0)
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return L L^T a, (rows, p).
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
+        """Return L L^T a, (rows, p)."""
         return self.part.times(coefficients)
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return L u, (rows, p).
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of weights without effect on the rows.
-        """
+        """Return L u, (rows, p)."""
         return self.part.root_times(standard)
 
-    def joined(self, inputs: Tensor) -> None:
-        """Return None, because points have their own neighbors.
-
-        Args:
-            inputs: The inputs of the points.
-        """
-
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return 0, 0-d. The gradient is that of neighbors conditioned on observations.
-
-        Args:
-            left: The vectors left_j, (rows, p).
-            signs: The signs, (p,).
-        """
+        """Return 0, 0-d. The gradient is that of neighbors conditioned on observations."""
         return left.new_zeros(())
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Raise an error, because coordinates do not define functions.
-
-        Args:
-            weights: The coordinates, (rows, p).
+        """Raise an error, because coordinates (rows, p) do not define functions.
 
         Raises:
             InvalidArgumentError: Always.

@@ -263,6 +263,18 @@ class CGOperator:
         return conjugate_gradients(product, precondition.half_solve(b), tolerance, most)
 
 
+def formed_besides(operator: CGOperator, own: Part) -> Tensor:
+    """Return the columns (n, c) of the parts of an operator with few or dense columns.
+
+    Args:
+        operator: The operator.
+        own: The part that is left out.
+    """
+    formed = [part.formed() for part in operator.parts if part is not own]
+    none = operator.noise_diag.new_zeros(len(operator), 0)
+    return torch.cat([none, *(columns for columns in formed if columns is not None)], dim=1)
+
+
 def columns_at_once(rows: int) -> int:
     """Return the number of right-hand sides in one solve.
 

@@ -85,6 +85,8 @@ class _Divided(Part):
 class SparsePart(Part):
     """A sparse H = diag(s) M, such as the features of random walks.
 
+    Methods have the arguments of those of `Part`.
+
     Args:
         matrix: The matrix M, (n, N).
         scale: The scale s, (n,), or one for all rows.
@@ -97,35 +99,19 @@ class SparsePart(Part):
         self._matrix = sp.csr_array((entries, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def over(self, deviation: Tensor) -> "SparsePart":
-        """Return the part D^-1 H.
-
-        Args:
-            deviation: The diagonal of D, (n,), positive.
-        """
+        """Return the part D^-1 H, for a diagonal D (n,)."""
         return SparsePart(self._given, self._scale / deviation.numpy())
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p).
-
-        Args:
-            u: The vectors u, (N, p).
-        """
+        """Return H u, (n, p)."""
         return torch.from_numpy(self._matrix @ u.numpy())
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H^T v, (N, p)."""
         return torch.from_numpy(self._matrix.T @ v.numpy())
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), in threads, through H H^T if it is sparse.
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H H^T v, (n, p), in threads, through H H^T if it is sparse."""
         if self._gram is not None:
             return torch.from_numpy(multiply(self._gram, v.numpy()))
         left, right = self._factors
@@ -147,6 +133,8 @@ class SparsePart(Part):
 class DensePart(Part):
     """A dense H, such as random features.
 
+    Methods have the arguments of those of `Part`.
+
     Args:
         matrix: The matrix H, (n, F), float64.
 
@@ -164,24 +152,18 @@ class DensePart(Part):
         return self._matrix
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p).
-
-        Args:
-            u: The vectors u, (F, p).
-        """
+        """Return H u, (n, p)."""
         return self._matrix @ u
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (F, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H^T v, (F, p)."""
         return self._matrix.mT @ v
 
 
 class PrecisionPart(Part):
     """H = s A P^T L^-T for projections A (n, N) of latent values with the precision Q / s^2, P Q P^T = L L^T.
+
+    Methods have the arguments of those of `Part`.
 
     Args:
         factor: The factor of Q.
@@ -194,24 +176,18 @@ class PrecisionPart(Part):
         self.num_columns = int(reads.shape[1])
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p).
-
-        Args:
-            u: The vectors u, (N, p).
-        """
+        """Return H u, (n, p)."""
         return torch.from_numpy(self._deviation * (self._reads @ self._factor.sample(u.numpy())))
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H^T v, (N, p)."""
         return torch.from_numpy(self._deviation * self._factor.half_solve(self._reads.T @ v.numpy()))
 
 
 class RootPart(Part):
     """H = L, the root of nearest neighbors without noise.
+
+    Methods have the arguments of those of `Part`.
 
     Args:
         root: The root L, (n, n).
@@ -221,17 +197,9 @@ class RootPart(Part):
         self._root, self.num_columns = root, int(root.pattern.shape[1])
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return L u, (n, p).
-
-        Args:
-            u: The vectors u, (n, p).
-        """
+        """Return L u, (n, p)."""
         return self._root.root_times(u)
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return L^T v, (n, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return L^T v, (n, p)."""
         return self._root.transposed_root_times(v)

@@ -37,6 +37,8 @@ class IterativePosterior(Posterior):
     relative standard error of a variance is then sqrt(2 / m) e / sqrt(e^2 + v^2) (see `rfgp.solvers.iterative.given`).
     That of a standard deviation is half of it. This holds for single terms too.
 
+    Methods have the arguments of those of `Posterior`.
+
     Attributes:
         prior: The prior of features, walks, sparse precisions and neighbors.
         inputs: The inputs of the rows, positions (n,) or (n, d). They are ordered if there are neighbors.
@@ -63,29 +65,16 @@ class IterativePosterior(Posterior):
         return 2 * self.draws.shape[1] + sum(term.width for term in self._given.terms)
 
     def project(self, inputs: Tensor) -> Projected:
-        """Return the projections of n single points.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the projections of n single points, (n, d) or positions (n,)."""
         tolerance = PATH_TOLERANCE if self.prior.neighbors is None else TOLERANCE
         return Projected(self._given, self._predicted, inputs, tolerance)
 
     def mean(self, projected: Projected) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean, (n, k)."""
         return projected.mean()
 
     def variance(self, inputs: Tensor, projected: Projected) -> Tensor:
-        """Return the marginal posterior variances, (n,), by solves for at most 256 points and by draws for more.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n,), by solves for at most 256 points and by draws for more."""
         if len(inputs) <= MAX_SOLVED:
             return projected.covariance.diagonal().clamp_min(0)
         return projected.estimated_variance()
@@ -96,10 +85,6 @@ class IterativePosterior(Posterior):
         The correlations are those of the joint distribution, and the variances those of single points. There may be at
         most 2,000 points, or fewer if nearest neighbors of many rows need more memory.
 
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-
         Raises:
             InvalidArgumentError: If there are more points.
         """
@@ -108,11 +93,6 @@ class IterativePosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, none is named, or there are too many points.
@@ -127,9 +107,6 @@ class IterativePosterior(Posterior):
         """Return the posterior covariance (n, n) as products and solves, or None if it must be formed.
 
         It must be formed for sums of only some terms, and for terms with conditional variances of points.
-
-        Args:
-            inputs: The inputs of the points.
         """
         if self.terms is not None:
             return None
@@ -139,10 +116,6 @@ class IterativePosterior(Posterior):
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions by pathwise conditioning (Wilson et al. 2020).
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, k).
@@ -169,19 +142,11 @@ class IterativePosterior(Posterior):
         return values
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of noise_diag, coefficients and draws by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of noise_diag, coefficients and draws by name."""
         return {"noise_diag": (n,), "coefficients": (n, k), "draws": (n, self.draws.shape[-1])}
 
     def of(self, names: Sequence[str]) -> "IterativePosterior":
         """Return the posterior of the sum of some terms.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, none is named, or some are not divided from others.
@@ -221,6 +186,8 @@ PRODUCT_TOLERANCE = 1e-8
 class PosteriorOperator:
     """The covariance S = h h^T - h H^T C^-1 H h^T, C = H H^T + D, without forming it.
 
+    Methods have the arguments of those of `LatentOperator`.
+
     Args:
         rows: The covariance C of the rows.
         parts: The parts of [H; h], of the rows followed by m points.
@@ -235,31 +202,19 @@ class PosteriorOperator:
         return self._size
 
     def times(self, v: Tensor) -> Tensor:
-        """Return S v, (m, p).
-
-        Args:
-            v: The vectors v, (m, p).
-        """
+        """Return S v, (m, p)."""
         return self._left(self._joined.transposed_root_times(self._at_points(v)))
 
     def solve(self, v: Tensor, noise: Tensor) -> Tensor:
         """Return (S + E)^-1 v, (m, p).
 
         These are the coefficients of v at the points, for zeros at the rows.
-
-        Args:
-            v: The vectors v, (m, p).
-            noise: The diagonal of E, (m,), positive.
         """
         both = self._joined.replaced(noise_diag=torch.cat([self._rows.noise_diag, noise]))
         return both.solve(self._at_points(v), PRODUCT_TOLERANCE)[len(self._rows) :]
 
     def draw(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw from N(0, S) by pathwise conditioning.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             The draws, (m, count).

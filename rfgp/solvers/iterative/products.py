@@ -1,6 +1,5 @@
 """Products of sparse features of nodes and dense features of columns."""
 
-from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -11,9 +10,8 @@ from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.blocks import SparseProductBlock
-from rfgp.solvers.iterative.operator import generator
 from rfgp.solvers.iterative.parts import Part
-from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
+from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm, Term
 from rfgp.sparse import KhatriRao, multiply, row_blocks, sampled_outer
 from rfgp.sparse.khatri_rao import ENTRIES
 
@@ -28,6 +26,8 @@ PASSES = 8
 class KhatriRaoPart(Part):
     """H = diag(s) M with a Khatri-Rao product M of sparse and dense features.
 
+    Methods have the arguments of those of `Part`.
+
     Args:
         matrix: The product M, (n, N F).
         scale: The scale s, (n,), or one for all rows.
@@ -38,35 +38,19 @@ class KhatriRaoPart(Part):
         self._matrix, self.num_columns = matrix.scaled(self._scale), matrix.shape[1]
 
     def over(self, deviation: Tensor) -> "KhatriRaoPart":
-        """Return the part D^-1 H.
-
-        Args:
-            deviation: The diagonal of D, (n,), positive.
-        """
+        """Return the part D^-1 H, for a diagonal D (n,)."""
         return KhatriRaoPart(self._given, self._scale / deviation.numpy())
 
     def root_times(self, u: Tensor) -> Tensor:
-        """Return H u, (n, p).
-
-        Args:
-            u: The vectors u, (N F, p).
-        """
+        """Return H u, (n, p)."""
         return torch.from_numpy(self._matrix.times(u.numpy()))
 
     def transposed_root_times(self, v: Tensor) -> Tensor:
-        """Return H^T v, (N F, p).
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H^T v, (N F, p)."""
         return torch.from_numpy(self._matrix.transposed_times(v.numpy()))
 
     def times(self, v: Tensor) -> Tensor:
-        """Return H H^T v, (n, p), through H H^T if it is small or sparse, or through products of distinct nodes.
-
-        Args:
-            v: The vectors v, (n, p).
-        """
+        """Return H H^T v, (n, p), through H H^T if it is small or sparse, or through products of distinct nodes."""
         if self._dense_gram is not None:
             return self._dense_gram @ v
         if self._small_gram is not None:
@@ -121,21 +105,19 @@ class KhatriRaoPart(Part):
         return sp.csr_array(sp.vstack(grams))
 
 
-class ProductTerm(Term):
+class ProductTerm(SparseTerm, Term):
     """A term f = s (phi kron psi) w with sparse phi, dense psi and the coordinates s w, (N F,).
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
         inputs: The inputs of the rows, (rows, D).
     """
 
-    dtype = torch.float32
-    advice = "Give the noise a prior or a larger start, or fit fewer observations."
-
     def __init__(self, block: SparseProductBlock, inputs: Tensor) -> None:
-        self.name, self.seed, self.width, self._block = block.name, block.seed, block.num_functions, block
-        self._features, self._variance = block.factors(inputs, keep=True), block.variance.double()
-        self._s2 = float(self._variance.detach())
+        super().__init__(block)
+        self.width, self._block, self._features = block.num_functions, block, block.factors(inputs, keep=True)
 
     @cached_property
     def _phi(self) -> KhatriRao:
@@ -143,85 +125,43 @@ class ProductTerm(Term):
         return self._features.matrix()
 
     @cached_property
-    def _used(self) -> NDArray[np.int64]:
-        """The columns of phi with entries."""
-        return np.unique(self._phi.left.indices).astype(np.int64)
+    def used(self) -> NDArray[np.int64]:
+        """The columns (c,) of the sparse factor of phi with entries."""
+        return np.flatnonzero(np.bincount(self._phi.left.indices))
 
     @cached_property
     def part(self) -> KhatriRaoPart:
         """The columns of s (phi kron psi) with entries."""
-        return KhatriRaoPart(self._phi.restricted(self._used), self._s2**0.5)
+        return KhatriRaoPart(self._phi.restricted(self.used), self.s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features (n, N F) of n points.
-
-        Args:
-            inputs: The inputs of the points, (n, D).
-        """
+        """Return the features (n, N F) of n points."""
         return Reads(self._block.factors(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 (phi kron psi) X^T, (rows, n).
-
-        Args:
-            matrix: The features X, (n, N F).
-        """
-        return torch.from_numpy(self._s2 * self._phi.gram(matrix))
+        """Return s^2 (phi kron psi) X^T, (rows, n)."""
+        return torch.from_numpy(self.s2 * self._phi.gram(matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n).
-
-        Args:
-            matrix: The features X, (n, N F).
-        """
-        return torch.from_numpy(self._s2 * matrix.gram(matrix))
+        """Return s^2 X X^T, (n, n)."""
+        return torch.from_numpy(self.s2 * matrix.gram(matrix))
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return s^2 |X_i|^2, (n,).
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
-        """
-        return torch.from_numpy(self._s2 * reads.matrix.squares())
+        """Return s^2 |X_i|^2, (n,)."""
+        return torch.from_numpy(self.s2 * reads.matrix.squares())
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a.
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
-        return self._s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
-
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N F, p), with u in single precision.
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of the weights of columns without entries.
-        """
-        size, shape = self._block.num_functions, (self._phi.shape[1], standard.shape[1])
-        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        out.view(-1, size, shape[1])[torch.from_numpy(self._used)] = standard.float().reshape(-1, size, shape[1])
-        lifted: Tensor = out.to(standard) * self._s2**0.5
-        return lifted
+        """Return s^2 (phi kron psi)^T a, (N F, p), in the precision of a."""
+        return self.s2 * torch.from_numpy(self._phi.transposed_times(coefficients.numpy()))
 
     def joined(self, inputs: Tensor) -> KhatriRaoPart:
-        """Return all columns of s (phi kron psi) at the rows, followed by points, (rows + n, N F).
-
-        Args:
-            inputs: The inputs of the points.
-        """
-        return KhatriRaoPart(self._phi.above(self.read(inputs).matrix), self._s2**0.5)
+        """Return all columns of s (phi kron psi) at the rows, followed by points, (rows + n, N F)."""
+        return KhatriRaoPart(self._phi.above(self.read(inputs).matrix), self.s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
         """Return a 0-d tensor with the gradient in the entries of phi on its pattern, in psi and in s^2.
 
         With Z = (phi kron psi)^T left these are s^2 sum_f,p (psi_f left_p signs_p) Z_fp^T and s^2 left_p phi Z_fp.
-
-        Args:
-            left: The vectors left_j, (rows, p).
-            signs: The signs, (p,).
         """
         values, pattern = self._features.left
         psi, v = self._features.right, left.numpy()
@@ -235,12 +175,4 @@ class ProductTerm(Term):
             read = np.asarray(self._phi.left @ weighted)[self._phi.rows]
             in_psi[:, f] = torch.from_numpy(np.einsum("np,np->n", signed, read))
         in_variance = 0.5 * float(np.einsum("nfp,nfp,p->", gathered, gathered, signs.numpy()))
-        return self._s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self._variance * in_variance
-
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of the inputs of n points to X z, (n, p).
-
-        Args:
-            weights: The coordinates z, (N F, p).
-        """
-        return self._block.of_weights(weights)
+        return self.s2 * ((values * in_values).sum() + (psi * in_psi).sum()) + self.block_variance * in_variance

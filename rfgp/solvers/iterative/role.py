@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from rfgp.solvers.iterative.operator import CGOperator, Preconditioner
+from rfgp.blocks import SparseBlock
+from rfgp.solvers.iterative.operator import CGOperator, Preconditioner, generator
 from rfgp.solvers.iterative.parts import Part
 from rfgp.solvers.iterative.preconditioners import nystrom
 from rfgp.sparse import KhatriRao, KroneckerRows, multiply, row_blocks
@@ -115,22 +117,22 @@ class Term(ABC):
             coefficients: The coefficients a, (rows, p).
         """
 
-    @abstractmethod
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return the coordinates (N, p) of standard normal draws.
+        """Return the coordinates (N, p) of standard normal draws. By default these are the draws.
 
         Args:
             standard: The standard normal draws u of the columns of H, (columns, p), in the requested precision.
             seed: The seed of weights without effect on the rows.
         """
+        return standard
 
-    @abstractmethod
     def joined(self, inputs: Tensor) -> Part | None:
         """Return the root [H; h] of the rows, followed by points, or None if points have conditional variances.
 
         Args:
             inputs: The inputs of the points.
         """
+        return None
 
     @abstractmethod
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
@@ -151,6 +153,45 @@ class Term(ABC):
             InvalidArgumentError: If the block is defined at given points only.
         """
         return lambda inputs: times(self.read(inputs).matrix, weights)
+
+
+class SparseTerm(ABC):
+    """Part of a term f = s phi w with sparse features of nodes, each with F weights, and the coordinates s w, (N F,).
+
+    Methods have the arguments of those of `Term`.
+
+    Args:
+        block: The block, with gradients.
+
+    Attributes:
+        block_variance: The variance s^2, 0-d, float64, with gradients.
+        s2: Its value.
+    """
+
+    dtype = torch.float32
+
+    def __init__(self, block: SparseBlock) -> None:
+        self.name, self.seed, self._functions = block.name, block.seed, block.of_weights
+        self._num_weights, self.block_variance = block.num_columns, block.variance.double()
+        self.s2 = float(self.block_variance.detach())
+
+    @property
+    @abstractmethod
+    def used(self) -> NDArray[np.int64]:
+        """The columns (c,) of the features of nodes with entries."""
+
+    def lifted(self, standard: Tensor, seed: int) -> Tensor:
+        """Return s u, (N F, p), with u in single precision."""
+        shape = self._num_weights, standard.shape[1]
+        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
+        drawn = standard.float().reshape(len(self.used), -1)
+        out.view(-1, drawn.shape[1])[torch.from_numpy(self.used)] = drawn
+        lifted: Tensor = out.to(standard) * self.s2**0.5
+        return lifted
+
+    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return the map of the inputs of n points to X z, (n, p)."""
+        return self._functions(weights)
 
 
 def times(matrix: Matrix, weights: Tensor) -> Tensor:

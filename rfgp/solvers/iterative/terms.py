@@ -15,15 +15,17 @@ from rfgp.blocks.precision import products
 from rfgp.errors import InvalidArgumentError
 from rfgp.solvers.iterative.kronecker import KroneckerTerm
 from rfgp.solvers.iterative.neighbors import NeighborsTerm
-from rfgp.solvers.iterative.operator import CGOperator, generator
+from rfgp.solvers.iterative.operator import CGOperator
 from rfgp.solvers.iterative.parts import DensePart, PrecisionPart, SparsePart
 from rfgp.solvers.iterative.products import ProductTerm
-from rfgp.solvers.iterative.role import ALL_COLUMNS, Matrix, Reads, Term
-from rfgp.sparse import sampled_outer
+from rfgp.solvers.iterative.role import Matrix, Reads, SparseTerm, Term
+from rfgp.sparse import sampled_outer, with_columns
 
 
 class WeightTerm(Term):
     """A term f = Phi w with dense Phi and the coordinates w, (F,).
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         prior: The prior.
@@ -46,91 +48,45 @@ class WeightTerm(Term):
         return DensePart(self._phi.detach())
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features (n, F) of n points, and the variance (n,) of a residual.
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-        """
+        """Return the features (n, F) of n points, and the variance (n,) of a residual."""
         phi = self._features(inputs).detach()
         left = None if self._block.residual is None else self._block.residual_variance(inputs, phi)
         return Reads(phi.numpy(), left)
 
     def read_jointly(self, inputs: Tensor) -> tuple[Matrix, Tensor | None]:
-        """Return the features (n, F) of n points, and the covariance (n, n) of a residual.
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-        """
+        """Return the features (n, F) of n points, and the covariance (n, n) of a residual."""
         phi = self._features(inputs).detach()
         left = None if self._block.residual is None else self._block.residual_covariance(inputs, phi)
         return phi.numpy(), left
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return Phi X^T, (rows, n).
-
-        Args:
-            matrix: The features X, (n, F).
-        """
+        """Return Phi X^T, (rows, n)."""
         return self.part.root_times(torch.from_numpy(np.asarray(matrix)).mT)
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return X X^T, (n, n).
-
-        Args:
-            matrix: The features X, (n, F).
-        """
+        """Return X X^T, (n, n)."""
         return torch.from_numpy(np.asarray(matrix @ matrix.T))
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the squared norms |X_i|^2, (n,).
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
-        """
+        """Return the squared norms |X_i|^2, (n,)."""
         return torch.from_numpy(np.square(reads.matrix).sum(1))
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return Phi^T a, (F, p).
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
+        """Return Phi^T a, (F, p)."""
         return self.part.transposed_root_times(coefficients)
 
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return u, (F, p).
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of weights without effect on the rows.
-        """
-        return standard
-
     def joined(self, inputs: Tensor) -> DensePart | None:
-        """Return Phi of the rows, followed by points, or None if there is a residual.
-
-        Args:
-            inputs: The inputs of the points.
-        """
+        """Return Phi of the rows, followed by points, or None if there is a residual."""
         if self._block.residual is not None:
             return None
         return DensePart(torch.cat([self._phi.detach(), self._features(inputs).detach()]))
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in Phi.
-
-        Args:
-            left: The vectors left_j, (rows, p).
-            signs: The signs, (p,).
-        """
+        """Return a 0-d tensor with the gradient in Phi."""
         return (self._phi * ((left * signs) @ self.part.transposed_root_times(left).mT)).sum()
 
     def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the map of the inputs of n points to Phi z, (n, p).
-
-        Args:
-            weights: The coordinates z, (F, p).
 
         Raises:
             InvalidArgumentError: If there is a residual.
@@ -143,21 +99,21 @@ class WeightTerm(Term):
         return super().functions(weights)
 
 
-class WalkTerm(Term):
+class WalkTerm(SparseTerm, Term):
     """A term f = s phi w with sparse phi and the coordinates s w, (N,).
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
         inputs: The positions of the rows, (rows,).
     """
 
-    dtype = torch.float32
     advice = "Give the noise a prior or a larger start, fit fewer observations, or use features='spectrum'."
 
     def __init__(self, block: SparseWeightBlock, inputs: Tensor) -> None:
-        self.name, self.seed, self._block = block.name, block.seed, block
-        self._features, self._variance = block.features(inputs, keep=True), block.variance.double()
-        self._s2 = float(self._variance.detach())
+        super().__init__(block)
+        self._block, self._features = block, block.features(inputs, keep=True)
 
     @cached_property
     def _phi(self) -> sp.csr_array:
@@ -165,108 +121,53 @@ class WalkTerm(Term):
         return self._features.matrix()
 
     @cached_property
-    def _columns(self) -> NDArray[np.int64]:
-        """The columns of phi with entries."""
-        used = np.zeros(self._phi.shape[1], dtype=bool)
-        used[self._phi.indices] = True
-        return np.flatnonzero(used)
+    def used(self) -> NDArray[np.int64]:
+        """The columns (c,) of phi with entries."""
+        return np.flatnonzero(np.bincount(self._phi.indices))
 
     @cached_property
     def part(self) -> SparsePart:
         """The columns of s phi with entries."""
-        indices = np.zeros(self._phi.shape[1], dtype=np.int32)
-        indices[self._columns] = np.arange(len(self._columns), dtype=np.int32)
-        shape = self._phi.shape[0], len(self._columns)
-        kept = sp.csr_array((self._phi.data, indices[self._phi.indices], self._phi.indptr), shape=shape)
-        return SparsePart(kept, self._s2**0.5)
+        return SparsePart(with_columns(self._phi, self.used), self.s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the features (n, N) of n positions.
-
-        Args:
-            inputs: The positions, (n,).
-        """
+        """Return the features (n, N) of n positions."""
         return Reads(self._block.features(inputs, keep=False).matrix())
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 phi X^T, (rows, n).
-
-        Args:
-            matrix: The projections X, (n, N).
-        """
-        return torch.from_numpy(self._s2 * (self._phi @ matrix.T).toarray())
+        """Return s^2 phi X^T, (rows, n)."""
+        return torch.from_numpy(self.s2 * (self._phi @ matrix.T).toarray())
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X X^T, (n, n).
-
-        Args:
-            matrix: The projections X, (n, N).
-        """
-        return torch.from_numpy(self._s2 * (matrix @ matrix.T).toarray())
+        """Return s^2 X X^T, (n, n)."""
+        return torch.from_numpy(self.s2 * (matrix @ matrix.T).toarray())
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return s^2 |X_i|^2, (n,).
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
-        """
-        return torch.from_numpy(self._s2 * np.asarray(reads.matrix.power(2).sum(1)))
+        """Return s^2 |X_i|^2, (n,)."""
+        return torch.from_numpy(self.s2 * np.asarray(reads.matrix.power(2).sum(1)))
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 phi^T a, (N, p), in the precision of a.
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
+        """Return s^2 phi^T a, (N, p), in the precision of a."""
         array = coefficients.numpy()
-        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self._s2
-
-    def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return s u, (N, p), with u in single precision.
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of the weights of columns without entries.
-        """
-        shape = self._phi.shape[1], standard.shape[1]
-        out = torch.from_numpy(generator(seed, ALL_COLUMNS).standard_normal(shape, dtype=np.float32))
-        out[torch.from_numpy(self._columns)] = standard.float()
-        lifted: Tensor = out.to(standard) * self._s2**0.5
-        return lifted
+        return torch.from_numpy(self._phi.astype(array.dtype, copy=False).T @ array) * self.s2
 
     def joined(self, inputs: Tensor) -> SparsePart:
-        """Return all columns of s phi at the rows, followed by points, (rows + n, N).
-
-        Args:
-            inputs: The positions of the points, (n,).
-        """
-        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self._s2**0.5)
+        """Return all columns of s phi at the rows, followed by points, (rows + n, N)."""
+        return SparsePart(sp.csr_array(sp.vstack([self._phi, self.read(inputs).matrix])), self.s2**0.5)
 
     def score(self, left: Tensor, signs: Tensor) -> Tensor:
-        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2.
-
-        Args:
-            left: The vectors left_j, (rows, p).
-            signs: The signs, (p,).
-        """
+        """Return a 0-d tensor with the gradient in the entries of phi, on its pattern, and in s^2."""
         values, pattern = self._features
         right = torch.from_numpy(self._phi.T @ left.numpy())
-        in_values = self._s2 * sampled_outer(left * signs, right, pattern)
+        in_values = self.s2 * sampled_outer(left * signs, right, pattern)
         in_variance = 0.5 * (right.square() * signs).sum()
-        return (values * in_values).sum() + self._variance * in_variance
-
-    def functions(self, weights: Tensor) -> Callable[[Tensor], Tensor]:
-        """Return the map of n positions to phi z, (n, p).
-
-        Args:
-            weights: The coordinates z, (N, p).
-        """
-        return self._block.of_weights(weights)
+        return (values * in_values).sum() + self.block_variance * in_variance
 
 
 class PrecisionTerm(Term):
     """A term f = A u with the coordinates u, (N,), of precision Q / s^2.
+
+    Methods have the arguments of those of `Term`.
 
     Args:
         block: The block, with gradients.
@@ -283,61 +184,31 @@ class PrecisionTerm(Term):
         return PrecisionPart(self._block.factor, self._reads, self._s2**0.5)
 
     def read(self, inputs: Tensor) -> Reads:
-        """Return the projection A (n, N) of n points.
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-        """
+        """Return the projection A (n, N) of n points."""
         return Reads(self._block.projector(inputs))
 
     def cross(self, matrix: Matrix) -> Tensor:
-        """Return s^2 A Q^-1 X^T, (rows, n).
-
-        Args:
-            matrix: The projections X, (n, N).
-        """
+        """Return s^2 A Q^-1 X^T, (rows, n)."""
         return torch.from_numpy(self._s2 * products(self._block.factor, self._reads, matrix))
 
     def covariance(self, matrix: Matrix) -> Tensor:
-        """Return s^2 X Q^-1 X^T, (n, n).
-
-        Args:
-            matrix: The projections X, (n, N).
-        """
+        """Return s^2 X Q^-1 X^T, (n, n)."""
         return torch.from_numpy(self._s2 * products(self._block.factor, matrix, matrix))
 
     def variance(self, inputs: Tensor, reads: Reads) -> Tensor:
-        """Return the prior variances, (n,).
-
-        Args:
-            inputs: The inputs of the points, (n, D), or positions (n,).
-            reads: The projections of the points by `read`.
-        """
+        """Return the prior variances, (n,)."""
         return self._block.diagonal(inputs)
 
     def weights(self, coefficients: Tensor) -> Tensor:
-        """Return s^2 Q^-1 A^T a, (N, p).
-
-        Args:
-            coefficients: The coefficients a, (rows, p).
-        """
+        """Return s^2 Q^-1 A^T a, (N, p)."""
         return torch.from_numpy(self._s2 * self._block.factor.solve(self._reads.T @ coefficients.numpy()))
 
     def lifted(self, standard: Tensor, seed: int) -> Tensor:
-        """Return draws of N(0, s^2 Q^-1), (N, p).
-
-        Args:
-            standard: The standard normal draws u of the columns of H, (columns, p).
-            seed: The seed of weights without effect on the rows.
-        """
+        """Return draws of N(0, s^2 Q^-1), (N, p)."""
         return torch.from_numpy(self._s2**0.5 * self._block.factor.sample(standard.numpy()))
 
     def joined(self, inputs: Tensor) -> PrecisionPart:
-        """Return A Q^(-1/2) of the rows, followed by points.
-
-        Args:
-            inputs: The inputs of the points.
-        """
+        """Return A Q^(-1/2) of the rows, followed by points."""
         reads = sp.csr_array(sp.vstack([self._reads, self._block.projector(inputs)]))
         return PrecisionPart(self._block.factor, reads, self._s2**0.5)
 
@@ -345,10 +216,6 @@ class PrecisionTerm(Term):
         """Return a 0-d tensor with the gradient in the parameters of the precision and in s^2.
 
         With t = Q^-1 A^T left, the gradient in the parameters is -s^2 t^T dQ t / 2.
-
-        Args:
-            left: The vectors left_j, (rows, p).
-            signs: The signs, (p,).
         """
         field, values = self._block.field, self._block.values
         gathered = self._reads.T @ left.numpy()

@@ -27,7 +27,7 @@ from torch import Tensor
 from rfgp.blocks import Weights
 from rfgp.blocks.weights import residual_totals
 from rfgp.rows import Block, DistributedRows, Rows, parts_of
-from rfgp.rows.blocks import Sums
+from rfgp.rows.blocks import Sums, sums_over_parts
 
 ENTRIES = 2**22
 """The number of entries of a block of features."""
@@ -129,7 +129,7 @@ class LinearModel:
         if not self.weights.adds_noise:
             return block
         noise = self.fitc_variances @ self.weights.unscaled_residual_variances(phi, block.inputs)
-        return replace(block.plain_block, fixed_noise=noise if block.fixed_noise is None else block.fixed_noise + noise)
+        return block.with_more_noise(noise)
 
     @cached_property
     def fitc_variances(self) -> Tensor:
@@ -210,13 +210,7 @@ def summed(model: LinearModel, function: Callable[[LinearModel], Sums]) -> Sums:
     common = replace(
         model.detached(), rows=no_rows, max_float32_error=max_error, all_rows_homoscedastic=is_homoscedastic
     )
-    sums = [
-        part.total(partial(_of_part, common, function))
-        if isinstance(part, DistributedRows)
-        else _of_part(common, function, part)
-        for part in parts_of(model.rows)
-    ]
-    return tuple(sum(column[1:], column[0]) for column in zip(*sums, strict=True))
+    return sums_over_parts(model.rows, partial(_of_part, common, function))
 
 
 def _of_part(model: LinearModel, function: Callable[[LinearModel], Sums], rows: Rows) -> Sums:

@@ -168,6 +168,8 @@ WeightCovariance = FactorCovariance | RowCovariance
 class LowRankPosterior(Posterior):
     """The process f = Phi w with the posterior of w, without the rows.
 
+    Methods have the arguments of those of `Posterior`.
+
     Attributes:
         prior: The prior with the scaled features Phi (n, F).
         weights: The posterior mean of the weights, (F, k).
@@ -207,11 +209,7 @@ class LowRankPosterior(Posterior):
         return self.uncertainty.tensors().get("factor")
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the scaled features of n points, (n, F), 0 for terms that are not predicted.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the scaled features of n points, (n, F), 0 for terms that are not predicted."""
         blocks, column = self.prior.weights, self.derivative_column
         if column is None:
             scaled_phi = self.prior.dense.scaled(inputs).double()
@@ -220,54 +218,31 @@ class LowRankPosterior(Posterior):
         return scaled_phi if self.terms is None else scaled_phi * self.prior.dense.of(self.terms).to(scaled_phi)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean, (n, k)."""
         return projected @ self.weights
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n,).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n,)."""
         total = self.uncertainty.variance(projected)
         if self.derivative_column is not None:
             return total + self.residual_derivative_variance
         return total + self._residual.residual_variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariance, (n, n).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariance, (n, n)."""
         total = self.uncertainty.between(projected, projected)
         if self.derivative_column is not None:
             return total + self.residual_derivative_variance * torch.eye(len(total), dtype=total.dtype)
         return total + self._residual.residual_covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (n, r) such that R R^T is the covariance.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return a matrix R (n, r) such that R R^T is the covariance."""
         if self._residual.has_residual or self.derivative_column is not None:
             return super().root(inputs, projected)
         return self.uncertainty.root(projected)
 
     def root_of_sums(self, inputs: Tensor, weights: Tensor) -> Tensor | None:
         """Return a root of the covariance of weighted sums over points.
-
-        Args:
-            inputs: The q points of each of m sums, (m, q, D).
-            weights: The weights of the points, (m, q).
 
         Returns:
             The root, (m, r), or None if features miss a part of the function that points share.
@@ -286,12 +261,7 @@ class LowRankPosterior(Posterior):
         return super().tensors() | self.uncertainty.tensors()
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of weights, and factor or rows, by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of weights, and factor or rows, by name."""
         return {"weights": (self.prior.num_features, k), **self.uncertainty.shapes(n, self.prior.num_features)}
 
     @property
@@ -301,10 +271,6 @@ class LowRankPosterior(Posterior):
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions by weights from their posterior.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, k).
@@ -326,9 +292,6 @@ class LowRankPosterior(Posterior):
     def of(self, names: Sequence[str]) -> "LowRankPosterior":
         """Return the posterior of the sum of some terms.
 
-        Args:
-            names: The names of the terms.
-
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
         """
@@ -336,9 +299,6 @@ class LowRankPosterior(Posterior):
 
     def differentiated(self, column: int) -> "LowRankPosterior":
         """Return the posterior of the derivative of the function in one column.
-
-        Args:
-            column: The index of the column among those of the inputs.
 
         Raises:
             InvalidArgumentError: If a term has no derivative, or its features miss a part of it.
@@ -368,11 +328,6 @@ class LowRankPosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between sums of terms.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.

@@ -27,8 +27,8 @@ from rfgp.errors import DataError
 from rfgp.lattices import Lattice
 from rfgp.lattices.design import LatticeDesign
 from rfgp.lattices.transforms import Complex, Floats, sums_at_frequencies
-from rfgp.rows import Block, DistributedRows, Rows, parts_of
-from rfgp.rows.blocks import Sums
+from rfgp.rows import Block, Rows
+from rfgp.rows.blocks import Sums, sums_over_parts
 
 BLOCK_ROWS = 2**18
 """The number of rows of a block, if all designs are lattices."""
@@ -220,22 +220,9 @@ def weighted_sums(
     Returns:
         The sums for each of the weights, and the sums of the values, 0-d each.
     """
-    sums = passed(rows, partial(_flat_sums, layout, weigh, count, num_values))
+    sums = sums_over_parts(rows, partial(_flat_sums, layout, weigh, count, num_values))
     empty, size = no_sums(layout, rows.num_outputs), (len(sums) - num_values) // count
     return [empty.of_flat(sums[i * size : (i + 1) * size]) for i in range(count)], list(sums[count * size :])
-
-
-def passed(rows: Rows, function: Callable[[Rows], Sums]) -> Sums:
-    """Return the sums of a function over rows.
-
-    Rows on other machines are summed there.
-
-    Args:
-        rows: The rows.
-        function: Maps rows to sums over them. It is pickled if rows are on other machines.
-    """
-    parts = (part.total(function) if isinstance(part, DistributedRows) else function(part) for part in parts_of(rows))
-    return tuple(sum(column[1:], column[0]) for column in zip(*parts, strict=True))
 
 
 def row_blocks(layout: Layout, rows: Rows) -> Iterator[Block]:

@@ -49,6 +49,8 @@ class WhitenedPosterior(Posterior):
 
     The rows are needed for the neighbors of new points.
 
+    Methods have the arguments of those of `Posterior`.
+
     Attributes:
         prior: The prior of neighbors, weights, kernels and sparse precisions.
         inputs: The inputs of the ordered rows, (n, d).
@@ -79,17 +81,13 @@ class WhitenedPosterior(Posterior):
         return sum(self.weights.shape) + 1 + latent + near
 
     def project(self, inputs: Tensor) -> Reads:
-        """Return the projections of n single points.
-
-        Args:
-            inputs: The inputs of the points, (n, d).
-        """
+        """Return the projections of n single points, (n, d)."""
         blocks, system = self._rows.given(inputs)
         dense, sparse = self._own_reads(blocks, inputs)
         offset = self.targets.new_zeros(len(inputs), self.targets.shape[1])
         left, residual = dense.new_zeros(len(inputs)), self._residual.residual_variance(inputs, dense)
         if self._has_neighbors:
-            flags = neighbors_of(self.prior).flags(self.terms).expand(len(inputs), -1)
+            flags = neighbors_of(self.prior).flags(self.terms)
             near, left = given_rows(self.prior, self.inputs, self.noise, inputs, flags)
             of_near = self._rows.near(blocks, near)
             dense, sparse = dense - of_near[0], sp.csr_array(sparse - of_near[1])
@@ -99,29 +97,15 @@ class WhitenedPosterior(Posterior):
         return Reads(dense, offset, half_solved(system, self.factor, dense, sparse), left + residual)
 
     def mean(self, projected: Reads) -> Tensor:
-        """Return the posterior mean, (n, k).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean, (n, k)."""
         return projected.dense @ self.weights + projected.offset
 
     def variance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the marginal posterior variances, (n,).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n,)."""
         return projected.half.square().sum(1) + projected.left
 
     def covariance(self, inputs: Tensor, projected: Reads) -> Tensor:
-        """Return the posterior covariance (n, n). See `root`.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariance (n, n). See `root`."""
         root = self.root(inputs, projected)
         return root @ root.mT
 
@@ -132,10 +116,6 @@ class WhitenedPosterior(Posterior):
         With T = (I - B_new)^-1 the function is T (B_r (y - mean) + e) + (Phi_new - T B_r Phi) w + (A_new - T B_r A) u.
         The correlations are those of this distribution. The variances are those of `variance`, for which all neighbors
         are rows.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
         """
         root, scale = _joint_root([self], inputs, [projected])
         if self._residual.has_residual:
@@ -147,11 +127,6 @@ class WhitenedPosterior(Posterior):
 
         At each point it is exact for the neighbors of that point. For pairs of points see `root`. The values of two
         terms approximated by their sum may be neighbors of each other.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.
@@ -171,30 +146,18 @@ class WhitenedPosterior(Posterior):
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because the block of neighbors is defined at given points only.
 
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
-
         Raises:
             InvalidArgumentError: Always.
         """
         raise no_functions()
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of targets, noise, weights and factor by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of targets, noise, weights and factor by name."""
         size = self.prior.num_features + n * len(self.prior.kernels)
         return {"targets": (n, k), "noise": (n,), "weights": (size, k), "factor": (size, size)}
 
     def of(self, names: Sequence[str]) -> "WhitenedPosterior":
         """Return the posterior of the sum of some terms.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If a term is unknown, or none is named.

@@ -13,13 +13,13 @@ C = I + P^T P is factorized.
 from functools import cached_property
 from typing import Self
 
-import numpy as np
 import scipy.sparse as sp
 import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs, with_gradient
 from rfgp.blocks import Prior, predecessors_in_blocks
+from rfgp.blocks.precision import solved_forms
 from rfgp.rows import Block
 from rfgp.solvers.bordered.reads import all_weights, completed, joined_reads
 from rfgp.solvers.bordered.system import BorderedSystem
@@ -28,9 +28,6 @@ from rfgp.solvers.role import Inference
 from rfgp.solvers.whitened.posterior import WhitenedPosterior
 from rfgp.solvers.whitened.whitening import Whitener, WhiteRows, white_system
 from rfgp.sparse import EntryPattern, SparseValues
-
-_COLUMNS = 64
-"""The number of rows in one solve of the latent values."""
 
 
 class WhitenedSolver(Inference):
@@ -147,8 +144,7 @@ class WhitenedSolver(Inference):
     def _gradients(self) -> list[Tensor | None]:
         system = self.system
         in_reads = system.in_reads() if system.elimination.is_sparse else None
-        of_fields = [torch.as_tensor(slope, dtype=torch.float64) for pair in system.in_fields() for slope in pair]
-        return [in_reads, system.in_border(), system.in_residual(), *of_fields]
+        return [in_reads, system.in_border(), system.in_residual(), *system.in_fields()]
 
     @cached_property
     def _precisions(self) -> Tensor:
@@ -157,11 +153,7 @@ class WhitenedSolver(Inference):
         explained = known.half_border(whitener.back(known.reduced)).square().sum(1)
         if known.is_sparse:
             reads = sp.csr_array(whitener.matrix.T @ known.prior.matrix)
-            for begin in range(0, len(explained), _COLUMNS):
-                some = reads[begin : begin + _COLUMNS].T.toarray()
-                explained[begin : begin + _COLUMNS] += torch.from_numpy(
-                    np.square(known.factor.half_solve(some)).sum(axis=0)
-                )
+            explained += torch.from_numpy(solved_forms(known.factor, reads))
         return whitener.precisions - explained
 
     def _in_order(self) -> Tensor:

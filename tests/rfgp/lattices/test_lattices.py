@@ -123,16 +123,12 @@ def test_plan_keeps_exactly_the_modes_above_the_level(name):
 
 
 def test_plan_keeps_the_largest_modes_if_they_are_too_many():
-    _, _, few = plan_of_most(101)
-    _, _, all_ = plan_of_most(20_000)
+    few, all_ = (
+        plan_lattice(PRODUCTS["product"], VALUES, (0, 1, 2), (np.zeros(3), np.ones(3)), 1e-6, 1e-3, most)
+        for most in (101, 20_000)
+    )
     assert few.num_wanted == all_.num_wanted > 101 == few.modes.num_features
     assert few.residual_variance > all_.residual_variance
-
-
-def plan_of_most(most):
-    product = PRODUCTS["product"]
-    box = np.zeros(3), np.ones(3)
-    return product, box, plan_lattice(product, VALUES, (0, 1, 2), box, 1e-6, 1e-3, most)
 
 
 @pytest.mark.parametrize("factor", [0.85, 1.0, 1.2])

@@ -18,7 +18,7 @@ from rfgp.solvers.whitened import WhitenedSolver
 
 def chosen(choice, terms, **options):
     problem = Problem(terms, **options)
-    return choice(problem.prior, problem.rows, problem.mean, problem.noise)
+    return choice(*problem.given)
 
 
 def test_prior_determines_the_solver():
@@ -79,7 +79,7 @@ def test_any_two_terms_add_up(first):
     for second in ADDABLE[ADDABLE.index(first) + 1 :]:
         if (first, second) not in REFUSED:
             problem = Problem([first, second], "uneven")
-            found = solver_for(problem.prior, problem.rows, problem.mean, problem.noise)
+            found = solver_for(*problem.given)
             problem.digits = max(problem.digits, 1e-4 if isinstance(found, IterativeSolver) else 0.0)
             check_likelihood(found, problem)
             check_leave_one_out(found, problem)

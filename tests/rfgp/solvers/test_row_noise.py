@@ -227,14 +227,6 @@ def test_fit_finds_the_optimum_of_the_exact_process():
     np.testing.assert_allclose(fast.predict(rows).mean, exact.predict(rows).mean, atol=0.02)
 
 
-@pytest.mark.parametrize("bad", [np.nan, -1.0, np.inf])
-def test_wrong_noise_keeps_its_error(bad):
-    noise = NOISE.copy()
-    noise[3] = bad
-    with pytest.raises(rfgp.DataError, match="noise"):
-        model(noise=noise)
-
-
 def test_rows_without_noise_and_weights_are_uniform():
     state = model("map").state
     rows = state.rows

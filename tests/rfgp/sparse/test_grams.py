@@ -27,25 +27,18 @@ def sparse(rows, columns, seed, density=0.3):
 
 
 def test_products_on_patterns_match_dense():
-    A = sparse(20, 8, 0)
+    A, weights = sparse(20, 8, 0), np.linspace(-1, 2, 20)
     M = sp.csr_array(abs(A.T @ A) + sp.eye_array(8))
     M.sort_indices()
     rows = np.repeat(np.arange(8), np.diff(M.indptr))
     np.testing.assert_allclose(gram_on(A, M), (A.T @ A).toarray()[rows, M.indices], rtol=1e-12)
+    np.testing.assert_allclose(gram_on(A, M, weights), ((A.T * weights) @ A).toarray()[rows, M.indices], atol=1e-12)
     at = np.repeat(np.arange(20), np.diff(A.indptr)), A.indices
     np.testing.assert_allclose(times_symmetric(A, M, M.data), (A @ M).toarray()[at], rtol=1e-12)
     narrow = sp.csr_array(sp.eye_array(8))
     for call in (lambda: gram_on(A, narrow), lambda: times_symmetric(A, narrow, narrow.data)):
         with pytest.raises(rfgp.InvalidArgumentError, match="must have an entry"):
             call()
-
-
-def test_weighted_gram_matches_dense():
-    A, weights = sparse(20, 8, 0), np.linspace(-1, 2, 20)
-    M = sp.csr_array(abs(A.T @ A) + sp.eye_array(8))
-    M.sort_indices()
-    rows = np.repeat(np.arange(8), np.diff(M.indptr))
-    np.testing.assert_allclose(gram_on(A, M, weights), ((A.T * weights) @ A).toarray()[rows, M.indices], atol=1e-12)
 
 
 def test_quadratic_forms_match_dense():

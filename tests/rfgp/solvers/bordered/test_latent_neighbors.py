@@ -31,24 +31,13 @@ class Latent(Problem):
     digits = DIGITS
 
     def __init__(self, names=(), kind="plain", neighbors=1000, count=24, copies=False):
-        super().__init__(("neighbors", *names), kind, count)
-        self.neighbors = neighbors
+        super().__init__(("neighbors", *names), kind, count, num_neighbors=neighbors, condition_on="latent")
         if copies:
             self.rows.inputs[7] = self.rows.inputs[3]
 
     @property
-    def prior(self):
-        prior = super().prior
-        near = replace(prior.neighbors, num_neighbors=self.neighbors, condition_on="latent")
-        return replace(prior, neighbors=near)
-
-    @property
     def near(self):
         return self.prior.neighbors
-
-    @property
-    def given(self):
-        return self.prior, self.rows, self.mean, self.noise
 
 
 def solved(problem):
@@ -254,11 +243,3 @@ def test_residual_of_nothing_is_the_process():
     plain, residual = problem.near, replace(problem.near, residual_of="nothing")
     first, second = (latent_precision(block, problem.rows.inputs) for block in (plain, residual))
     same(first.kernel(problem.rows.inputs, table(6)), second.kernel(problem.rows.inputs, table(6)), DIGITS)
-
-
-def test_functions_are_refused():
-    problem = Latent()
-    posterior = solved(problem).posterior()
-    with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
-        posterior.sample_functions(2, torch.Generator())
-    assert posterior.operator(table(3)) is None

@@ -21,7 +21,7 @@ from rfgp.sparse import quadratic_forms
 
 def solver(terms, kind="plain"):
     problem = Problem(terms, kind)
-    return BorderedSolver(problem.prior, problem.rows, problem.mean, problem.noise)
+    return BorderedSolver(*problem.given)
 
 
 def reads(terms):
@@ -93,7 +93,7 @@ def test_blocks_of_columns_do_not_change_results(monkeypatch):
 
     def found():
         problem = Problem(["smooth", "field", "groups"])
-        one = BorderedSolver(problem.prior, problem.rows, problem.mean, problem.noise)
+        one = BorderedSolver(*problem.given)
         value = one.log_marginal_likelihood()
         slopes = torch.autograd.grad(value, list(problem.theta.values()))
         return [value, *slopes, one.system.in_reads(), one.system.elimination.coupling]

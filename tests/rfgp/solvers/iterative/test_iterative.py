@@ -53,7 +53,7 @@ def test_likelihood_and_gradient_are_unbiased(name):
 
 FAULTS = {
     "walks' variance": (terms, "0.5 * (right.square() * signs).sum()", "(right.square() * signs).sum()", "walks"),
-    "walks' values": (terms, "self._s2 * sampled_outer", "sampled_outer", "walks"),
+    "walks' values": (terms, "self.s2 * sampled_outer", "sampled_outer", "walks"),
     "field's parameters": (terms, "-0.5 * self._s2 * field", "0.5 * self._s2 * field", "fields"),
     "weights": (terms, "((left * signs) @", "(left @", "weights"),
     "noise": (solver, "0.5 * (left.square() * signs).sum(1)", "(left.square() * signs).sum(1)", "walks"),
@@ -89,16 +89,6 @@ def test_many_variances_are_estimated_from_draws(name, monkeypatch):
             known, explained = exact - left, prior + left - exact
             stated = np.sqrt(2 / 4096) * explained / torch.hypot(explained, known) * known
             assert float(((estimated - exact).abs() / stated.clamp_min(1e-7)).max()) < 6.6, names
-
-
-def test_functions_and_blocks_of_points_are_refused():
-    found = solved(problem_of("residuals")).posterior()
-    assert found.operator(table(5)) is None
-    with pytest.raises(rfgp.InvalidArgumentError, match="no functions to draw"):
-        found.sample_functions(2, torch.Generator())
-    for other in ("exact", "refined field"):
-        with pytest.raises(rfgp.InvalidArgumentError, match="cannot be added"):
-            solved(Problem(["walks", other]))
 
 
 def test_joint_distributions_of_too_many_points_are_refused():

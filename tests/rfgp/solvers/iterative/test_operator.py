@@ -211,8 +211,3 @@ def test_eigenpairs_if_the_fast_method_fails(monkeypatch):
     monkeypatch.setattr(scipy.linalg, "eigh_tridiagonal", fails_once)
     assert operator("walks")[0].draws(4, 1e-6).log_determinant.value == pytest.approx(expected.value, rel=1e-12)
     assert len(failed) == 4
-
-
-def test_failed_solves_raise_a_named_error():
-    with pytest.raises(rfgp.SolverError, match="relative residual"):
-        operator("walks", variance=1e6)[0].solve(torch.ones(300, 1, dtype=F64), 1e-9, most=3)

@@ -27,19 +27,8 @@ class Few(Problem):
     """A problem with few neighbors of the last term, and rows in blocks."""
 
     def __init__(self, names, kind="uneven", neighbors=1000, count=24, block_size=1):
-        super().__init__(names, kind, count)
-        self.neighbors, self.block_size = neighbors, block_size
-
-    @property
-    def prior(self):
-        prior, options = super().prior, {"num_neighbors": self.neighbors}
-        if self.block_size > 1:
-            options["block_size"] = self.block_size
-        return replace(prior, neighbors=replace(prior.neighbors, **options))
-
-    @property
-    def given(self):
-        return self.prior, self.rows, self.mean, self.noise
+        options = {"block_size": block_size} if block_size > 1 else {}
+        super().__init__(names, kind, count, num_neighbors=neighbors, **options)
 
     @property
     def in_order(self):
