@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +39,14 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
     others = [frame.find(wanted) for wanted in carried]
     policy = "inputs" if schema.missing == "error" else schema.missing
 
-    def follow(rule: ColumnRule, index: int) -> Column:
+    def follow(rule_and_index: tuple[ColumnRule, int]) -> Column:
+        rule, index = rule_and_index
         column = _follow(rule, frame.column(index))
         column = column.filled() if rule.role == "level" and policy == "mean" else column
         check_gaps(column, policy)
         return column
 
-    columns = all_of(frame, [partial(follow, *pair) for pair in zip(schema.inputs, indices, strict=True)])
+    columns = all_of(frame, follow, zip(schema.inputs, indices, strict=True))
     gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
     rows = used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
     columns = [column.take(rows) for column in columns]
@@ -54,7 +54,7 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
     X = join(rules, columns)
     y = None
     if target is not None:
-        (output,) = all_of(frame, [partial(_target, frame, schema.output, target)])
+        (output,) = all_of(frame, lambda index: _target(frame, schema.output, index), [target])
         output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
     texts = {frame.names[index]: frame.texts(index, rows) for index in others}
