@@ -3,7 +3,6 @@
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -208,15 +207,12 @@ def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -
         return None
     if request.missing == "mean" and used.is_level and used.kind == "text":
         used = used.filled()
-    steps: list[Callable[[], object]] = [partial(check_cells, used, request.missing)]
-    if not problems and request.missing != "drop":  # otherwise the remaining rows decide
-        steps.append(partial(_rule, used, frame))
-    for step in steps:
-        try:
-            step()
-        except DataError as error:
-            problems.append(str(error))
-            break
+    try:
+        check_cells(used, request.missing)
+        if not problems and request.missing != "drop":  # otherwise the remaining rows decide
+            _rule(used, frame)
+    except DataError as error:
+        problems.append(str(error))
     if problems:
         raise DataError("\n".join(problems))
     return used

@@ -113,11 +113,22 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
 
 
 def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
-    """Return the target's column of a file to predict, which may have gaps."""
-    if rule.role == "category":
-        return _check_classes(rule, frame.column(index).as_text())
-    column = _follow(rule, frame.column(index))
-    check_gaps(column, "drop")
+    """Return the target's column of a file to predict, which may have gaps.
+
+    Raises:
+        DataError: If there is a class that the fitted table does not have, or a cell of another type.
+    """
+    column = frame.column(index)
+    if rule.role != "category":
+        column = _follow(rule, column)
+        check_gaps(column, "drop")
+        return column
+    column = column.as_text()
+    unseen = _unseen(rule, column)
+    if len(unseen):
+        row, cell = unseen[0], column.spell(unseen[0])
+        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
+        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
     return column
 
 
@@ -132,17 +143,3 @@ def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
 def _unseen(rule: ColumnRule, column: Column) -> NDArray[np.int64]:
     """Return the positions (k,) of texts that are not among the levels."""
     return np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
-
-
-def _check_classes(rule: ColumnRule, column: Column) -> Column:
-    """Return a target after checking that the fitted table has its classes.
-
-    Raises:
-        DataError: If there is another class.
-    """
-    unseen = _unseen(rule, column)
-    if len(unseen):
-        row, cell = unseen[0], column.spell(unseen[0])
-        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
-        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
-    return column
