@@ -12,7 +12,7 @@ from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.content import read_first, read_utf8
 from rfgp.tables.marks import advice, has_marks
-from rfgp.tables.messages import counted, one_line, quoted, title, unreadable
+from rfgp.tables.messages import check_unique, counted, one_line, quoted, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAX_COLUMNS = 100_000
@@ -98,9 +98,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
     if mark == " ":
         raise unreadable(file, "its cells are separated by blanks, which cannot be read in batches; use read_table.")
     head = _read_head(file, data, mark, form, names, None)
-    if len(set(head.names)) < len(head.names):
-        twice = next(name for name in head.names if head.names.count(name) > 1)
-        raise DataError(f"{title(file)} has two columns named {quoted(twice)}. Rename one.")
+    check_unique(file, head.names)
     return head
 
 
