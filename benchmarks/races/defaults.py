@@ -53,12 +53,11 @@ from typing import Any
 import numpy as np
 
 from benchmarks import protocol
-from benchmarks.races.local import Array, Law, errors, regression, variational
-from benchmarks.races.processes import add_line
+from benchmarks.races.local import Array, Law, errors, quantile_boosting, regression, variational
+from benchmarks.races.processes import add_line, lines
 
 DESIGN = ("machine", "housing", "concrete", "airfoil", "power-plant", "kin40k", "protein", "elevators", "bike")
 DESIGN += ("keggdirected", "tamielectric")
-UNSEEN = ("autos", "autompg", "breastcancer", "forest", "stock", "solar", "pendulum", "gas", "skillcraft")
 
 
 def candidates() -> dict[str, Any]:
@@ -146,16 +145,9 @@ def boosting(X: Array, y: Array, by_quantiles: bool) -> Callable[[Array], Law]:
     from sklearn.ensemble import HistGradientBoostingRegressor
     from sklearn.model_selection import cross_val_predict
 
-    middle = HistGradientBoostingRegressor(random_state=0).fit(X, y)
     if by_quantiles:
-        make = HistGradientBoostingRegressor
-        ends = [make(loss="quantile", quantile=q, random_state=0).fit(X, y) for q in (0.05, 0.95)]
-
-        def wide(Z: Array) -> Law:
-            low, high = (end.predict(Z) for end in ends)
-            return middle.predict(Z), np.maximum((high - low) / (2 * 1.6448536), 1e-3) ** 2
-
-        return wide
+        return quantile_boosting(X, y)
+    middle = HistGradientBoostingRegressor(random_state=0).fit(X, y)
     left_out = cross_val_predict(HistGradientBoostingRegressor(random_state=0), X, y, cv=5)
     variance = float(np.mean((y - left_out) ** 2))
     return lambda Z: (middle.predict(Z), np.full(len(Z), variance))
@@ -334,7 +326,7 @@ def main() -> None:
         racer, file, out, seed = options.run
         run(racer, Path(file), Path(out), int(seed), options)
         return
-    known = [json.loads(line) for line in options.out.read_text().splitlines()] if options.out.exists() else []
+    known = lines(options.out)
     if options.regret:
         regret(known)
         return

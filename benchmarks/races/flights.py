@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.races import processes
-from benchmarks.races.local import Array, Law, errors, variational
+from benchmarks.races.local import Array, Law, errors, moments, variational
 
 MODULE = "benchmarks.races.flights"
 HELD_OUT, CATEGORIES = 5000, ["carrier", "origin", "dest"]
@@ -83,25 +83,13 @@ def terms(frame: Any, y: Array, likelihood: str = "gaussian") -> Callable[[Any],
     kernel = k.Matern("date", nu=0.5, name="day") + k.Matern("hour", nu=1.5, name="hour") + k.Linear("distance")
     for name in CATEGORIES:
         kernel = kernel + k.Group(name)
-    gp = rfgp.GP(kernel, likelihood, seed=0).fit(frame, y)
-
-    def predict(new: Any) -> Law:
-        observed = gp.predict(new).observed()
-        return observed.mean, observed.variance
-
-    return predict
+    return moments(rfgp.GP(kernel, likelihood, seed=0).fit(frame, y))
 
 
 def default(frame: Any, y: Array) -> Callable[[Any], Law]:
     import rfgp
 
-    gp = rfgp.GP(seed=0).fit(frame, y)
-
-    def predict(new: Any) -> Law:
-        observed = gp.predict(new).observed()
-        return observed.mean, observed.variance
-
-    return predict
+    return moments(rfgp.GP(seed=0).fit(frame, y))
 
 
 def boosting(frame: Any, y: Array) -> Callable[[Any], Law]:

@@ -392,8 +392,7 @@ def main() -> None:
         found = processes.figures(MODULE, options.limit, "--set", options.set, "--case", *key)
         row = {"set": options.set, **dict(zip(("kind", "table", "racer", "seed"), key, strict=True)), **found}
         print(json.dumps(row), flush=True)
-        if options.out:
-            options.out.open("a").write(json.dumps(row) + "\n")
+        processes.add_line(row, options.out)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,6 @@ as in github.com/treforevans/uci_datasets, in the folder of `--folder`.
 """
 
 import argparse
-import json
 import resource
 import subprocess
 import sys
@@ -45,6 +44,7 @@ from scipy.special import logsumexp
 from scipy.stats import norm
 
 from benchmarks import protocol
+from benchmarks.races import processes
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Law = tuple[Array, Array]
@@ -110,8 +110,13 @@ def ours(racer: str, X: Array, y: Array, seed: int) -> Callable[[Array], Law]:
         kernel, chosen = smooth + rough.named("local"), {"smooth": features, "local": near}
     gp = rfgp.GP(kernel, approximation=chosen, seed=seed).fit(X, y)
     print(gp.fit_report.message, file=sys.stderr)
+    return moments(gp)
 
-    def predict(Z: Array) -> Law:
+
+def moments(gp: Any) -> Callable[[Any], Law]:
+    """Return a function of new rows that returns the means and variances of observations by a model."""
+
+    def predict(Z: Any) -> Law:
         law = gp.predict(Z).observed()
         return law.mean, law.variance
 
@@ -211,7 +216,7 @@ def regression(X: Array, y: Array, limit: float, is_exact: bool = False) -> Call
     return predictor(model, likelihood)
 
 
-def boosting(X: Array, y: Array) -> Callable[[Array], Law]:
+def quantile_boosting(X: Array, y: Array) -> Callable[[Array], Law]:
     from sklearn.ensemble import HistGradientBoostingRegressor
 
     middle = HistGradientBoostingRegressor(random_state=0).fit(X, y)
@@ -235,7 +240,7 @@ def run(racer: str, file: Path, out: Path, seed: int, limit: float) -> None:
     elif racer == "sgpr":
         predict = regression(X, y, limit)
     else:
-        predict = boosting(X, y) if racer == "boosting" else ours(racer, X, y, seed)
+        predict = quantile_boosting(X, y) if racer == "boosting" else ours(racer, X, y, seed)
     spent = [time.perf_counter() - begin, time.process_time() - busy]
     mean, variance = predict(data["Z"])
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
@@ -284,17 +289,13 @@ def main() -> None:
         run(racer, Path(file), Path(out), int(seed), options.limit)
         return
     out: Path | None = options.out
-    known = [json.loads(line) for line in out.read_text().splitlines()] if out and out.exists() else []
-    done = {(row["table"], row["seed"], row["racer"]) for row in known}
+    done = {(row["table"], row["seed"], row["racer"]) for row in processes.lines(out)}
     for seed in range(options.seeds):
         for name in options.tables.split(","):
             for racer in options.racers.split(","):
                 if (racer in ("gpboost", "vif") and not options.gpboost) or (name, seed, racer) in done:
                     continue
-                row = race(name, seed, racer, options)
-                if out:
-                    with out.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
+                processes.add_line(race(name, seed, racer, options), out)
 
 
 def race(name: str, seed: int, racer: str, options: argparse.Namespace) -> dict[str, Any]:

@@ -59,6 +59,7 @@ import numpy as np
 import torch
 
 from benchmarks.races.defaults import split
+from benchmarks.races.processes import add_line
 
 TABLES = ("power-plant", "elevators", "kin40k", "protein")
 OTHER = "other"
@@ -277,9 +278,7 @@ def main() -> None:
         for name in options.tables.split(","):
             row = race(name, seed, options)
             show(row)
-            if options.out is not None:
-                with options.out.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+            add_line(row, options.out)
 
 
 if __name__ == "__main__":

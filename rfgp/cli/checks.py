@@ -10,7 +10,6 @@ from rfgp.cli.common import check_input, known_input
 from rfgp.counts import read_bytes, read_seconds
 from rfgp.errors import InvalidArgumentError, ModelFileError
 
-_FIELD = "whittle-matern"
 _MODEL_HEAD = 8
 """Bytes before the JSON with which a saved model begins."""
 
@@ -183,7 +182,7 @@ def check_field(file: Path, command: str, model: Mapping[str, Any], judging: tup
     Raises:
         InvalidArgumentError: If the value is invalid. The message has the option, its valid values and the value.
     """
-    check_graph(model["kernel"], model["features"], model["p_halt"], (_FIELD, *choices.GRAPH_KERNELS))
+    check_graph(model["kernel"], model["features"], model["p_halt"], (choices.FIELD, *choices.GRAPH_KERNELS))
     check_choice("--boundary", model.get("boundary"), choices.BOUNDARIES)
     check_least(1, num_walkers=model["num_walkers"])
     check_least(0, seed=model["seed"])

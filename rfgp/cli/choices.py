@@ -54,6 +54,8 @@ GRAPH_KERNELS = (
     "free",
 )
 GRAPH_FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
+FIELD = "whittle-matern"
+"""The process on a surface or on roads, instead of a kernel of the graph."""
 METRICS = ("haversine", "euclidean")
 WEIGHTS = ("unit", "edge-length", "cotangent")
 NODES = ("faces", "vertices")

@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-FIELD = "whittle-matern"
+from rfgp.cli.choices import FIELD
+
 MeshAlpha = Annotated[int | None, typer.Option(help=f"The smoothness of {FIELD}, from 1 (roughest) to 6. [default: 2]")]
 RoadAlpha = Annotated[int | None, typer.Option(help=f"The smoothness of {FIELD}: 1 (rough) or 2. [default: 1]")]
 Features = Annotated[

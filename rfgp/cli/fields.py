@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from rfgp.cli import checks, choices, options
+from rfgp.cli.choices import FIELD
 from rfgp.cli.common import (
     check_input,
     check_outputs,
@@ -22,7 +23,6 @@ from rfgp.cli.common import (
     stem,
 )
 from rfgp.cli.field_options import (
-    FIELD,
     AsJson,
     Boundary,
     Compare,

@@ -59,7 +59,8 @@ class LevelCounts:
         num_missing = int(cells.missing.sum())
         if cells.cell_type is CellType.BOOLEAN and cells.codes is None:
             return cls((), len(cells.missing) - num_missing, num_missing, is_boolean=True)
-        present = set(_labels(cells))
+        codes, labels = factorize(cells)
+        present = {labels[code] for code in np.unique(codes[~cells.missing])}
         levels = tuple(level for level in ordered(cells) if level in present)
         return cls(levels, len(cells.missing) - num_missing, num_missing)
 
@@ -210,12 +211,6 @@ def has_levels(cells: Cells) -> bool:
         (True, False)
     """
     return cells.cell_type is CellType.TEXT or (cells.codes is not None and cells.cell_type is not CellType.NUMBER)
-
-
-def _labels(cells: Cells) -> list[Level]:
-    """Return the different levels of cells (n,)."""
-    codes, labels = factorize(cells)
-    return [labels[index] for index in np.unique(codes[~cells.missing])]
 
 
 def _problems(key: Key, column: LevelCounts) -> list[str]:

@@ -1,8 +1,8 @@
 """Problems of columns: sentences about cells that a kernel cannot read, each with a remedy."""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +11,12 @@ from rfgp.columns.cells import REAL, Cells, CellType, as_float, as_numpy, cell_t
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.requests import ColumnSchema
 from rfgp.counts import not_finite
+from rfgp.errors import DataError
 from rfgp.messages import short_repr
 from rfgp.rows.cells import Problem
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 _DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
 NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
@@ -69,11 +73,38 @@ def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
     return [f"{_title(column)} must hold {known}, got {cell_type}; {column.readers} reads it. {remedy}"]
 
 
-def joined(problems: list[str]) -> str:
+def collected(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], list[str]]:
+    """Return the results of a step for columns, and the messages of columns for which it failed.
+
+    Args:
+        step: A function of a column, which may raise a `DataError`.
+        columns: The columns.
+
+    Examples:
+        >>> from rfgp.columns.problems import collected
+        >>> collected(str.upper, ["a", "b"])
+        (['A', 'B'], [])
+    """
+    results, problems = [], []
+    for column in columns:
+        try:
+            results.append(step(column))
+        except DataError as error:
+            problems.append(str(error))
+    return results, problems
+
+
+def _count(rest: list[str]) -> str:
+    return f"There are {len(rest)} more such problems."
+
+
+def joined(problems: list[str], count: Callable[[list[str]], str] = _count, origin: str = "") -> str:
     """Return one message about the problems of at most eight columns.
 
     Args:
         problems: Sentences. Equal ones are merged.
+        count: A function from the problems of further columns to a sentence about their number.
+        origin: A phrase about row 0.
 
     Examples:
         >>> from rfgp.columns.problems import joined
@@ -82,9 +113,9 @@ def joined(problems: list[str]) -> str:
     """
     lines = list(dict.fromkeys(problems))
     if len(lines) > _MOST:
-        lines = [*lines[:_MOST], f"There are {len(lines) - _MOST} more such problems."]
+        lines = [*lines[:_MOST], count(lines[_MOST:])]
     names_row = any(re.search(r"\brow \d", line) for line in lines)
-    return "\n".join(lines) + " Rows count from 0." * names_row
+    return "\n".join(lines) + f" Rows count from 0{origin}." * names_row
 
 
 def is_date(text: str) -> bool:

@@ -183,11 +183,9 @@ def write_terrain(folder: str | Path) -> Path:
 
 
 def _csv(table: Table) -> bytes:
-    out = io.StringIO()
-    out.write(",".join((*table.columns, table.target)) + "\n")
-    for row, value in zip(table.X.tolist(), table.y.tolist(), strict=True):
-        out.write(",".join(f"{cell:.6f}" for cell in (*row, value)) + "\n")
-    return out.getvalue().encode()
+    out, header = io.BytesIO(), ",".join((*table.columns, table.target))
+    np.savetxt(out, np.column_stack([table.X, table.y]), "%.6f", ",", header=header, comments="")
+    return out.getvalue()
 
 
 def _ply(mesh: Any) -> bytes:

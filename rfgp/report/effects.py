@@ -12,6 +12,7 @@ from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.terms import Term
 from rfgp.models.gp import GP
+from rfgp.report.figures import thin
 from rfgp.report.variables import CATEGORY, Variable, input_frame, typical_row, variables_of
 from rfgp.tables import Table
 
@@ -246,7 +247,7 @@ def _map(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Eff
 
 def _scatter(names: tuple[str, ...], read: list[Variable], setting: _Setting) -> Effect:
     """Return the effect of terms at positions of the table."""
-    rows = np.unique(np.linspace(0, len(setting.frame) - 1, _SCATTER).astype(np.int64))
+    rows = thin(len(setting.frame), _SCATTER)
     values = tuple(variable.values(setting.frame)[rows] for variable in read)
     cells = [variable.cells(part) for variable, part in zip(read, values, strict=True)]
     mean, deviation = setting.posterior(names, len(rows), *cells)

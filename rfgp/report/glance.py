@@ -9,8 +9,9 @@ import plotly.graph_objects as go
 from rfgp.counts import counted
 from rfgp.palette import COLORS
 from rfgp.report import figures, words
+from rfgp.report.effect_figures import axis_values
 from rfgp.report.page import Block, Grid, Plot, Text
-from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, as_dates, in_own_units, is_of_logarithms
+from rfgp.report.variables import CATEGORY, DATE, NUMBER, Variable, in_own_units, is_of_logarithms
 from rfgp.tables import Table
 
 MAX_COLUMNS = 60
@@ -122,6 +123,5 @@ def _trace(variable: Variable, values: Any, y: list[float]) -> Any:
     if variable.role == CATEGORY:
         category_index = np.unique([str(value) for value in values], return_inverse=True)[1].tolist()
         return go.Box(x=category_index, y=y, marker={"color": COLORS[0], "size": 3}, line={"width": 1})
-    x = as_dates(values) if variable.role == DATE else figures.short(values)
     marker = {"color": COLORS[0], "size": 3, "opacity": 0.35}
-    return go.Scatter(x=x, y=y, mode="markers", marker=marker, hoverinfo="x+y")
+    return go.Scatter(x=axis_values(variable, values), y=y, mode="markers", marker=marker, hoverinfo="x+y")

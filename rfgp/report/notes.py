@@ -52,13 +52,13 @@ def of_baselines(baselines: Sequence[Baseline], rmse: float) -> tuple[str, ...]:
     return (f"A baseline predicts the held-out part better: the RMSE of the {best.name} is {best.rmse:.4g}.",)
 
 
-def of_selection(model: Process[Any]) -> tuple[str, ...]:
+def of_selection(model: GP) -> tuple[str, ...]:
     """Return notes on an unbeaten baseline and on the selected candidate.
 
     Args:
         model: The fitted model.
     """
-    selection = None if model.fit_report is None else model.fit_report.selection
+    selection = model.selection
     if selection is None:
         return ()
     baseline = selection.unbeaten_baseline

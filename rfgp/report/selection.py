@@ -1,9 +1,8 @@
 """The section on a selection: candidates with their scores, baselines, and the reason for the choice."""
 
 from collections.abc import Iterator
-from typing import Any
 
-from rfgp.models import Process
+from rfgp.models.gp import GP
 from rfgp.regression import SelectionReport
 from rfgp.regression.selection_report import LOG_DENSITY, Trial
 from rfgp.report import figures
@@ -13,22 +12,13 @@ _MISSING = "-"
 """The cell of a candidate without a score."""
 
 
-def selection_of(model: Process[Any]) -> SelectionReport | None:
-    """Return the selection of the last fit of a model, or None.
-
-    Args:
-        model: The model.
-    """
-    return None if model.fit_report is None else model.fit_report.selection
-
-
-def sections(model: Process[Any]) -> list[Section]:
+def sections(model: GP) -> list[Section]:
     """Return the section on the selection, if there was one.
 
     Args:
         model: The model.
     """
-    selection = selection_of(model)
+    selection = model.selection
     return [] if selection is None else [Section("Model selection", list(_blocks(selection)))]
 
 

@@ -155,7 +155,7 @@ def input_frame(table: Table, model: GP) -> Any:
         >>> input_frame(table, rfgp.GP(k.Group("color")))["color"].tolist()
         ['red', 'blue']
     """
-    frame, named = table.frame(), _named_columns(model)
+    frame, named = table.frame(), _kinds(model)
     for rule in table.schema.inputs:
         if rule.role == CATEGORY and rule.name in named and rule.name not in frame.columns:
             codes = frame[list(rule.encoded)].to_numpy().argmax(axis=1)
@@ -235,19 +235,11 @@ def _variable(rule: ColumnRule, frame: Any, kinds: set[ColumnKind]) -> Variable:
 
 
 def _kinds(model: GP) -> dict[str, set[ColumnKind]]:
-    """Return the kinds of the columns that the kernel names."""
+    """Return the kinds of the columns that the kernel, and the kernel of the noise if there is one, name."""
+    kernels = [model.kernel, getattr(model.spec.options.likelihood, "kernel", None)]
+    terms = [term for kernel in kernels if kernel is not None for term in kernel.terms()]
     kinds: dict[str, set[ColumnKind]] = {}
-    for factor in _factors(model):
+    for factor in (factor for term in terms for factor in term.factors):
         for key in factor.columns or ():
             kinds.setdefault(str(key), set()).add(factor.kind)
     return kinds
-
-
-def _named_columns(model: GP) -> set[str]:
-    return set(_kinds(model))
-
-
-def _factors(model: GP) -> list[Any]:
-    """Return the factors of the kernel and of the noise's kernel, if there is one."""
-    kernels = [model.kernel, getattr(model.spec.options.likelihood, "kernel", None)]
-    return [factor for kernel in kernels if kernel is not None for term in kernel.terms() for factor in term.factors]

@@ -5,7 +5,6 @@ The readers need torch. They are imported on first use, so the command line can 
 
 from typing import TYPE_CHECKING, Any
 
-from rfgp.tables.grouping import read_groups as read_groups
 from rfgp.tables.options import MISSING_MARKS as MISSING_MARKS
 from rfgp.tables.options import PARQUET_SUFFIXES as PARQUET_SUFFIXES
 from rfgp.tables.options import TABLE_SUFFIXES as TABLE_SUFFIXES
@@ -15,6 +14,7 @@ from rfgp.tables.schema import Schema as Schema
 
 if TYPE_CHECKING:
     from rfgp.tables.reading import read_csv as read_csv
+    from rfgp.tables.reading import read_groups as read_groups
     from rfgp.tables.reading import read_inputs as read_inputs
     from rfgp.tables.reading import read_kinds as read_kinds
     from rfgp.tables.reading import read_names as read_names
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from rfgp.tables.table import Inputs as Inputs
     from rfgp.tables.table import Table as Table
 
-_READERS = ("read_csv", "read_inputs", "read_kinds", "read_names", "read_parquet", "read_table")
+_READERS = ("read_csv", "read_groups", "read_inputs", "read_kinds", "read_names", "read_parquet", "read_table")
 _SOURCES = ("CSV", "Batches", "Parquet")
 _TABLES = ("Inputs", "Table")
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import MISSING_LABEL
 from rfgp.tables import content
-from rfgp.tables.marks import pointed, pointed_text
+from rfgp.tables.marks import cast_or_none, pointed, pointed_text
 from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
 from rfgp.tables.options import TextFormat
 
@@ -24,7 +24,6 @@ DATE = (
 )
 _NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
 BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
-_PER_DAY = {"s": 86_400, "ms": 86_400 * 10**3, "us": 86_400 * 10**6, "ns": 86_400 * 10**9}
 
 ColumnType = Literal["number", "date", "text"]
 
@@ -363,29 +362,14 @@ def timestamps(cells: Any) -> Any:
     try:
         return cells.cast(kind)
     except pa.ArrowInvalid:
-        return pa.array([_timestamp(cell, kind) for cell in cells], kind)
-
-
-def _timestamp(cell: Any, kind: Any) -> Any:
-    import pyarrow as pa
-
-    try:
-        return cell.cast(kind)
-    except pa.ArrowInvalid:
-        return None
+        return pa.array([cast_or_none(cell, kind) for cell in cells], kind)
 
 
 def _days(array: Any) -> NDArray[np.float64]:
     """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN where there is none."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
+    from rfgp.columns.days import to_days  # needs torch, which the names of columns do not
 
-    per_day = _PER_DAY[array.type.unit] if pa.types.is_timestamp(array.type) else 1
-    if pa.types.is_date(array.type):
-        array = array.cast(pa.date32()).cast(pa.int32())
-    units = np.asarray(pc.fill_null(array.cast(pa.int64()), 0))
-    days = units // per_day + (units % per_day) / per_day
-    return np.where(np.asarray(array.is_null()), np.nan, days)
+    return to_days(np.asarray(array))
 
 
 def is_value(cell: str, form: TextFormat) -> bool:

@@ -1,16 +1,15 @@
 """Encoding of a file's columns as a matrix of numbers."""
 
-import re
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, replace
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from rfgp.columns.problems import collected, joined
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
@@ -29,9 +28,8 @@ from rfgp.tables.refusals import (
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Table
 
+S = TypeVar("S")
 T = TypeVar("T")
-
-_MAX_PROBLEMS = 8
 
 
 def encode_table(frame: Frame, request: ReadOptions) -> Table:
@@ -62,7 +60,7 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
         said = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
         warnings.warn(BooleanTargetWarning(said), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
-    *rules, target = all_of(frame, [partial(_rule, column, frame) for column in (*inputs, output)])
+    *rules, target = all_of(frame, lambda column: _rule(column, frame), (*inputs, output))
     X, y = join(tuple(rules), inputs), class_codes(target, output)
     used = {column.position for column in (*inputs, output)}
     schema = Schema(
@@ -112,8 +110,8 @@ def _choose(frame: Frame, request: ReadOptions) -> tuple[list[Column], Column]:
     columns = [
         replace(frame.column(index, index == target), is_level=index in levels and index != target) for index in indices
     ]
-    read = [partial(_checked, frame, column, request, column.position in forced) for column in columns]
-    checked = dict(zip(indices, all_of(frame, read), strict=True))
+    used = all_of(frame, lambda column: _checked(frame, column, request, column.position in forced), columns)
+    checked = dict(zip(indices, used, strict=True))
     output = checked.pop(target)
     inputs = [column for column in checked.values() if column is not None]
     if not inputs:
@@ -154,27 +152,23 @@ def _indices(frame: Frame, candidates: Iterable[int]) -> set[int]:
     return indices
 
 
-def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
-    """Return the results of steps, one for each column.
+def all_of(frame: Frame, step: Callable[[S], T], columns: Iterable[S]) -> list[T]:
+    """Return the results of a step for columns.
 
     Args:
         frame: The columns of the file, for messages.
-        steps: The steps, each a function without arguments.
+        step: A function of a column.
+        columns: The columns.
 
     Raises:
-        DataError: If a step fails. The message combines those of all steps.
+        DataError: If the step fails. The message combines those of all columns.
 
     Examples:
         >>> from types import SimpleNamespace
-        >>> all_of(SimpleNamespace(file="t.csv"), [lambda: 1, lambda: 2])
-        [1, 2]
+        >>> all_of(SimpleNamespace(file="t.csv"), str.upper, ["a", "b"])
+        ['A', 'B']
     """
-    results, problems = [], []
-    for step in steps:
-        try:
-            results.append(step())
-        except DataError as error:
-            problems.append(str(error))
+    results, problems = collected(step, columns)
     if problems:
         raise DataError(_joined(problems, frame))
     return results
@@ -183,12 +177,10 @@ def all_of(frame: Frame, steps: Sequence[Callable[[], T]]) -> list[T]:
 def _joined(problems: list[str], frame: Frame) -> str:
     """Join messages that begin with the file's name."""
     begin = f"{title(frame.file)}: "
-    more = [problem.replace(begin, "") for problem in problems[1:_MAX_PROBLEMS]]
-    rest = [_counted_kinds(problems[_MAX_PROBLEMS:])] if len(problems) > _MAX_PROBLEMS else []
-    message = "\n".join([begin * problems[0].startswith(begin) + problems[0].replace(begin, ""), *more, *rest])
-    names_row = re.search(r"\brow \d", message) is not None
+    lines = [problem.replace(begin, "") for problem in problems]
     has_header = frame.header and isinstance(frame.file, Path)
-    return message + f" Rows count from 0{', after the header' if has_header else ''}." * names_row
+    message = joined(lines, _counted_kinds, ", after the header" * has_header)
+    return begin * problems[0].startswith(begin) + message
 
 
 def _counted_kinds(problems: list[str]) -> str:
@@ -215,15 +207,12 @@ def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -
         return None
     if request.missing == "mean" and used.is_level and used.kind == "text":
         used = used.filled()
-    steps: list[Callable[[], object]] = [partial(check_cells, used, request.missing)]
-    if not problems and request.missing != "drop":  # otherwise the remaining rows decide
-        steps.append(partial(_rule, used, frame))
-    for step in steps:
-        try:
-            step()
-        except DataError as error:
-            problems.append(str(error))
-            break
+    try:
+        check_cells(used, request.missing)
+        if not problems and request.missing != "drop":  # otherwise the remaining rows decide
+            _rule(used, frame)
+    except DataError as error:
+        problems.append(str(error))
     if problems:
         raise DataError("\n".join(problems))
     return used

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,13 +39,14 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
     others = [frame.find(wanted) for wanted in carried]
     policy = "inputs" if schema.missing == "error" else schema.missing
 
-    def follow(rule: ColumnRule, index: int) -> Column:
+    def follow(rule_and_index: tuple[ColumnRule, int]) -> Column:
+        rule, index = rule_and_index
         column = _follow(rule, frame.column(index))
         column = column.filled() if rule.role == "level" and policy == "mean" else column
         check_gaps(column, policy)
         return column
 
-    columns = all_of(frame, [partial(follow, *pair) for pair in zip(schema.inputs, indices, strict=True)])
+    columns = all_of(frame, follow, zip(schema.inputs, indices, strict=True))
     gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
     rows = used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
     columns = [column.take(rows) for column in columns]
@@ -54,7 +54,7 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
     X = join(rules, columns)
     y = None
     if target is not None:
-        (output,) = all_of(frame, [partial(_target, frame, schema.output, target)])
+        (output,) = all_of(frame, lambda index: _target(frame, schema.output, index), [target])
         output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
     texts = {frame.names[index]: frame.texts(index, rows) for index in others}
@@ -113,11 +113,22 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
 
 
 def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
-    """Return the target's column of a file to predict, which may have gaps."""
-    if rule.role == "category":
-        return _check_classes(rule, frame.column(index).as_text())
-    column = _follow(rule, frame.column(index))
-    check_gaps(column, "drop")
+    """Return the target's column of a file to predict, which may have gaps.
+
+    Raises:
+        DataError: If there is a class that the fitted table does not have, or a cell of another type.
+    """
+    column = frame.column(index)
+    if rule.role != "category":
+        column = _follow(rule, column)
+        check_gaps(column, "drop")
+        return column
+    column = column.as_text()
+    unseen = _unseen(rule, column)
+    if len(unseen):
+        row, cell = unseen[0], column.spell(unseen[0])
+        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
+        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
     return column
 
 
@@ -132,17 +143,3 @@ def _extended(rule: ColumnRule, column: Column) -> ColumnRule:
 def _unseen(rule: ColumnRule, column: Column) -> NDArray[np.int64]:
     """Return the positions (k,) of texts that are not among the levels."""
     return np.flatnonzero(np.isnan(class_codes(rule, column)) & ~column.missing)
-
-
-def _check_classes(rule: ColumnRule, column: Column) -> Column:
-    """Return a target after checking that the fitted table has its classes.
-
-    Raises:
-        DataError: If there is another class.
-    """
-    unseen = _unseen(rule, column)
-    if len(unseen):
-        row, cell = unseen[0], column.spell(unseen[0])
-        levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
-        raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
-    return column

@@ -183,13 +183,14 @@ def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextForm
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    out = {name: batch.column(name) for name in batch.schema.names}
+    kind, out = pa.float64(), {name: batch.column(name) for name in batch.schema.names}
     for name in columns:
         cells = pc.utf8_trim_whitespace(batch.column(name))
         try:
-            out[name] = pointed(cells, form).cast(pa.float64())
+            out[name] = pointed(cells, form).cast(kind)
         except pa.ArrowInvalid as error:
-            cell = next(cell for cell in cells.to_pylist() if cell is not None and not _is_number(cell, form))
+            numbers = zip(cells.to_pylist(), pointed(cells, form), strict=True)
+            cell = next(cell for cell, number in numbers if cell is not None and cast_or_none(number, kind) is None)
             marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
             raise DataError(
                 f"{title(file)}: column {quoted(name)} must hold numbers with {marks}, got {quoted(cell)}."
@@ -197,11 +198,17 @@ def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextForm
     return pa.RecordBatch.from_pydict(out)
 
 
-def _is_number(cell: str, form: TextFormat) -> bool:
+def cast_or_none(cell: Any, kind: Any) -> Any:
+    """Return an Arrow scalar as one of another Arrow type, or None if it has no value of this type.
+
+    Examples:
+        >>> import pyarrow as pa
+        >>> cast_or_none(pa.scalar("1"), pa.int64()).as_py(), cast_or_none(pa.scalar("x"), pa.int64())
+        (1, None)
+    """
     import pyarrow as pa
 
     try:
-        pa.scalar(pointed_text(cell, form)).cast(pa.float64())
+        return cell.cast(kind)
     except pa.ArrowInvalid:
-        return False
-    return True
+        return None

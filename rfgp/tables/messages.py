@@ -1,5 +1,6 @@
 """Helpers that quote files and cells in messages."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rfgp.counts import counted as counted
@@ -23,6 +24,24 @@ def title(file: Path | str) -> str:
         'table.csv'
     """
     return printable(str(file))
+
+
+def check_unique(file: Path, names: Sequence[str]) -> None:
+    """Check that the columns of a file have different names.
+
+    Args:
+        file: The file.
+        names: The names of its columns.
+
+    Raises:
+        DataError: If two columns have the same name.
+
+    Examples:
+        >>> check_unique(Path("table.csv"), ["size", "price"])  # no error
+    """
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise DataError(f"{title(file)} has two columns named {quoted(twice)}. Rename one.")
 
 
 def unreadable(file: Path, why: str) -> DataError:

@@ -10,7 +10,7 @@ from rfgp.errors import DataError, requires_extra
 from rfgp.tables import content
 from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.content import check_file
-from rfgp.tables.messages import one_line, title, unquoted, unreadable
+from rfgp.tables.messages import check_unique, one_line, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAGIC = b"PAR1"
@@ -51,10 +51,7 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
             if stream.read(len(_MAGIC)) != _MAGIC:
                 raise unreadable(file, "its name says Parquet, and it does not begin as such a file.")
         with pq.ParquetFile(file, **options) as parquet:
-            names = [name.strip() for name in parquet.schema_arrow.names]
-            if len(set(names)) < len(names):
-                twice = next(name for name in names if names.count(name) > 1)
-                raise DataError(f"{title(file)} has two columns named {unquoted(twice)!r}. Rename one.")
+            check_unique(file, [name.strip() for name in parquet.schema_arrow.names])
             yield parquet
     except PermissionError as error:
         raise unreadable(file, "permission denied.") from error

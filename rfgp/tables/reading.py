@@ -5,6 +5,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Unpack
 
+import numpy as np
+from numpy.typing import NDArray
+
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.encoding import encode_table
@@ -22,11 +25,14 @@ from rfgp.tables.options import (
     Missing,
     ReadOptions,
     TableOptions,
+    TextFormat,
 )
 from rfgp.tables.parquet import read_parquet_frame
 from rfgp.tables.schema import Schema
 from rfgp.tables.table import Inputs, Table
 from rfgp.tables.text import read_text
+
+_DATAFRAME, _PARQUET, _TEXT = "a dataframe", "a Parquet file", "a text file"
 
 
 def read_table(
@@ -113,9 +119,7 @@ def read_table(
         columns,
         levels,
     )
-    if is_frame(path):
-        return _read_frame(path, request)
-    return _read_parquet(path, request) if _is_parquet(path) else _read_csv(path, request)
+    return _read(path, _kind_of(path), request)
 
 
 def read_csv(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
@@ -141,7 +145,7 @@ def read_csv(path: str | Path, target: str | int | None = None, **options: Unpac
         ...     read_csv(file.name, "price").y.tolist()
         [2.0, 4.0]
     """
-    return _read_csv(path, ReadOptions(target, **options))
+    return _read(path, _TEXT, ReadOptions(target, **options))
 
 
 def read_parquet(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
@@ -167,7 +171,7 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
         ...     read_parquet(file.name, "price").y.tolist()
         [2.0, 4.0]
     """
-    return _read_parquet(path, ReadOptions(target, **options))
+    return _read(path, _PARQUET, ReadOptions(target, **options))
 
 
 def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
@@ -194,11 +198,7 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
         >>> read_inputs(pd.DataFrame({"size": [3]}), table.schema).X.tolist()
         [[3.0]]
     """
-    if is_frame(path):
-        return _encoded(read_frame(path, schema.format), schema, carried)
-    if _is_parquet(path):
-        return _encoded(read_parquet_frame(Path(path), schema.format), schema, carried)
-    return _encoded(read_text(Path(path), schema.format, header=schema.header), schema, carried)
+    return _encoded(_frame_of(path, _kind_of(path), schema.format, header=schema.header), schema, carried)
 
 
 def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, ...]:
@@ -220,7 +220,8 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         ...     read_names(file.name)
         ('size', 'price')
     """
-    return _frame_of(path, ReadOptions(None, **options)).names
+    request = ReadOptions(None, **options)
+    return _frame_of(path, _kind_of(path), request.format, names=request.names).names
 
 
 def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
@@ -242,14 +243,71 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         ...     read_kinds(file.name)
         {'day': 'date', 'price': 'number'}
     """
-    frame = _frame_of(path, ReadOptions(None, **options))
+    request = ReadOptions(None, **options)
+    frame = _frame_of(path, _kind_of(path), request.format, names=request.names)
     return {name: frame.column(index).kind for index, name in enumerate(frame.names)}
 
 
-def _frame_of(path: str | Path, request: ReadOptions) -> Frame:
-    if _is_parquet(path):
-        return read_parquet_frame(Path(path), request.format)
-    return read_text(Path(path), request.format, names=request.names)
+def read_groups(
+    path: str | Path,
+    column: str | int,
+    *,
+    rows: NDArray[np.int64] | None = None,  # (n,)
+    **options: Unpack[TableOptions],
+) -> NDArray[np.int64]:
+    r"""Return the group number of each row (n,), by the value of a column.
+
+    Args:
+        path: The file.
+        column: The name or position of a column of numbers, dates or texts.
+        rows: The rows of interest (n,), such as `Table.rows`. The column may have missing cells in other rows. If None,
+            all N rows.
+        **options: Options of `read_table`. Only those about the format of the file have an effect.
+
+    Returns:
+        Group numbers (n,), from 0.
+
+    Raises:
+        DataError: If the file cannot be read, or the column has missing cells.
+        InvalidArgumentError: If there is no such column.
+
+    Examples:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as folder:
+        ...     file = Path(folder) / "table.csv"
+        ...     _ = file.write_text("station,level\nnorth,1\nsouth,2\nnorth,3\n")
+        ...     read_groups(file, "station").tolist()
+        [0, 1, 0]
+    """
+    request, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
+    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, request.format, names=request.names)
+    texts = frame.column(frame.find(column)).as_text()
+    chosen = np.arange(len(texts.cells)) if rows is None else rows
+    missing = np.asarray(texts.missing)[chosen]
+    if missing.any():
+        row = int(chosen[missing][0])
+        raise texts.error(f"has no value in row {row}, so that its group is unknown. Give each row a value.")
+    values = np.array([str(value) for value in texts.cells.to_pylist()])
+    return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)
+
+
+def _read(path: Any, kind: str, request: ReadOptions) -> Table:
+    if kind != _TEXT and request.names is not None:
+        raise InvalidArgumentError(
+            f"names must be None for {kind}, which names its columns. Give it for text files without a header."
+        )
+    return encode_table(_frame_of(path, kind, request.format, names=request.names), request)
+
+
+def _frame_of(
+    path: Any, kind: str, form: TextFormat, *, names: Sequence[str] | None = None, header: bool | None = None
+) -> Frame:
+    """Return the columns of a dataframe, or of a file. Names and header are those of `read_text`."""
+    if kind == _DATAFRAME:
+        return read_frame(path, form)
+    if kind == _PARQUET:
+        return read_parquet_frame(Path(path), form)
+    return read_text(Path(path), form, names=names, header=header)
 
 
 def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inputs:
@@ -267,28 +325,14 @@ def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inpu
         ) from error
 
 
-def _read_csv(path: str | Path, request: ReadOptions) -> Table:
-    return encode_table(read_text(Path(path), request.format, names=request.names), request)
+def _kind_of(path: Any) -> str:
+    """Return whether a table is a dataframe, a Parquet file or a text file, by the ending of its name.
 
-
-def _read_parquet(path: str | Path, request: ReadOptions) -> Table:
-    _refuse_names(request, "a Parquet file")
-    return encode_table(read_parquet_frame(Path(path), request.format), request)
-
-
-def _read_frame(table: Any, request: ReadOptions) -> Table:
-    _refuse_names(request, "a dataframe")
-    return encode_table(read_frame(table, request.format), request)
-
-
-def _refuse_names(request: ReadOptions, source: str) -> None:
-    if request.names is not None:
-        raise InvalidArgumentError(
-            f"names must be None for {source}, which names its columns. Give it for text files without a header."
-        )
-
-
-def _is_parquet(path: Any) -> bool:
+    Raises:
+        InvalidArgumentError: If it is none of them.
+    """
+    if is_frame(path):
+        return _DATAFRAME
     if not isinstance(path, str | PathLike):
         raise InvalidArgumentError(
             f"path must be the path of a file, or a dataframe, got {type(path).__name__}. Pass arrays to gp.fit(X, y)."
@@ -297,4 +341,4 @@ def _is_parquet(path: Any) -> bool:
     if suffix not in TABLE_SUFFIXES:
         endings = ", ".join(TABLE_SUFFIXES)
         raise InvalidArgumentError(f"The ending of path must be one of {endings}, got {unquoted(Path(path).name)}.")
-    return suffix in PARQUET_SUFFIXES
+    return _PARQUET if suffix in PARQUET_SUFFIXES else _TEXT

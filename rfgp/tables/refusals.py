@@ -130,7 +130,7 @@ def is_identifier(column: Column, frame: Frame) -> bool:
     begin = f"{title(column.file)}: column {quoted(column.name)} is left out: each of its {len(cells):,} texts is "
     warnings.warn(
         IdentifierWarning(f"{begin}different, such as {column.spell(column.odd[0])}, as of an identifier."),
-        stacklevel=9,
+        stacklevel=11,
     )
     return True
 

@@ -133,12 +133,8 @@ class Roles:
             batches: The batches.
             inputs: The names of the inputs.
         """
-        first = 0
-        for batch in batches:
-            table = {name: _numbers(file, name, batch.column(name), first) for name in (*inputs, *self.others)}
-            first += batch.num_rows
-            if batch.num_rows:
-                yield self.chunk(table, inputs)
+        for _, table in _with_numbers(file, batches, (*inputs, *self.others)):
+            yield self.chunk(table, inputs)
 
     def tables(self, file: Path, batches: Iterable[Any], inputs: Sequence[str]) -> Iterator[Chunk]:
         """Yield the rows of Arrow batches, with Arrow tables of inputs.
@@ -150,12 +146,8 @@ class Roles:
         """
         import pyarrow as pa
 
-        first = 0
-        for batch in batches:
-            others = _one_type({name: _numbers(file, name, batch.column(name), first) for name in self.others})
-            first += batch.num_rows
-            if batch.num_rows:
-                yield self.with_targets(pa.Table.from_batches([batch.select(inputs)]), others)
+        for batch, others in _with_numbers(file, batches, self.others):
+            yield self.with_targets(pa.Table.from_batches([batch.select(inputs)]), _one_type(others))
 
 
 def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> list[str]:
@@ -173,6 +165,20 @@ def selected(inputs: Sequence[str], columns: Collection[str | int] | None) -> li
     """
     is_known = columns is not None and all(column in inputs for column in columns)
     return [name for name in inputs if columns is None or not is_known or name in columns]
+
+
+def _with_numbers(file: Path, batches: Iterable[Any], names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
+    """Yield batches that have rows, with some of their columns as numbers (b,).
+
+    Raises:
+        DataError: As for `_numbers`.
+    """
+    first = 0
+    for batch in batches:
+        table = {name: _numbers(file, name, batch.column(name), first) for name in names}
+        first += batch.num_rows
+        if batch.num_rows:
+            yield batch, table
 
 
 def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:

@@ -1,5 +1,6 @@
 """The schema of a fitted table, by which later tables are read."""
 
+import json
 import math
 import sys
 from collections.abc import Sequence
@@ -134,7 +135,7 @@ class Schema:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as dicts, lists, texts and numbers, for JSON."""
-        content = {"version": _VERSION, **_listed(asdict(self))}
+        content: dict[str, Any] = {"version": _VERSION, **json.loads(json.dumps(asdict(self)))}  # tuples become lists
         if self.thousands is None:
             del content["thousands"]  # which older readers do not know
         return content
@@ -207,12 +208,6 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
     if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
         raise _bad(f"{name} is {quoted(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
     return value
-
-
-def _listed(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _listed(entry) for key, entry in value.items()}
-    return [_listed(entry) for entry in value] if isinstance(value, tuple) else value
 
 
 def _bad(why: str) -> DataError:

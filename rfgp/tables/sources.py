@@ -19,7 +19,7 @@ from rfgp.tables.marks import pointed_batch
 from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
-from rfgp.tables.roles import Columns, Roles, Target, selected
+from rfgp.tables.roles import Roles, Target, selected
 from rfgp.tables.text import read_head
 from rfgp.tables.typed import Reader, reader_of
 
@@ -315,7 +315,8 @@ class Batches:
         if isinstance(block, tuple) and len(block) == 2:
             return self._warned_of_truth(Chunk(*block))
         if _has_names(block):
-            return self._by_name({str(name): np.atleast_1d(np.asarray(block[name])) for name in block})
+            table = {str(name): np.atleast_1d(np.asarray(block[name])) for name in block}
+            return self._roles.chunk(table, self._checked(table))
         if self._position is None:
             return Chunk(block)
         X = np.asarray(block)
@@ -338,10 +339,6 @@ class Batches:
         """Return rows, and warn once if targets are booleans."""
         self._warned = self._warned or warn_of_booleans(chunk.y)
         return chunk
-
-    def _by_name(self, table: Columns) -> Chunk:
-        """Return the rows of columns by name, in the order of the first batch."""
-        return self._roles.chunk(table, self._checked(table))
 
     def _checked(self, table: Mapping[str, Any]) -> list[str]:
         """Return the names of the inputs among columns by name, in the order of the first batch.

@@ -16,10 +16,6 @@ _FAR = 1e8
 """The days from 1970-01-01 beyond which microseconds do not fit into 64 bits."""
 
 
-def _no_rows() -> NDArray[np.int64]:
-    return np.empty(0, dtype=np.int64)
-
-
 @unlisted("check_numeric_target")
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
@@ -47,7 +43,7 @@ class Table:
     target: str
     schema: Schema = field(default_factory=Schema)
     classes: tuple[str, ...] | None = None
-    rows: NDArray[np.int64] = field(default_factory=_no_rows)
+    rows: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
     num_rows: int = 0
 
     def __post_init__(self) -> None:

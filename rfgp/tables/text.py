@@ -12,7 +12,7 @@ from rfgp.errors import DataError, InvalidArgumentError, requires_extra
 from rfgp.tables.columns import Frame, is_value
 from rfgp.tables.content import read_first, read_utf8
 from rfgp.tables.marks import advice, has_marks
-from rfgp.tables.messages import counted, one_line, quoted, title, unreadable
+from rfgp.tables.messages import check_unique, counted, one_line, quoted, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAX_COLUMNS = 100_000
@@ -65,8 +65,8 @@ def read_text(file: Path, form: TextFormat, *, names: Sequence[str] | None = Non
     mark = _find_separator(file, data, form)
     if b'"' in data and data.count(b'"') % 2:
         _check_lines(file, data, mark)
-    data = _with_plain_marks(data, mark)
-    head = _read_head(file, data, "\t" if mark == " " else mark, form, names, header)
+    data, mark = _with_plain_marks(data, mark)
+    head = _read_head(file, data, mark, form, names, header)
     if not _INK.search(data, head.begin):
         raise DataError(f"{title(file)} has a header and no rows.")
     table = _parse(file, data, head, form)
@@ -98,9 +98,7 @@ def read_head(file: Path, form: TextFormat, names: Sequence[str] | None = None) 
     if mark == " ":
         raise unreadable(file, "its cells are separated by blanks, which cannot be read in batches; use read_table.")
     head = _read_head(file, data, mark, form, names, None)
-    if len(set(head.names)) < len(head.names):
-        twice = next(name for name in head.names if head.names.count(name) > 1)
-        raise DataError(f"{title(file)} has two columns named {quoted(twice)}. Rename one.")
+    check_unique(file, head.names)
     return head
 
 
@@ -128,9 +126,8 @@ def peek_names(file: Path, form: TextFormat) -> tuple[str, ...] | None:
         return None
     data = _without_comments(read_first(file, _SAMPLE_BYTES), form)
     try:
-        mark = _find_separator(file, data, form)
-        data = _with_plain_marks(data, mark)
-        return _read_head(file, data, "\t" if mark == " " else mark, form, None, None).names
+        data, mark = _with_plain_marks(data, _find_separator(file, data, form))
+        return _read_head(file, data, mark, form, None, None).names
     except DataError:  # reading the whole file may give a better error
         return None
 
@@ -176,16 +173,16 @@ def _records(lines: Sequence[str], mark: str) -> list[list[str]]:
         return []
 
 
-def _with_plain_marks(data: bytes, mark: str) -> bytes:
-    """Return the data with a tab for each run of blanks, or without blanks before the quote that opens a cell."""
+def _with_plain_marks(data: bytes, mark: str) -> tuple[bytes, str]:
+    """Return the data with tabs for runs of blanks, or without blanks before quotes that open cells; and the mark."""
     if mark == " ":
         cells = re.compile(_CELL.pattern.encode())
         lines = (cells.findall(line) if b'"' in line else line.split() for line in data.splitlines())
-        return b"\n".join(map(b"\t".join, lines))
+        return b"\n".join(map(b"\t".join, lines)), "\t"
     if b'"' not in data:
-        return data
+        return data, mark
     end = re.escape(mark.encode())
-    return re.sub(end + rb' +(?="(?:[^"]|"(?:[\r\n]|' + end + rb")))", mark.encode(), data)
+    return re.sub(end + rb' +(?="(?:[^"]|"(?:[\r\n]|' + end + rb")))", mark.encode(), data), mark
 
 
 def _read_head(

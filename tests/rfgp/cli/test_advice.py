@@ -5,7 +5,7 @@ import shlex
 
 import numpy as np
 import pytest
-from commands import run
+from commands import run, succeed
 
 import rfgp
 
@@ -27,20 +27,17 @@ def typed(out):
 
 def test_an_average_of_a_table_is_selected_again_by_the_command(monkeypatch, capsys, tmp_path):
     X, y = written(tmp_path / "t.csv")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--target", "y")
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--target", "y")
     selection = rfgp.GP(seed=0).select(X, y)
     assert all(trial.name in out for trial in selection.trials)
     assert selection.reason in out
     assert not list(tmp_path.glob("t-fit"))
-    code, _, err = run(monkeypatch, capsys, *typed(out)[1:], "--no-compare", "--out", tmp_path / "o")
-    assert code == 0, err
+    succeed(monkeypatch, capsys, *typed(out)[1:], "--no-compare", "--out", tmp_path / "o")
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
     assert gp.selection.parts.keys() == selection.parts.keys()
     assert len(gp.members) == len(selection.parts) > 1
     limits = ("--target", "y", "--time-limit", "9s", "--seed", "5", "--approximation", "Exact", "--memory", "1GB")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", *limits)
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "t.csv", *limits)
     assert out.splitlines()[-1].endswith("--approximation Exact --time-limit 9s --memory 1GB --seed 5")
 
 
@@ -51,15 +48,13 @@ def test_the_command_fits_the_best_kernel_with_the_same_table(monkeypatch, capsy
     (tmp_path / "t.csv").write_text("\n".join(["a;b;y;kind", *lines, "-;1;2;a"]))
     given = ("--target", "y", "--missing-mark", "-", "--missing", "mean", "--seed", "2")
     chosen = ("--approximation", "RandomFeatures(16)", "--time-limit", "1min", "--json")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", *given, *chosen)
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "t.csv", *given, *chosen)
     found = json.loads(out)
     words = shlex.split(found["command"])
     assert {"--missing-mark=-", "--missing=mean", "--kernel", "--approximation"} <= {*words}
     assert "RandomFeatures(num_frequencies=16)" in words
     assert "--time-limit" not in words
-    code, _, err = run(monkeypatch, capsys, *words[1:], "--no-compare", "--out", tmp_path / "o")
-    assert code == 0, err
+    succeed(monkeypatch, capsys, *words[1:], "--no-compare", "--out", tmp_path / "o")
     gp = rfgp.load(tmp_path / "o" / "model.safetensors")
     best = next(each for each in found["candidates"] if each["name"] == found["best"])
     (term,) = gp.kernel.terms()
@@ -69,8 +64,7 @@ def test_the_command_fits_the_best_kernel_with_the_same_table(monkeypatch, capsy
 
 def test_a_time_limit_is_kept_and_figures_are_for_programs(monkeypatch, capsys, tmp_path):
     written(tmp_path / "t.csv")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--time-limit", "1e-6s", "--json")
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--time-limit", "1e-6s", "--json")
     found = json.loads(out)
     assert {*found} == {"best", "weights", "reason", "candidates", "baselines", "command"}
     assert sum("over the limit" in each["status"] for each in found["candidates"]) == len(found["candidates"]) - 1
@@ -82,24 +76,21 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     import networkx as nx
 
     nx.write_gml(nx.path_graph(40), tmp_path / "g.gml")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml")
-    assert code == 0, err
+    out, err = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml")
     assert "chebyshev(" in out
     assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--time-limit", "1e-9s")
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--time-limit", "1e-9s")
     assert "the cheapest, because none is within the limits; without limits " in out
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json")
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json")
     sizes = sorted({each["bytes"] for each in json.loads(out)["candidates"]})
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json", "--memory", str(sizes[0] + 1))
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--json", "--memory", str(sizes[0] + 1))
     found = json.loads(out)
     kept = [each for each in found["candidates"] if not each["status"]]
     assert 0 < len(kept) < len(found["candidates"])
     assert found["best"] == min(kept, key=lambda each: each["error_of_the_kernel"])["name"]
     assert "the best within the limits" in found["reason"]
     (tmp_path / "m.obj").write_text("v 0 0 0\nv 1 0 0\nv 0 1 0\nv 1 1 0\nv 2 0 1\nf 1 2 3\nf 2 4 3\nf 2 5 4\n")
-    code, out, err = run(monkeypatch, capsys, "advise", tmp_path / "m.obj")
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "m.obj")
     assert "Type: rfgp mesh" in out
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import trimesh
-from commands import run
+from commands import fail, run, succeed
 from devices import device
 
 import rfgp
@@ -156,26 +156,24 @@ def test_gaps_in_a_file_to_predict_are_refused_or_dropped(here, monkeypatch, cap
     assert "column 'a' has 1 missing or infinite value, the first in row 2 (missing). Give --missing drop." in err
     assert "column 'b' has 1 missing" in err
     assert err.endswith("Rows count from 0, after the header.\n")
-    code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "drop")
+    out, _ = succeed(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "drop")
     assert [line.split(",")[0] for line in out.splitlines()] == ["row", "0", "3"]
-    code, _, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "mean")
-    assert code == 1
+    err = fail(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "mean")
     assert "--missing mean needs the means of the fitted table" in err
-    code, _, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "guess")
-    assert (code, "--missing must be one of error, drop, mean, got 'guess'" in err) == (1, True)
+    assert "--missing must be one of error, drop, mean, got 'guess'" in fail(
+        monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "guess"
+    )
     (here / "gap.csv").write_text("a;b\n1,5;-\nNA;1\n1,5;2\n")
     arguments = ("--missing", "drop", "--decimal", ",", "--missing-mark", "-")
-    code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv", *arguments)
-    assert (code, [line.split(",")[0] for line in out.splitlines()]) == (0, ["row", "2"])
+    out, _ = succeed(monkeypatch, capsys, "predict", "m", "gap.csv", *arguments)
+    assert [line.split(",")[0] for line in out.splitlines()] == ["row", "2"]
 
 
 def test_gaps_in_values_on_a_mesh_are_refused_or_dropped(here, monkeypatch, capsys):
     (here / "v.csv").write_text("face,v\n" + "".join(f"{i},{'' if i == 4 else i % 5}\n" for i in range(0, 80, 2)))
     common = ("mesh", "mean.ply", "--values", "v.csv", "--no-compare", "--out", "o", "--json")
-    code, _, err = run(monkeypatch, capsys, *common)
-    assert (code, "Give --missing drop" in err) == (1, True)
-    code, out, err = run(monkeypatch, capsys, *common, "--missing", "drop")
-    assert code == 0, err
+    assert "Give --missing drop" in fail(monkeypatch, capsys, *common)
+    out, _ = succeed(monkeypatch, capsys, *common, "--missing", "drop")
     assert json.loads(out)["train"] + json.loads(out)["test"] == 39
     assert run(monkeypatch, capsys, *common, "--missing", "mean")[0] == 2
 
@@ -189,18 +187,17 @@ def test_log_targets_are_predicted_in_their_own_units(here, monkeypatch, capsys)
     rows = "".join(f"{a!r},{b!r},{c!r}\n" for (a, b), c in zip(X.tolist(), y.tolist(), strict=True))
     (here / "y.csv").write_text("a,b,y\n" + rows)
     options = ("--kernel", "RBF()", "--approximation", "RandomFeatures(16)", "--no-compare", "--out", "o", "--json")
-    code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
-    assert code == 0, err
+    out, err = succeed(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert json.loads(out)["title"] == "y.csv, target log of y"
     assert "No --target: it is the last column, y.\n" in err
     assert not [note for note in json.loads(out)["notes"] if "--log" in note]
-    code, out, err = run(monkeypatch, capsys, "fit", "y.csv", "--target", "y", *options[:-2], "other", "--json")
+    out, err = succeed(monkeypatch, capsys, "fit", "y.csv", "--target", "y", *options[:-2], "other", "--json")
     (note,) = [note for note in json.loads(out)["notes"] if "--log" in note]
     assert note.startswith("y is positive, from ")
     assert note.endswith("A model of its logarithm may be better (--log).")
     assert "No --target" not in err
     model = "o/model.safetensors"
-    code, out, err = run(monkeypatch, capsys, "predict", model, "y.csv", "--out", "p.csv", "--json")
+    out, _ = succeed(monkeypatch, capsys, "predict", model, "y.csv", "--out", "p.csv", "--json")
     assert 0.9 < json.loads(out)["coverage_95"] <= 1
     found = np.loadtxt("p.csv", delimiter=",", skiprows=1)
     law = rfgp.load(model).predict(X)
@@ -210,16 +207,14 @@ def test_log_targets_are_predicted_in_their_own_units(here, monkeypatch, capsys)
     np.testing.assert_allclose(found[:, 2], spread, rtol=1e-6)
     np.testing.assert_allclose(found[:, 5], np.exp(law.mean + 1.959963984540054 * np.sqrt(noisy.variance)), rtol=1e-9)
     (here / "y.csv").write_text("a,b,y\n" + rows + "1,1,0\n")
-    code, _, err = run(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
-    assert code == 1
+    err = fail(monkeypatch, capsys, "fit", "y.csv", "--log", *options)
     assert "--log needs a positive target, and 'y' has 1 value not above 0, the first in row 200 (0)." in err
 
 
 @pytest.mark.skipif("thousands" not in TableOptions.__annotations__, reason="tables know no thousands yet")
 def test_separators_of_thousands_are_read_where_one_names_them(here, monkeypatch, capsys):
     (here / "n.csv").write_text('a;b\n"1,200";2\n')
-    code, out, err = run(monkeypatch, capsys, "predict", "m", "n.csv", "--thousands", ",")
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "predict", "m", "n.csv", "--thousands", ",")
     gp = rfgp.load("m")
     assert float(out.splitlines()[1].split(",")[1]) == pytest.approx(gp.predict([[1200.0, 2.0]]).mean[0], rel=1e-9)
 
@@ -227,8 +222,7 @@ def test_separators_of_thousands_are_read_where_one_names_them(here, monkeypatch
 def test_models_with_encoded_columns_read_tables_as_they_did(monkeypatch, capsys, tmp_path):
     """A model of a version that encoded texts and dates outside the model."""
     folder = Path(__file__).parent / "encoded"
-    code, out, err = run(monkeypatch, capsys, "predict", folder / "model.safetensors", folder / "table.csv")
-    assert code == 0, err
+    out, _ = succeed(monkeypatch, capsys, "predict", folder / "model.safetensors", folder / "table.csv")
     found, expected = (pd.read_csv(source) for source in (io.StringIO(out), folder / "predictions.csv"))
     pd.testing.assert_frame_equal(found, expected, rtol=1e-9)
 

@@ -108,13 +108,10 @@ WRONG = [
     (["datasets", "nothing"], "`rfgp datasets` lists"),
     (["demo", "--out", "t.csv"], "t.csv"),
 ]
-"""Wrong calls, and a word of the message; one in four is a fast test."""
+"""Wrong calls, and a word of the message."""
 
 
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [pytest.param(*case, marks=[pytest.mark.slow] if i % 4 else []) for i, case in enumerate(WRONG)],
-)
+@pytest.mark.parametrize(("arguments", "message"), WRONG)
 def test_wrong_arguments_are_named_before_torch_loads(arguments, message, tmp_path):
     (tmp_path / "t.csv").write_text("a,b,y\n1,2,3\n2,3,4\n")
     (tmp_path / "mesh.stl").write_text("solid")

@@ -76,12 +76,6 @@ def assert_same(one, other, tolerance=1e-8):
     np.testing.assert_allclose(a.variance, b.variance, rtol=100 * tolerance)
 
 
-def in_blocks(*extra):
-    """The same rows read in blocks here, which is tested against rows in memory."""
-    columns = ("X", "y", "noise", "sample_weight")
-    return rfgp.tables.Batches([dict(zip(columns, (X, Y, *extra), strict=False))], target="y") if extra else None
-
-
 MAKERS = {
     "arrays": lambda: Partitions(*arrays()),
     "one partition": lambda: Partitions(*arrays(600)),

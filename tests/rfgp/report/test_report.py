@@ -144,8 +144,10 @@ def test_figures_in_the_page_are_those_of_the_study():
     cards = {name: figure for name, figure, _ in words.cards(study, "rows")}
     assert cards["Error on held-out data (RMSE)"] == f"{study.rmse:.4g}"
     law = study.model.predict(small_table().X[study.test])
-    errors = small_table().y[study.test] - law.mean
+    y = small_table().y[study.test]
+    errors = y - law.mean
     assert study.rmse == pytest.approx(np.sqrt(np.mean(errors**2)))
+    assert study.r_squared == pytest.approx(1 - np.sum(errors**2) / np.sum((y - y.mean()) ** 2))
     inside = np.abs(errors) <= 1.959964 * np.sqrt(law.observed().variance)
     assert study.coverage == pytest.approx(inside.mean())
     assert f"<strong>{study.rmse:.4g}</strong>" in content
@@ -520,23 +522,6 @@ def test_sensors_at_one_node_are_held_out_together_and_it_is_said():
         "7 observations share their node with another one. Observations of one node are all held out or none"
     )
     assert words.repeats(study) in report.field_report(study, field, fields.posterior_at_nodes(study.model, field))
-
-
-def test_observations_of_one_node_stay_together():
-    groups = np.arange(200) % 40
-    train, test = split(200, 0.2, 0, groups)
-    assert not set(groups[train]) & set(groups[test])
-    assert sorted([*train, *test]) == list(range(200))
-    assert len(test) == 40  # a share of the observations, however many there are of a node
-    with pytest.raises(rfgp.DataError, match="groups"):
-        split(20, 0.5, 0, np.zeros(20, dtype=np.int64))
-
-
-def test_variance_explained_is_that_of_the_held_out_targets():
-    _, study = table_page(small_table(), compare=False)
-    y = small_table().y[study.test]
-    law = study.model.predict(small_table().X[study.test])
-    assert study.r_squared == pytest.approx(1 - np.sum((y - law.mean) ** 2) / np.sum((y - y.mean()) ** 2))
 
 
 def test_large_meshes_are_pictures(monkeypatch):

@@ -22,6 +22,30 @@ def write(tmp_path, text, name="t.csv"):
     return path
 
 
+def test_headers_targets_and_separators(tmp_path):
+    table = read_csv(write(tmp_path, "a,b,price\n1,2,3\n4,5,6\n"))
+    assert (table.columns, table.target) == (("a", "b"), "price")
+    np.testing.assert_array_equal(table.X, [[1, 2], [4, 5]])
+    np.testing.assert_array_equal(table.y, [3, 6])
+    assert read_csv(tmp_path / "t.csv", "a").columns == ("b", "price")
+    assert read_csv(tmp_path / "t.csv", "1").target == "b"
+    assert read_csv(tmp_path / "t.csv", "-3").target == "a"
+    for text in ("1;2;3\n4;5;6\n", "1\t2\t3\n4\t5\t6\n", " 1  2 3\n4 5   6\n", "1, 2, 3\n4, 5, 6\n"):
+        plain = read_csv(write(tmp_path, text, "plain.txt"))
+        assert plain.columns == ("0", "1")
+        np.testing.assert_array_equal(plain.X, [[1, 2], [4, 5]])
+
+
+def test_byte_order_marks_quotes_and_line_ends(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'\xef\xbb\xbf"size, cm",price\r\n1,2\r\n3,4\r\n')
+    table = read_csv(path, "price")
+    assert table.columns == ("size, cm",)
+    np.testing.assert_array_equal(table.X[:, 0], [1, 3])
+    path.write_bytes(b"\xef\xbb\xbf1,2\n3,4\n")
+    assert read_csv(path).columns == ("0",)
+
+
 NUMBERS = st.lists(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=3, max_size=3), min_size=1)
 
 
