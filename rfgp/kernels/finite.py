@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from rfgp.counts import check_count
-from rfgp.kernels.arguments import per_column, read_positives
-from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.arguments import bounds_in, per_column, read_positives
+from rfgp.kernels.kernel import Kernel, UnitVariance
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -158,7 +158,7 @@ class Polynomial(Kernel):
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the offset."""
         unit = torch.ones_like(columns.scale[0])
-        return {"offset": Hyperparameter(unit, unit, (OFFSET_BOUNDS[0] * unit, OFFSET_BOUNDS[1] * unit))}
+        return {"offset": Hyperparameter(unit, unit, bounds_in(unit, OFFSET_BOUNDS))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin and the scale in standardized units, (c,) each."""
@@ -191,7 +191,7 @@ def _mean(columns: ColumnSummary) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Constant(Kernel):
+class Constant(UnitVariance):
     """The constant kernel 1: a random constant that is added to all rows.
 
     Attributes:
@@ -211,10 +211,6 @@ class Constant(Kernel):
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return ones (n, m)."""
         return torch.ones(len(a), len(b), dtype=torch.float64, device=a.device)
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return ones (n, 1)."""

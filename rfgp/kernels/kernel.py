@@ -135,6 +135,14 @@ class Kernel(Factor):
         return f"{type(self).__name__}({', '.join(_arguments(self))})"
 
 
+class UnitVariance(Kernel):
+    """The base class of kernels with variance 1 everywhere."""
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
+
 def transformed(kernel: Kernel, change: Callable[[Kernel], Kernel]) -> Kernel:
     """Return a kernel with each factor changed, a shared one once.
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.arguments import read_positive
-from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.arguments import bounds_in
+from rfgp.kernels.kernel import UnitVariance
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
+from rfgp.spectra.spectrum import positive
 
 LENGTHSCALE_BOUNDS = (0.05, 50.0)
 """The bounds of the lengthscale: 0.05 needs about 70 harmonics, and 50 gives a variance of 4e-4."""
@@ -30,7 +31,7 @@ MAX_HARMONICS = 128
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Periodic(Kernel):
+class Periodic(UnitVariance):
     """The periodic kernel exp(-2 sin^2(pi (x - z) / period) / lengthscale^2).
 
     Source: MacKay (1998), Introduction to Gaussian processes, Section 5.
@@ -61,9 +62,9 @@ class Periodic(Kernel):
         super().__post_init__()
         if self.columns is None or len(self.columns) != 1:
             raise InvalidArgumentError(f"Periodic must have one column, got {self.columns!r}. Add or multiply several.")
-        object.__setattr__(self, "period", read_positive("period", self.period))
+        object.__setattr__(self, "period", positive("period", self.period))
         if self.lengthscale is not None:
-            object.__setattr__(self, "lengthscale", read_positive("lengthscale", self.lengthscale))
+            object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
@@ -81,18 +82,13 @@ class Periodic(Kernel):
         sine = torch.sin(math.pi * (a - b.mT) / values["period"])
         return torch.exp(-2 * (sine / values["lengthscale"]).square())
 
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
-
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""
         unit, scale = torch.ones_like(columns.scale[0]), columns.scale[0]
         period = self.period / scale
-        bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
         return {
-            "lengthscale": Hyperparameter(unit, unit, (LENGTHSCALE_BOUNDS[0] * unit, LENGTHSCALE_BOUNDS[1] * unit)),
-            "period": Hyperparameter(period, scale, bounds, is_fixed=not self.learn_period),
+            "lengthscale": Hyperparameter(unit, unit, bounds_in(unit, LENGTHSCALE_BOUNDS)),
+            "period": Hyperparameter(period, scale, bounds_in(period, PERIOD_BOUNDS), is_fixed=not self.learn_period),
         }
 
     def series(self, values: Values) -> "Harmonics":

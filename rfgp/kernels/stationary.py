@@ -10,9 +10,9 @@ from torch import Tensor
 
 from rfgp import spectra
 from rfgp.grams import scaled_gram
-from rfgp.kernels.arguments import read_positives
+from rfgp.kernels.arguments import bounds_in, read_positives
 from rfgp.kernels.chains import ORDERS, ColumnField
-from rfgp.kernels.kernel import Kernel
+from rfgp.kernels.kernel import UnitVariance
 from rfgp.kernels.role import LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -23,7 +23,7 @@ LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Stationary(Kernel):
+class Stationary(UnitVariance):
     """The stationary kernel k(x, z) = E cos(omega . (x - z) / lengthscale).
 
     The distribution of omega is a spectrum of `rfgp.spectra`.
@@ -74,10 +74,6 @@ class Stationary(Kernel):
             return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
         return self.measure.kernel_between(a / lengthscale, b / lengthscale)
 
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return ones (n,)."""
-        return torch.ones(len(a), dtype=torch.float64, device=a.device)
-
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the dict of the hyperparameter "lengthscale".
 
@@ -92,7 +88,7 @@ class Stationary(Kernel):
         spread, unit = columns.spread, columns.scale
         if not self.ard:
             spread = spread.mean()
-        bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
+        bounds = bounds_in(spread, LENGTHSCALE_BOUNDS)
         return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, saturates=True)}
 
 
