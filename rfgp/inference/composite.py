@@ -81,8 +81,8 @@ class IndependentFunctions(Posterior):
             inputs: The inputs of the points.
             projected: Their projection by `project`.
         """
-        roots = [function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True)]
-        return block_diagonal(roots)
+        roots = (function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True))
+        return torch.as_tensor(torch.block_diag(*roots))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
@@ -259,18 +259,6 @@ class HeteroscedasticPosterior(Posterior):
             second: The names of the terms of the second sum, along the columns.
         """
         return self.function.cross_covariance(inputs, first, second)
-
-
-def block_diagonal(
-    blocks: Iterable[Tensor],  # (n, r) each
-) -> Tensor:  # (C n, C r)
-    """Return the block-diagonal matrix of the given blocks.
-
-    Args:
-        blocks: The blocks, (a_i, b_i) each.
-    """
-    out: Tensor = torch.block_diag(*blocks)
-    return out
 
 
 def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:

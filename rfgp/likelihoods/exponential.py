@@ -22,26 +22,6 @@ from rfgp.scaling import moments
 
 _VARIANCES = (0.1, 10.0)
 """The bounds of the variance of the latent function before a fit."""
-_DEVIATION = 2.0
-"""The scale of the half-normal prior of the standard deviation of the log rate of counts.
-
-It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
-
-
-def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
-    """Return initial moments of the latent function f for targets with mean e^f.
-
-    Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
-    logarithms.
-
-    Args:
-        y: Positive or non-negative targets (n,).
-        weight: The weights (n,) of the targets.
-        least: A number that is added to the targets before their logarithms are computed. It is 0 for positive targets.
-    """
-    mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
-    variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
-    return InitialMoments(mean.log() - 0.5 * variance, variance)
 
 
 def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -57,12 +37,43 @@ def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[
     return first, square * variance.expm1() + share * square * variance.exp()
 
 
-def _check_counts(y: Tensor) -> str | None:
-    return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
+class _WithExponentialMean(Likelihood):
+    """Observations that are not negative, with mean e^f."""
+
+    lowest, takes_exposure = 0.0, True
+
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return initial moments of f from targets (n,) with weights (n,).
+
+        Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
+        logarithms. Counts are raised by 1/2 before their logarithms are computed.
+        """
+        least = 0.5 if self.is_discrete else 0.0
+        mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
+        variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
+        return InitialMoments(mean.log() - 0.5 * variance, variance)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
+
+
+class _Counts(_WithExponentialMean):
+    """Counts with mean e^f."""
+
+    is_discrete = True
+    latent_deviation = 2.0
+    """The scale of the half-normal prior of the standard deviation of the log rate.
+
+    It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
+
+    def check(self, y: Tensor) -> str | None:
+        """Return a message about the first target of (n,) that is not a count, or None."""
+        return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
 
 
 @dataclass(frozen=True, repr=False)
-class Poisson(Likelihood):
+class Poisson(_Counts):
     """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
 
     Examples:
@@ -73,18 +84,6 @@ class Poisson(Likelihood):
         >>> gp.predict(X).observed().mean.shape
         (30,)
     """
-
-    is_discrete = takes_exposure = True
-    latent_deviation = _DEVIATION
-    lowest = 0.0
-
-    def check(self, y: Tensor) -> str | None:
-        """Return a message about the first target of (n,) that is not a count, or None."""
-        return _check_counts(y)
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from counts (n,)."""
-        return begin_of_logs(y, weight, 0.5)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f.
@@ -108,10 +107,6 @@ class Poisson(Likelihood):
         first, spread = log_moments(mean, variance, 0.0)
         return first, first + spread
 
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
-
     def variance(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""
         return f.exp()
@@ -127,7 +122,7 @@ class Poisson(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(Likelihood):
+class NegativeBinomial(_Counts):
     """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
@@ -141,17 +136,6 @@ class NegativeBinomial(Likelihood):
 
     dispersion: Any = None
     parameters = (Parameter("dispersion", 0.5, (1e-4, 1e2)),)
-    is_discrete = takes_exposure = True
-    latent_deviation = _DEVIATION
-    lowest = 0.0
-
-    def check(self, y: Tensor) -> str | None:
-        """Return a message about the first target of (n,) that is not a count, or None."""
-        return _check_counts(y)
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from counts (n,)."""
-        return begin_of_logs(y, weight, 0.5)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -166,10 +150,6 @@ class NegativeBinomial(Likelihood):
         """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""
         first, spread = log_moments(mean, variance, 1 / self._size(mean))
         return first, first + spread
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
 
     def variance(self, f: Tensor) -> Tensor:
         """Return e^f + dispersion e^(2 f), (...)."""
@@ -195,7 +175,7 @@ class NegativeBinomial(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class Gamma(Likelihood):
+class Gamma(_WithExponentialMean):
     """Gamma distribution with mean e^f and shape a. Its standard deviation is the mean over sqrt(a).
 
     Attributes:
@@ -209,15 +189,10 @@ class Gamma(Likelihood):
 
     shape: Any = None
     parameters = (Parameter("shape", 2.0, (1e-2, 1e5)),)
-    lowest, takes_exposure = 0.0, True
 
     def check(self, y: Tensor) -> str | None:
         """Return a message about the first target of (n,) that is not positive, or None."""
         return first_where(~(y > 0), y, "positive")
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from targets (n,)."""
-        return begin_of_logs(y, weight, 0.0)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -236,10 +211,6 @@ class Gamma(Likelihood):
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
         return log_moments(mean, variance, 1 / self._shape(mean))
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
 
     def variance(self, f: Tensor) -> Tensor:
         """Return e^(2 f) / a, (...)."""

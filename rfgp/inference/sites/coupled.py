@@ -9,7 +9,6 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference.composite import block_diagonal
 from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
@@ -104,7 +103,7 @@ class CoupledDensePosterior(Posterior):
         """
         shared = self._shared(projected).movedim(0, 1).flatten(1)
         conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
-        return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
+        return covariance_root(torch.block_diag(*conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because functions of several classes without features are defined at given points only.
@@ -250,7 +249,7 @@ class CoupledLowRankPosterior(Posterior):
             inputs: The inputs of the points.
             projected: Their projection by `project`.
         """
-        joint = block_diagonal([projected.mT] * self.weights.shape[1])
+        joint = torch.block_diag(*[projected.mT] * self.weights.shape[1])
         return half_solve(self.factor, joint).mT
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:

@@ -19,11 +19,11 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.inference.sites.lowrank import learned_gradients
 from rfgp.inference.sites.newton import FLOOR, TOLERANCE
-from rfgp.inference.sites.terms import RowLikelihood, cavity
+from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.inference.sites.weights import Reading, WeightLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows
@@ -35,7 +35,7 @@ from rfgp.solvers.onepass.statistics import assemble, projected
 from rfgp.solvers.onepass.sums import Layout, passed, row_blocks, weighted_sums
 
 
-class SeriesReading:
+class SeriesReading(Reading):
     """Passes that read features by transforms."""
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
@@ -104,11 +104,7 @@ class LatticeLaplace(WeightLaplace, Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
-
-        def compute(needs: Needs) -> tuple[Tensor, Gradients]:
-            return self.mode.evidence, partial(self._gradients, needs)
-
-        return with_gradient(compute, self.model.mean, self.scale, *self.learned.values())
+        return with_gradient(self.evidence, self.model.mean, self.scale, *self.learned.values())
 
     def posterior(self) -> SeriesPosterior:
         """Return the weights and the factor of their precision."""
@@ -125,18 +121,10 @@ class LatticeLaplace(WeightLaplace, Inference):
         """A^-1 at the mode, (F, F)."""
         return self._posterior.moments_at_rows.inverse
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
-        parts, model = [], self.detached
-        with torch.no_grad():
-            at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound)
-            for block in self.reading.blocks(model):
-                f = at.values(block)
-                parts.append(
-                    cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self.bound, block).terms(f))
-                )
-        means, variances = zip(*parts, strict=True)
-        return torch.cat(means)[:, None], torch.cat(variances)
+    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return f at the mode, and its variance, (b,) each."""
+        series = self._posterior.moments_at_rows
+        return _Rows(series, self.model.mean.detach(), self.bound).values(block), series.known_variance(block.inputs)
 
     @cached_property
     def _implicit(self) -> _Implicit:
@@ -147,7 +135,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
 
-    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
         model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
         scale, series = _scale_of(model), self._posterior.moments_at_rows
