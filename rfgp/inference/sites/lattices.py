@@ -39,40 +39,19 @@ class SeriesReading(Reading):
     """Passes that read features by transforms."""
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search.
-
-        Args:
-            model: The linear model of the rows.
-        """
+        """Return the tolerance and the floor of a search."""
         return TOLERANCE * (1 + len(model.rows) / 1000), FLOOR
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
-        """Yield the rows in blocks.
-
-        Args:
-            model: The linear model of the rows.
-        """
+        """Yield the rows in blocks."""
         return row_blocks(_layout_of(model), model.rows)
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
-        """Return Phi w (b, m), float64.
-
-        Args:
-            model: The linear model of the rows.
-            block: The block of b rows.
-            weights: The weights w, (F, m).
-        """
+        """Return Phi w (b, m), float64."""
         return _series(model, weights).mean(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F).
-
-        Args:
-            model: The linear model of the rows.
-            likelihood: The likelihood, with values of all its parameters.
-            weights: The weights, (F,).
-            is_final: Whether the matrices are those of the mode, with the W of Laplace's approximation.
-        """
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F)."""
         has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
         at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
         weigh = partial(_newton_weights, at, is_final, has_excess)
@@ -178,11 +157,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         return self.log_marginal_likelihood()
 
     def with_factors_of(self, other: "LatticeLaplace") -> Self:
-        """Return the inference with the results of another at the same hyperparameters and rows.
-
-        Args:
-            other: The other inference.
-        """
+        """Return the inference with the results of another at the same hyperparameters and rows."""
         kept = ("mode", "_posterior", "_implicit")
         vars(self).update({name: vars(other)[name] for name in kept if name in vars(other)})
         return self
@@ -191,11 +166,6 @@ class LatticeLaplace(WeightLaplace, Inference):
         """Return the Fisher information (p, p) of the regression of Laplace pseudo-observations.
 
         It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
-
-        Args:
-            in_mean: The derivatives of the mean in the parameters, (1, p).
-            in_variance: Not used.
-            in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
             inverse, implicit = self.inverse, self._implicit

@@ -159,10 +159,6 @@ class WeightProblem(ModeProblem[WeightState]):
     def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer if the true curvature is not positive definite.
 
-        Args:
-            state: The state.
-            last_decrement: The squared Newton decrement of the last step. It has no effect here.
-
         Returns:
             The change (F,), the squared Newton decrement in nats, and the lower Cholesky factor of A, (F, F).
         """
@@ -171,13 +167,7 @@ class WeightProblem(ModeProblem[WeightState]):
         return Step(change, float(change @ ascent), factor)
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the full step, or the best one along it, or None if no length increases the objective.
-
-        Args:
-            state: The state.
-            step: The step from it.
-            least: The smallest objective of the state after the full step, in nats.
-        """
+        """Return the state after the full step, or the best one along it, or None if none increases the objective."""
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
             return moved
