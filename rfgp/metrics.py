@@ -118,7 +118,8 @@ def _mean_distance(mean: Tensor, deviation: Tensor) -> Tensor:
     """Return E |Z| for Z ~ N(mean, deviation^2), (...) each."""
     z = mean / deviation
     density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
-    return deviation * (2 * density + z * (2 * torch.special.ndtr(z) - 1))
+    out: Tensor = deviation * (2 * density + z * (2 * torch.special.ndtr(z) - 1))
+    return out
 
 
 def _crps_of_mixture(y: Tensor, parts: Any) -> float:

@@ -58,8 +58,7 @@ class IndependentFunctions(Posterior):
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
         """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
-        roots = (function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True))
-        return torch.as_tensor(torch.block_diag(*roots))
+        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.functions, projected, strict=True))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
@@ -166,6 +165,18 @@ class HeteroscedasticPosterior(Posterior):
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariance (n, n) between two sums of terms of f."""
         return self.function.cross_covariance(inputs, first, second)
+
+
+def block_diagonal(
+    blocks: Iterable[Tensor],  # (n, r) each
+) -> Tensor:  # (C n, C r)
+    """Return the block-diagonal matrix of the given blocks.
+
+    Args:
+        blocks: The blocks, (a_i, b_i) each.
+    """
+    out: Tensor = torch.block_diag(*blocks)
+    return out
 
 
 def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:

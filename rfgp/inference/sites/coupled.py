@@ -9,6 +9,7 @@ from torch import Tensor
 
 from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
+from rfgp.inference.composite import block_diagonal
 from rfgp.linalg import covariance_root, half_solve
 from rfgp.solvers import Posterior
 from rfgp.solvers.role import Functions, Shape
@@ -75,7 +76,7 @@ class CoupledDensePosterior(Posterior):
         """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
         conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
-        return covariance_root(torch.block_diag(*conditional) + shared.mT @ shared)
+        return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because functions of several classes without features are defined at given points only.
@@ -176,7 +177,7 @@ class CoupledLowRankPosterior(Posterior):
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function."""
-        joint = torch.block_diag(*[projected.mT] * self.weights.shape[1])
+        joint = block_diagonal([projected.mT] * self.weights.shape[1])
         return half_solve(self.factor, joint).mT
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:

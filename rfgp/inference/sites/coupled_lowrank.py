@@ -29,7 +29,7 @@ from rfgp.inference.sites import softmax
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
 from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
-from rfgp.inference.sites.weights import WeightState, precision_of
+from rfgp.inference.sites.weights import WeightMode, WeightState, precision_of
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
 from rfgp.rows import Block
@@ -253,9 +253,8 @@ class CoupledLowRankLaplace(Inference):
         return self._detached.mean + self._detached.fitted(phi, self.mode.position)
 
     def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        mode = self.mode
-        value = mode.value - 0.5 * mode.position.square().sum() - self.factor.diagonal().log().sum()
-        return value, partial(self._gradients, needs)
+        mode = WeightMode(self.mode.position, self.factor, self.mode.value)
+        return mode.evidence, partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the means (C,), the variances (T,) and the parameters of the features."""

@@ -183,8 +183,8 @@ class WeightMode(NamedTuple):
     """The mode of the weights.
 
     Attributes:
-        weights: The weights w, (F,).
-        factor: The lower Cholesky factor of A at the mode, (F, F).
+        weights: The weights w, (F,), or (F, C) of C functions.
+        factor: The lower Cholesky factor of A at the mode, (F, F), or (C F, C F).
         value: The log density of all rows, 0-d.
     """
 

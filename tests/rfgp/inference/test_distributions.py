@@ -534,6 +534,25 @@ def test_members_of_a_mixture_are_projected_twice_at_most(monkeypatch):
     assert all(sum(member.projected) <= 2 * 25 for member in posterior.members)
 
 
+def test_predictions_of_mixtures_are_weighted_members():
+    x = points(6)
+    p = predicted(mixture().at(x), MixturePrediction).observed()
+    means, mean, _ = mixed_twin(x)
+    y = 10 + 2 * (mean[:, 0] + 0.3)
+    noises, density = (0.5, 0.2), torch.zeros(6).double()
+    for weight, m, noise, (_, covariance) in zip(
+        (0.25, 0.75), means, noises, [dense(*data(), x), dense(*data(rows=7), x)], strict=True
+    ):
+        deviation = 2 * (covariance.diagonal() + noise).sqrt()
+        density += weight * torch.distributions.Normal(10 + 2 * m[:, 0], deviation).log_prob(y).exp()
+    close(torch.from_numpy(p.log_prob(y)).exp(), density)
+    functional = p.linear([1.0, -1.0, 0, 0, 0, 0])
+    differences = [2 * float(m[0] - m[1]) for m in means]
+    assert functional.mean[0] == pytest.approx(0.25 * differences[0] + 0.75 * differences[1], rel=1e-9)
+    parts = list(functional.parts())
+    assert [float(mean) for _, mean, _ in parts] == pytest.approx(differences, rel=1e-9)
+
+
 def test_inference_of_a_mixture_is_that_of_its_members():
     class Known(rfgp.solvers.Inference):
         def __init__(self, member):
