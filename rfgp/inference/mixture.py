@@ -115,7 +115,7 @@ class MixturePosterior(Posterior):
         )
 
     def at(self, inputs: Tensor | InputBlocks) -> "MixtureDistribution":
-        """Return the distribution of the latent function at n points."""
+        """Return the distribution of the latent function at n points, (n, d) or (n,)."""
         members = tuple(
             with_new_levels(LatentDistribution(member, inputs), blocks_with_new_levels(member.prior, None), inputs)
             for member in self.members

@@ -91,5 +91,5 @@ def per_column(name: str, value: Any, like: Tensor) -> Tensor:
 
 
 def bounds_in(unit: Tensor, bounds: tuple[float, float]) -> tuple[Tensor, Tensor]:
-    """Return the bounds of a hyperparameter whose bounds in a unit are given, in the shape of the unit."""
+    """Return the bounds (...) of a hyperparameter from those in a unit (...)."""
     return bounds[0] * unit, bounds[1] * unit

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.kernels.arguments import bounds_in, per_column, read_positives
-from rfgp.kernels.kernel import Kernel, UnitVariance
+from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -191,7 +191,7 @@ def _mean(columns: ColumnSummary) -> tuple[float, ...]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Constant(UnitVariance):
+class Constant(Kernel):
     """The constant kernel 1: a random constant that is added to all rows.
 
     Attributes:
@@ -211,6 +211,10 @@ class Constant(UnitVariance):
     def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
         """Return ones (n, m)."""
         return torch.ones(len(a), len(b), dtype=torch.float64, device=a.device)
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def _features(self, a: Tensor, values: Values) -> Tensor:
         """Return ones (n, 1)."""

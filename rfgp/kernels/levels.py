@@ -16,7 +16,7 @@ from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import bounds_in
-from rfgp.kernels.kernel import Kernel, UnitVariance
+from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.linalg import cholesky
@@ -105,7 +105,7 @@ class LevelField(LatentField):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Group(UnitVariance):
+class Group(Kernel):
     """Independent random effects of levels: 1 within a level, 0 between.
 
     Several columns give one level for each combination of their levels. Levels without training rows have the prior
@@ -127,6 +127,10 @@ class Group(UnitVariance):
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
         return are_equal(a, b).double()
 
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
+
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the indicators of the L combinations of levels."""
         return Functions(math.prod(columns.num_levels), one_hot)
@@ -141,7 +145,7 @@ class Group(UnitVariance):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Categorical(UnitVariance):
+class Categorical(Kernel):
     """Effects of levels with one correlation (compound symmetry).
 
     Source: Roustant et al. (2020), Group kernels for Gaussian process metamodels with categorical
@@ -175,6 +179,10 @@ class Categorical(UnitVariance):
         """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
         correlation = values["correlation"]
         return correlation + (1 - correlation) * are_equal(a, b).double()
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the correlation, unless it was given."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.arguments import bounds_in
-from rfgp.kernels.kernel import UnitVariance
+from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -31,7 +31,7 @@ MAX_HARMONICS = 128
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Periodic(UnitVariance):
+class Periodic(Kernel):
     """The periodic kernel exp(-2 sin^2(pi (x - z) / period) / lengthscale^2).
 
     Source: MacKay (1998), Introduction to Gaussian processes, Section 5.
@@ -81,6 +81,10 @@ class Periodic(UnitVariance):
         """Return the covariance (n, m) of rows a (n, 1) and b (m, 1)."""
         sine = torch.sin(math.pi * (a - b.mT) / values["period"])
         return torch.exp(-2 * (sine / values["lengthscale"]).square())
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale and the period."""

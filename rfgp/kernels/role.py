@@ -1,18 +1,17 @@
-"""Factors of terms: what kernels define on their columns, and the interface of their latent fields."""
+"""The interfaces of factors of terms: kernels that are not sums, and their latent fields."""
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple, Protocol
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import scipy.sparse as sp
-import torch
 from torch import Tensor
 
 from rfgp.autograd import Array
 from rfgp.columns import ColumnKind
-from rfgp.kernels.arguments import check_name, read_columns
+from rfgp.kernels.arguments import Key
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
 from rfgp.spectra import Spectrum
@@ -116,107 +115,66 @@ class LatentField(Protocol):
         return None
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Factor(ABC):
-    """What a kernel defines on its columns. See `rfgp.kernels.Kernel`.
+class Factor(Protocol):
+    """The interface of a kernel on its columns. See `rfgp.kernels.Kernel`."""
 
-    Attributes:
-        columns: The keys of its columns. If None, all columns but the target.
-        name: The name of its term, or None.
-    """
+    @property
+    def columns(self) -> tuple[Key, ...] | None:
+        """The keys of its columns. If None, all columns but the target."""
 
-    columns: Any = None
-    name: str | None = field(default=None, kw_only=True)
+    @property
+    def name(self) -> str | None:
+        """Its name, or None."""
 
-    kind: ClassVar[ColumnKind] = ColumnKind.NUMBER
-    """How the columns are read."""
-    nodes: ClassVar[Any] = None
-    """The graph whose nodes the column names, for ColumnKind.NODE."""
-    graph_kernel: ClassVar[Any] = None
-    """The kernel on these nodes, a `graphs.kernels.GraphKernel`, for ColumnKind.NODE."""
-    domain: ClassVar[Any] = None
-    """The domain of the points that the columns are, a `rfgp.kernels.domains.Domain`, for ColumnKind.COORDINATE."""
-    embedding: ClassVar[Any] = None
-    """Maps the columns (n, c) and the values to positions (n, e) for the neighbor search of `Vecchia`.
+    @property
+    def kind(self) -> ColumnKind:
+        """How the columns are read."""
 
-    The squared distance of close rows is about 2 - 2 k. If None, positions are the columns in lengthscales."""
-    has_own_variance: ClassVar[bool] = False
-    """Whether a hyperparameter of the kernel replaces the output scale of its term."""
+    @property
+    def nodes(self) -> Any:
+        """The graph whose nodes the column names, or None."""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "columns", read_columns(self.columns))
-        check_name(self.name)
+    @property
+    def graph_kernel(self) -> Any:
+        """The kernel on these nodes, or None."""
 
-    @abstractmethod
-    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
-        """Return the covariance (n, m) of rows a (n, c) and b (m, c).
+    @property
+    def domain(self) -> Any:
+        """The domain of the points that the columns are, or None."""
 
-        It must be differentiable in all arguments.
+    @property
+    def embedding(self) -> Any:
+        """Maps columns (n, c) to positions (n, e) for a neighbor search, or None."""
 
-        Args:
-            a: The kernel's columns, in standardized units.
-            b: The kernel's columns of other rows.
-            values: The kernel's hyperparameters and constants by name.
-        """
-
-    def variances(self, a: Tensor, values: Values) -> Tensor:
-        """Return the variances (n,) of rows a (n, c).
-
-        Args:
-            a: The kernel's columns, in standardized units.
-            values: The kernel's hyperparameters and constants by name.
-        """
-        variances = [self.covariance(row, row, values)[0, 0] for row in a[:, None]]
-        return torch.stack(variances) if variances else a.new_zeros(0)
-
-    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters by name, with starting values.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return {}
-
-    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
-        """Return the constants of `covariance` by name, in standardized units, (...) each.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return {}
-
-    def latent_field(self, columns: ColumnSummary) -> LatentField | None:
-        """Return the latent field with a sparse precision, or None.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return None
+    @property
+    def has_own_variance(self) -> bool:
+        """Whether a hyperparameter replaces the output scale."""
 
     @property
     def measure(self) -> Spectrum | None:
-        """The spectral measure at unit lengthscale. None if not stationary."""
-        return None
-
-    def functions(self, columns: ColumnSummary) -> Functions | None:
-        """Return finitely many functions phi with covariance phi phi^T, or None.
-
-        Args:
-            columns: The training rows in the columns of the kernel.
-        """
-        return None
-
-    def series(self, values: Values) -> "Factor | None":
-        """Return an accurate kernel of finitely many functions, or None.
-
-        It has the same columns and hyperparameters.
-
-        Args:
-            values: The hyperparameters and constants by name, at which it is accurate.
-        """
-        return None
+        """The spectral measure of a stationary kernel of x / lengthscale, or None."""
 
     @property
     def starts(self) -> Mapping[str, Any]:
-        """The starting values by name, in the user's units. None if missing."""
-        return {}
+        """The starting values that the user gave, by name."""
+
+    def latent_field(self, columns: ColumnSummary) -> "LatentField | None":
+        """Return the latent field with a sparse precision, or None."""
+
+    def functions(self, columns: ColumnSummary) -> "Functions | None":
+        """Return functions phi such that phi phi^T is the covariance, or None."""
+
+    def series(self, values: Values) -> "Factor | None":
+        """Return an accurate factor of finitely many functions, or None."""
+
+    def covariance(self, a: Tensor, b: Tensor, values: Values) -> Tensor:
+        """Return the covariance (n, m) of rows a (n, c) and b (m, c)."""
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return the variances (n,) of rows a (n, c)."""
+
+    def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters by name."""
+
+    def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
+        """Return the constants by name, (...) each."""

@@ -12,7 +12,7 @@ from rfgp import spectra
 from rfgp.grams import scaled_gram
 from rfgp.kernels.arguments import bounds_in, read_positives
 from rfgp.kernels.chains import ORDERS, ColumnField
-from rfgp.kernels.kernel import UnitVariance
+from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
@@ -23,7 +23,7 @@ LENGTHSCALE_BOUNDS = (1e-3, 1e4)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Stationary(UnitVariance):
+class Stationary(Kernel):
     """The stationary kernel k(x, z) = E cos(omega . (x - z) / lengthscale).
 
     The distribution of omega is a spectrum of `rfgp.spectra`.
@@ -73,6 +73,10 @@ class Stationary(UnitVariance):
         if a is b and not a.requires_grad:
             return scaled_gram(self.measure, a, lengthscale, torch.ones((), dtype=a.dtype, device=a.device))
         return self.measure.kernel_between(a / lengthscale, b / lengthscale)
+
+    def variances(self, a: Tensor, values: Values) -> Tensor:
+        """Return ones (n,)."""
+        return torch.ones(len(a), dtype=torch.float64, device=a.device)
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the dict of the hyperparameter "lengthscale".

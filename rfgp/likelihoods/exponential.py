@@ -1,7 +1,7 @@
 """Likelihoods of counts and of positive observations, with mean e^f."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -24,6 +24,22 @@ _VARIANCES = (0.1, 10.0)
 """The bounds of the variance of the latent function before a fit."""
 
 
+def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
+    """Return initial moments of the latent function f for targets with mean e^f.
+
+    Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
+    logarithms.
+
+    Args:
+        y: Positive or non-negative targets (n,).
+        weight: The weights (n,) of the targets.
+        least: A number that is added to the targets before their logarithms are computed. It is 0 for positive targets.
+    """
+    mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
+    variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
+    return InitialMoments(mean.log() - 0.5 * variance, variance)
+
+
 def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[Tensor, Tensor]:
     """Return E e^f and E var(e^f) + share E e^(2 f) for f ~ N(mean, variance), (n,) each.
 
@@ -37,32 +53,13 @@ def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[
     return first, square * variance.expm1() + share * square * variance.exp()
 
 
-class _WithExponentialMean(Likelihood):
-    """Observations that are not negative, with mean e^f."""
+class _Counts:
+    """What likelihoods of counts with mean e^f share."""
 
-    lowest, takes_exposure = 0.0, True
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return initial moments of f from targets (n,) with weights (n,).
-
-        Since E e^f = exp(E f + var f / 2), the mean is the log mean of the targets minus half the variance of their
-        logarithms. Counts are raised by 1/2 before their logarithms are computed.
-        """
-        least = 0.5 if self.is_discrete else 0.0
-        mean = moments(y, weight)[0].clamp_min(0.5 / float(weight.sum()) if least else 1e-300)
-        variance = moments((y + least).log(), weight)[1].square().clamp(*_VARIANCES)
-        return InitialMoments(mean.log() - 0.5 * variance, variance)
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
-
-
-class _Counts(_WithExponentialMean):
-    """Counts with mean e^f."""
-
-    is_discrete = True
-    latent_deviation = 2.0
+    is_discrete: ClassVar[bool] = True
+    takes_exposure: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
+    latent_deviation: ClassVar[float | None] = 2.0
     """The scale of the half-normal prior of the standard deviation of the log rate.
 
     It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
@@ -71,9 +68,17 @@ class _Counts(_WithExponentialMean):
         """Return a message about the first target of (n,) that is not a count, or None."""
         return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
 
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return moments of f from counts (n,)."""
+        return begin_of_logs(y, weight, 0.5)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
+
 
 @dataclass(frozen=True, repr=False)
-class Poisson(_Counts):
+class Poisson(_Counts, Likelihood):
     """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
 
     Examples:
@@ -122,7 +127,7 @@ class Poisson(_Counts):
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(_Counts):
+class NegativeBinomial(_Counts, Likelihood):
     """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
@@ -175,7 +180,7 @@ class NegativeBinomial(_Counts):
 
 
 @dataclass(frozen=True, repr=False)
-class Gamma(_WithExponentialMean):
+class Gamma(Likelihood):
     """Gamma distribution with mean e^f and shape a. Its standard deviation is the mean over sqrt(a).
 
     Attributes:
@@ -189,10 +194,15 @@ class Gamma(_WithExponentialMean):
 
     shape: Any = None
     parameters = (Parameter("shape", 2.0, (1e-2, 1e5)),)
+    lowest, takes_exposure = 0.0, True
 
     def check(self, y: Tensor) -> str | None:
         """Return a message about the first target of (n,) that is not positive, or None."""
         return first_where(~(y > 0), y, "positive")
+
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return moments of f from targets (n,)."""
+        return begin_of_logs(y, weight, 0.0)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -211,6 +221,10 @@ class Gamma(_WithExponentialMean):
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
         return log_moments(mean, variance, 1 / self._shape(mean))
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
 
     def variance(self, f: Tensor) -> Tensor:
         """Return e^(2 f) / a, (...)."""

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -30,17 +30,12 @@ def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
     return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
 
 
-@dataclass(frozen=True, repr=False)
-class _Normal(Likelihood):
-    """y ~ N(f, noise).
+class _Normal:
+    """What likelihoods with y ~ N(f, noise) share."""
 
-    Attributes:
-        noise: The noise variance. If None, it is learned.
-    """
-
-    noise: Any = None
-    parameters = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
-    is_standardized = True
+    noise: Any
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
+    is_standardized: ClassVar[bool] = True
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
@@ -68,7 +63,7 @@ class _Normal(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class Gaussian(_Normal):
+class Gaussian(_Normal, Likelihood):
     """y ~ N(f, noise), with inference in closed form.
 
     Attributes:
@@ -80,6 +75,7 @@ class Gaussian(_Normal):
         Gaussian(noise=0.1)
     """
 
+    noise: Any = None
     approximations = ()
 
     def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
@@ -179,7 +175,7 @@ class StudentT(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class Heteroscedastic(_Normal):
+class Heteroscedastic(_Normal, Likelihood):
     """y ~ N(f, noise e^g) with a second latent function g ~ GP(0) of the inputs.
 
     The function g has its own hyperparameters. Their paths begin with "noise.". The posterior is variational, with f
@@ -201,6 +197,7 @@ class Heteroscedastic(_Normal):
         0.25
     """
 
+    noise: Any = None
     kernel: Any = field(default=None, kw_only=True)
     has_noise_process = True
     approximations = ("variational",)

@@ -126,11 +126,11 @@ class ClassProblem(ModeProblem[ClassState]):
         return [none, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi."""
+        """Return psi at the pair f - mean and a, (2, n, C)."""
         return self.evaluate(position).objective
 
     def evaluate(self, position: Tensor) -> ClassState:
-        """Return the state at a position."""
+        """Return the state at the pair f - mean and a, (2, n, C)."""
         f = self._mean + position[0]
         value = self._rows.log_prob(f)
         return ClassState(position, float(value - 0.5 * (position[0] * position[1]).sum()), f, value)

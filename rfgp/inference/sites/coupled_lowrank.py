@@ -99,12 +99,12 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean))]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi."""
+        """Return psi at weights (F, C)."""
         rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
         return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> WeightState:
-        """Return the state at a position."""
+        """Return the state at weights (F, C)."""
         F, C = position.shape
         value, gradient = position.new_zeros(()), torch.zeros_like(position)
         grams = position.new_zeros(C, F, F)

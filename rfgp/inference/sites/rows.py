@@ -88,12 +88,12 @@ class RowProblem(ModeProblem[RowState]):
         return positions
 
     def objective(self, position: Tensor) -> float:
-        """Return psi."""
+        """Return psi at the pair f - mean and a, (2, n)."""
         shift, a = position
         return float(self._rows.log_prob(self._mean + shift) - 0.5 * shift @ a)
 
     def evaluate(self, position: Tensor) -> RowState:
-        """Return the state at a position."""
+        """Return the state at the pair f - mean and a, (2, n)."""
         f = self._mean + position[0]
         terms = self._rows.terms(f)
         return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)

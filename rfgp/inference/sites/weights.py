@@ -286,7 +286,7 @@ class WeightLaplace(ABC):
 
     @abstractmethod
     def gradients(self, needs: Needs) -> list[Tensor | None]:
-        """Return the gradients of the log evidence.
+        """Return the gradients (...) of the log evidence in the tensors on which it depends, or None.
 
         Args:
             needs: Which gradients are needed.
