@@ -86,10 +86,8 @@ def kl_divergence(first: GaussianDistribution, second: GaussianDistribution, *, 
         raise InvalidArgumentError("Predictions must have one output, got several. Compare one output at a time.")
     factor_p = cholesky(p.covariance_tensor() + noise, "The first covariance")
     factor_q = cholesky(q.covariance_tensor() + noise, "The second covariance")
-    ratio = torch.linalg.solve_triangular(factor_q, factor_p, upper=False)
     shift = torch.linalg.solve_triangular(factor_q, difference[:, None], upper=False)
-    log_ratio = factor_q.diagonal().log().sum() - factor_p.diagonal().log().sum()
-    total = 0.5 * (ratio.square().sum() + shift.square().sum() - len(difference)) + log_ratio
+    total = _kl_of_factors(factor_p, factor_q) + 0.5 * shift.square().sum()
     return float(total) / (len(difference) if per_point else 1)
 
 
@@ -246,9 +244,14 @@ def _prior_kl(kernel: Tensor, approximate: Tensor, noise: float) -> Tensor:
     eye = noise * torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
     first = cholesky(kernel + eye, "The exact kernel matrix")
     second = cholesky(approximate + eye, "The approximate kernel matrix")
+    return _kl_of_factors(first, second)
+
+
+def _kl_of_factors(first: Tensor, second: Tensor) -> Tensor:
+    """Return the divergence between normal distributions of one mean from Cholesky factors of their covariances."""
     ratio = torch.linalg.solve_triangular(second, first, upper=False)
     logs = second.diagonal().log().sum() - first.diagonal().log().sum()
-    total: Tensor = 0.5 * (ratio.square().sum() - len(kernel)) + logs
+    total: Tensor = 0.5 * (ratio.square().sum() - len(first)) + logs
     return total
 
 

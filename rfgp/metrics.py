@@ -105,31 +105,30 @@ def crps(y: Any, prediction: GaussianDistribution) -> float:
     mean, deviation = observed.mean_tensor(), observed.variance_tensor().sqrt()
     targets = _matching(y, mean)
     values = _on_scale_of(prediction, targets)
-    z = (values - mean) / deviation
-    below = torch.special.ndtr(z)
     if values is targets:
-        density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
-        score = deviation * (z * (2 * below - 1) + 2 * density - 1 / math.sqrt(math.pi))
+        score = _mean_distance(values - mean, deviation) - deviation / math.sqrt(math.pi)
     else:
+        z = (values - mean) / deviation
         shifted = torch.special.ndtr(z - deviation) + torch.special.ndtr(deviation / math.sqrt(2)) - 1
-        score = targets * (2 * below - 1) - 2 * (mean + 0.5 * deviation.square()).exp() * shifted
+        score = targets * (2 * torch.special.ndtr(z) - 1) - 2 * (mean + 0.5 * deviation.square()).exp() * shifted
     return float(score.mean())
+
+
+def _mean_distance(mean: Tensor, deviation: Tensor) -> Tensor:
+    """Return E |Z| for Z ~ N(mean, deviation^2), (...) each."""
+    z = mean / deviation
+    density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
+    out: Tensor = deviation * (2 * density + z * (2 * torch.special.ndtr(z) - 1))
+    return out
 
 
 def _crps_of_mixture(y: Tensor, parts: Any) -> float:
     """Return the mean of E |Y - y| - E |Y - Y'| / 2 from absolute moments of Gaussians."""
-
-    def far(mean: Tensor, variance: Tensor) -> Tensor:
-        z = mean / variance.sqrt()
-        density = (-0.5 * z.square()).exp() / math.sqrt(2 * math.pi)
-        mean_of_absolute: Tensor = variance.sqrt() * (2 * density + z * (2 * torch.special.ndtr(z) - 1))
-        return mean_of_absolute
-
     score = torch.zeros_like(y)
     for weight, mean, variance in parts:
-        score = score + weight * far(y - mean, variance)
+        score = score + weight * _mean_distance(y - mean, variance.sqrt())
         for other, m, v in parts:
-            score = score - 0.5 * weight * other * far(mean - m, variance + v)
+            score = score - 0.5 * weight * other * _mean_distance(mean - m, (variance + v).sqrt())
     return float(score.mean())
 
 

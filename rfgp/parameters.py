@@ -255,18 +255,15 @@ class ParameterValues:
         self.space.check(name)
         if name == "mean":
             return self.space.targets.forward(self.space.mean.inverse(self.raw[name]))
-        return (
-            self.raw[name] if name in self.space.extra_tensors else self.space.quantities[name].from_raw(self.raw[name])
-        )
+        raw = self.raw[name]
+        return raw if name in self.space.extra_tensors else self.space.quantities[name].from_raw(raw)
 
     def value(self, name: str) -> Tensor:
         """Return a hyperparameter in the user's units, 0-d or (d,)."""
         if name == "mean":
             return self.space.mean.inverse(self.raw[name])
-        if name in self.space.extra_tensors:
-            return self.raw[name]
-        quantity = self.space.quantities[name]
-        return quantity.from_raw(self.raw[name]) * quantity.unit
+        standardized = self.standardized(name)
+        return standardized if name in self.space.extra_tensors else standardized * self.space.quantities[name].unit
 
     def log_hyperprior(self) -> Tensor:
         """Return the total log density of the hyperpriors, 0-d.

@@ -12,7 +12,7 @@ from torch import Tensor
 from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.fitting.maximize import Plan
-from rfgp.inference.distributions import normal_log_prob
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths

@@ -13,7 +13,7 @@ from rfgp.fitting.context import TermFit, of_observations, spec_of
 from rfgp.fitting.maximize import Objective, maximize
 from rfgp.fitting.outcome import Outcome
 from rfgp.fitting.scales import calibrate_noise, solve_scales
-from rfgp.inference.distributions import normal_log_prob
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.regression import FitReport, GPState
 from rfgp.regression.spec import block_scales, variance_paths
 from rfgp.rows import Block, JoinedRows, gathered

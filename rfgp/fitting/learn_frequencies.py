@@ -33,7 +33,7 @@ from rfgp.fitting.maximize import Plan
 from rfgp.fitting.neighbor_fit import ITERATIONS_PER_ROUND, MIN_ROUND_GAIN, NeighborFit, neighbors_of
 from rfgp.fitting.neighbors import conditioned_on_all_rows, fit_neighbors, search_all
 from rfgp.fitting.outcome import mean_and_standard_error
-from rfgp.inference.distributions import normal_log_prob
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise
 from rfgp.regression.base_spec import NOISE_BOUNDS

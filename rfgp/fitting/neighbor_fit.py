@@ -9,7 +9,7 @@ from rfgp.blocks import NeighborBlock, Prior, VecchiaBlock, predecessors_in_bloc
 from rfgp.fitting.context import spec_of
 from rfgp.fitting.frequencies import MAX_SCALE
 from rfgp.fitting.maximize import MIN_GAIN, Bounds, Evaluation, Objective, Plan, maximize
-from rfgp.inference.distributions import normal_log_prob
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.local import used
 from rfgp.parameters import ParameterValues
 from rfgp.regression import FitReport, GPState, mean_and_noise

@@ -39,57 +39,29 @@ class IndependentFunctions(Posterior):
         return sum(function.width for function in self.functions)
 
     def project(self, inputs: Tensor) -> tuple[Any, ...]:
-        """Return the projections of n points, such as (n, F), one for each function.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the projections of n points, such as (n, F), one for each function."""
         return tuple(function.project(inputs) for function in self.functions)
 
     def mean(self, projected: tuple[Any, ...]) -> Tensor:
-        """Return the posterior means, (n, C).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior means, (n, C)."""
         return torch.cat([f.mean(reads) for f, reads in zip(self.functions, projected, strict=True)], dim=1)
 
     def variance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return the marginal posterior variances, (n, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n, C)."""
         pairs = zip(self.functions, projected, strict=True)
         return torch.stack([function.variance(inputs, reads) for function, reads in pairs], dim=1)
 
     def covariance(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return the posterior covariances of each function between points, (n, n, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariances of each function between points, (n, n, C)."""
         pairs = zip(self.functions, projected, strict=True)
         return torch.stack([function.covariance(inputs, reads) for function, reads in pairs], dim=2)
 
     def root(self, inputs: Tensor, projected: tuple[Any, ...]) -> Tensor:
-        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
-        roots = [function.root(inputs, reads) for function, reads in zip(self.functions, projected, strict=True)]
-        return block_diagonal(roots)
+        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
+        return block_diagonal(f.root(inputs, reads) for f, reads in zip(self.functions, projected, strict=True))
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, C).
@@ -102,30 +74,15 @@ class IndependentFunctions(Posterior):
         return numbered(function.tensors() for function in self.functions)
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of all functions by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of functions. Not used.
-        """
+        """Return the shapes of the tensors of all functions by name."""
         return numbered(function.shapes(n, 1) for function in self.functions)
 
     def of(self, names: Sequence[str]) -> "IndependentFunctions":
-        """Return the posterior of the sum of some terms of each function.
-
-        Args:
-            names: The names of the terms.
-        """
+        """Return the posterior of the sum of some terms of each function."""
         return IndependentFunctions(tuple(function.of(names) for function in self.functions))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariances (n, n, C) between two sums of terms of each function.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
-        """
+        """Return the posterior covariances (n, n, C) between two sums of terms of each function."""
         parts = [function.cross_covariance(inputs, first, second) for function in self.functions]
         return torch.stack(parts, dim=2)
 
@@ -155,71 +112,35 @@ class HeteroscedasticPosterior(Posterior):
         return self.function.width
 
     def project(self, inputs: Tensor) -> Any:
-        """Return the projection of n points for f, such as (n, F).
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the projection of n points for f, such as (n, F)."""
         return self.function.project(inputs)
 
     def mean(self, projected: Any) -> Tensor:
-        """Return the posterior mean of f, (n, 1).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior mean of f, (n, 1)."""
         return self.function.mean(projected)
 
     def variance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the marginal posterior variances of f, (n,).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances of f, (n,)."""
         return self.function.variance(inputs, projected)
 
     def covariance(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return the posterior covariance of f, (n, n).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariance of f, (n, n)."""
         return self.function.covariance(inputs, projected)
 
     def root(self, inputs: Tensor, projected: Any) -> Tensor:
-        """Return a matrix R (n, r) such that R R^T is the covariance of f.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return a matrix R (n, r) such that R R^T is the covariance of f."""
         return self.function.root(inputs, projected)
 
     def moments(self, inputs: Tensor, projected: Any) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and the marginal variances (n,) of f.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the mean (n, 1) and the marginal variances (n,) of f."""
         return self.function.moments(inputs, projected)
 
     def operator(self, inputs: Tensor) -> LatentOperator | None:
-        """Return the covariance (n, n) of f as products and solves, or None if it must be formed.
-
-        Args:
-            inputs: The inputs of the points.
-        """
+        """Return the covariance (n, n) of f as products and solves, or None if it must be formed."""
         return self.function.operator(inputs)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions f from the posterior.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, 1).
@@ -234,30 +155,15 @@ class HeteroscedasticPosterior(Posterior):
         return self.function.tensors() | prefixed(NOISE_PREFIX, self.noise_process.tensors())
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of the tensors of f and g by name.
-
-        Args:
-            n: The number of rows.
-            k: The number of outputs.
-        """
+        """Return the shapes of the tensors of f and g by name."""
         return self.function.shapes(n, k) | prefixed(NOISE_PREFIX, self.noise_process.shapes(n, k))
 
     def of(self, names: Sequence[str]) -> "HeteroscedasticPosterior":
-        """Return the posterior of the sum of some terms of f.
-
-        Args:
-            names: The names of the terms.
-        """
+        """Return the posterior of the sum of some terms of f."""
         return replace(self, function=self.function.of(names))
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
-        """Return the posterior covariance (n, n) between two sums of terms of f.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
-        """
+        """Return the posterior covariance (n, n) between two sums of terms of f."""
         return self.function.cross_covariance(inputs, first, second)
 
 

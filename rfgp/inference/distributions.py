@@ -364,16 +364,30 @@ def sample_functions_jointly(
     return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
 
 
-def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density of each value (...) under Gaussian distributions.
+def normal_cdf(distance: Tensor, deviation: Tensor) -> Tensor:
+    """Return the probabilities (...) that N(0, deviation^2) is at most a distance, for deviations that may be 0.
 
     Args:
-        y: The values, (...).
-        mean: The means, (...).
-        variance: The variances, (...).
-
-    Examples:
-        >>> round(float(normal_log_prob(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
-        -0.9189
+        distance: The distances (...) from the mean.
+        deviation: The standard deviations (...).
     """
-    return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
+    scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
+    share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small probabilities
+    return torch.where(deviation > 0, share, (distance >= 0).to(share))
+
+
+def bisected(cdf: Callable[[Tensor], Tensor], p: Tensor, low: Tensor, high: Tensor, halvings: int) -> Tensor:
+    """Return the upper ends (...) of intervals with the quantiles of probabilities, halved several times.
+
+    Args:
+        cdf: Maps values (...) to their probabilities of at most them.
+        p: The probabilities (...).
+        low: The lower ends (...) of the first intervals.
+        high: Their upper ends (...).
+        halvings: The number of times.
+    """
+    for _ in range(halvings):
+        middle = (low + high) / 2
+        is_low = cdf(middle) < p
+        low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
+    return high

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NoReturn, cast
 
 import torch
@@ -12,9 +13,10 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, normal_log_prob
+from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, bisected, normal_cdf
 from rfgp.inference.new_levels import blocks_with_new_levels, with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.solvers import Inference, Posterior
 from rfgp.solvers.role import Functions, Shape
@@ -113,11 +115,7 @@ class MixturePosterior(Posterior):
         )
 
     def at(self, inputs: Tensor | InputBlocks) -> "MixtureDistribution":
-        """Return the distribution of the latent function at n points.
-
-        Args:
-            inputs: The inputs of the points, (n, d) or (n,).
-        """
+        """Return the distribution of the latent function at n points, (n, d) or (n,)."""
         members = tuple(
             with_new_levels(LatentDistribution(member, inputs), blocks_with_new_levels(member.prior, None), inputs)
             for member in self.members
@@ -372,13 +370,8 @@ def _mixture_log_prob(parts: Iterable[Part], y: Tensor) -> Tensor:
 
 def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
     """Return the probabilities (n,) of at most y, () or (n,)."""
-    total = torch.zeros((), dtype=torch.float64, device=y.device)
-    for weight, mean, variance in parts:
-        deviation = variance.sqrt()
-        scaled = (y - mean) / torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-        share = 0.5 * torch.special.erfc(-scaled / 2**0.5)
-        total = total + weight * torch.where(deviation > 0, share, (y >= mean).to(share))
-    return total
+    shares = (weight * normal_cdf(y - mean, variance.sqrt()) for weight, mean, variance in parts)
+    return sum(shares, start=torch.zeros((), dtype=torch.float64, device=y.device))
 
 
 def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
@@ -388,11 +381,7 @@ def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
     """
     with torch.no_grad():
         ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in parts])
-        low, high = ends.min(0).values, ends.max(0).values
-        for _ in range(_HALVINGS):
-            middle = (low + high) / 2
-            is_low = _mixture_cdf(parts, middle) < p
-            low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
+        high = bisected(partial(_mixture_cdf, parts), p, ends.min(0).values, ends.max(0).values, _HALVINGS)
     if not any(mean.requires_grad for _, mean, _ in parts):
         return high
     return high - (_mixture_cdf(parts, high) - p) / _mixture_log_prob(parts, high).exp().detach()

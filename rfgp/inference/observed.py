@@ -12,11 +12,12 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
-from rfgp.inference.distributions import normal_log_prob, sample_functions_jointly
+from rfgp.inference.distributions import bisected, sample_functions_jointly
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
 from rfgp.inference.refusals import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.scaling import Affine
 from rfgp.torch_context import with_torch_defaults
 
@@ -329,11 +330,7 @@ def quantile_of(
         low, high = torch.where(is_far, low - step, low), torch.where(is_short, high + step, high)
     if likelihood.is_discrete:
         return _quantile_of_counts(predictive, p, high.ceil())
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        is_low = predictive.cdf(middle) < p
-        low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)
-    return high
+    return bisected(predictive.cdf, p, low, high, _HALVINGS)
 
 
 def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tensor:

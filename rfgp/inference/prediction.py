@@ -12,8 +12,9 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.inference import refusals
 from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
-from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_log_prob, sample_functions_jointly
+from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_cdf, sample_functions_jointly
 from rfgp.inference.operators import ObservedOperator
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.linalg import covariance_root
 from rfgp.torch_context import unlisted, with_torch_defaults
 
@@ -133,11 +134,8 @@ class Prediction:
         Raises:
             InvalidArgumentError: If y has another shape.
         """
-        deviation, mean = _deviation(self), self.mean_tensor()
-        distance = check_values(y, mean, may_be_one=True) - mean
-        scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-        share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small probabilities
-        return self._out(torch.where(deviation > 0, share, (distance >= 0).to(share)))
+        mean = self.mean_tensor()
+        return self._out(normal_cdf(check_values(y, mean, may_be_one=True) - mean, _deviation(self)))
 
     @with_torch_defaults()
     def linear(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rfgp.inference.distributions import Distribution
 from rfgp.likelihoods import Likelihood
+from rfgp.likelihoods.real import normal_log_prob
 from rfgp.likelihoods.role import PLACES, WEIGHTS
 
 _HERMITE = 40
@@ -125,7 +126,8 @@ class HeteroscedasticPredictive:
         Args:
             y: The standardized observations, (n,).
         """
-        return torch.cat([_scale_mixture_log_prob(*part) for part in self._given_noise(y)])
+        parts = (normal_log_prob(*part) + WEIGHTS.log() for part in self._given_noise(y))
+        return torch.cat([torch.logsumexp(part, dim=1) for part in parts])
 
     def cdf(self, y: Tensor) -> Tensor:
         """Return the probabilities that observations are at most y, (n,).
@@ -133,7 +135,8 @@ class HeteroscedasticPredictive:
         Args:
             y: The standardized values, (n,).
         """
-        return torch.cat([_scale_mixture_cdf(*part) for part in self._given_noise(y)]).clamp(0, 1)
+        parts = (torch.special.ndtr((y - mean) / total.sqrt()) for y, mean, total in self._given_noise(y))
+        return torch.cat([part @ WEIGHTS for part in parts]).clamp(0, 1)
 
     def sample(self, count: int, generator: torch.Generator) -> Tensor:
         """Draw observations from the joint distribution, (count, n).
@@ -167,12 +170,12 @@ class HeteroscedasticPredictive:
     def _noise_moments(self) -> tuple[Tensor, Tensor]:
         return latent_moments(self._noise, torch.zeros_like(self.location))
 
-    def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield y - E f (b, 1) and the variances (b, q) of observations, in chunks."""
+    def _given_noise(self, y: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield y (b, 1), E f (b, 1) and the variances (b, q) of observations, in chunks."""
         mean, variance = self._function_moments
-        for residual, latent_variance, m, v in chunks(y - mean, variance, *self._noise_moments):
+        for values, f, latent_variance, m, v in chunks(y, mean, variance, *self._noise_moments):
             noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
-            yield residual[:, None], latent_variance[:, None] + noise
+            yield values[:, None], f[:, None], latent_variance[:, None] + noise
 
 
 Predictive = LatentPredictive | HeteroscedasticPredictive
@@ -273,15 +276,3 @@ def chunks(*columns: Tensor) -> Iterator[tuple[Tensor, ...]]:
         columns: The columns, (n,) each.
     """
     return zip(*(torch.split(column, _CHUNK) for column in columns), strict=True)
-
-
-def _scale_mixture_log_prob(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the log density (n,) of a scale mixture at y - mean (n, 1)."""
-    inside = -0.5 * (residual.square() / variance + (2 * math.pi * variance).log())
-    return torch.logsumexp(inside + WEIGHTS.log(), dim=1)
-
-
-def _scale_mixture_cdf(residual: Tensor, variance: Tensor) -> Tensor:
-    """Return the cumulative probability (n,) of a scale mixture at y - mean (n, 1)."""
-    out: Tensor = torch.special.ndtr(residual / variance.sqrt()) @ WEIGHTS
-    return out

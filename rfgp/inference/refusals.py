@@ -1,5 +1,6 @@
 """Error messages for operations that a distribution does not support."""
 
+from functools import partial
 from typing import Any, NoReturn
 
 from rfgp.errors import InvalidArgumentError
@@ -13,52 +14,6 @@ NO_COVARIANCE = (
     "latent function, predict(X).covariance."
 )
 NO_SUMS = "Sums of observations under this likelihood have no distribution in closed form. Use many samples instead."
-NO_FUNCTIONALS = (
-    "Functionals of the latent function have no observations under this likelihood. Use observations at the points, "
-    "predict(X).observed().sample(...), instead."
-)
-NO_TERM_OBSERVATIONS = (
-    "A term has no observations of its own under a likelihood that is not Gaussian. Use the latent distribution, or "
-    "predict(X).observed() of all terms."
-)
-NO_SLOPE_OBSERVATIONS = "A derivative has no observations. Use its latent distribution."
-NO_INTEGRAL_OBSERVATIONS = "An integral has no observations. Use its latent distribution."
-
-
-def refuse_slopes(prediction: Any) -> NoReturn:
-    """Raise for the observations of a derivative.
-
-    Args:
-        prediction: The prediction of a derivative.
-
-    Raises:
-        InvalidArgumentError: Always.
-    """
-    raise InvalidArgumentError(NO_SLOPE_OBSERVATIONS)
-
-
-def refuse_integrals(prediction: Any) -> NoReturn:
-    """Raise for the observations of an integral.
-
-    Args:
-        prediction: The prediction of an integral.
-
-    Raises:
-        InvalidArgumentError: Always.
-    """
-    raise InvalidArgumentError(NO_INTEGRAL_OBSERVATIONS)
-
-
-def refuse_functionals(prediction: Any) -> NoReturn:
-    """Raise for observations of functionals if the likelihood is not Gaussian.
-
-    Args:
-        prediction: The prediction of functionals.
-
-    Raises:
-        InvalidArgumentError: Always.
-    """
-    raise InvalidArgumentError(NO_FUNCTIONALS)
 
 
 def check_closed_form(is_known: bool, refusal: str) -> None:
@@ -75,13 +30,20 @@ def check_closed_form(is_known: bool, refusal: str) -> None:
         raise InvalidArgumentError(refusal)
 
 
-def refuse_terms(prediction: Any) -> NoReturn:
-    """Raise for observations of some terms under a non-Gaussian likelihood.
+def _refuse(refusal: str, prediction: Any) -> NoReturn:
+    """Raise an error for the observations of a prediction."""
+    raise InvalidArgumentError(refusal)
 
-    Args:
-        prediction: The prediction of some terms.
 
-    Raises:
-        InvalidArgumentError: Always.
-    """
-    raise InvalidArgumentError(NO_TERM_OBSERVATIONS)
+refuse_functionals = partial(
+    _refuse,
+    "Functionals of the latent function have no observations under this likelihood. Use observations at the points, "
+    "predict(X).observed().sample(...), instead.",
+)
+refuse_terms = partial(
+    _refuse,
+    "A term has no observations of its own under a likelihood that is not Gaussian. Use the latent distribution, or "
+    "predict(X).observed() of all terms.",
+)
+refuse_slopes = partial(_refuse, "A derivative has no observations. Use its latent distribution.")
+refuse_integrals = partial(_refuse, "An integral has no observations. Use its latent distribution.")

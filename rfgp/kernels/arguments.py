@@ -1,6 +1,5 @@
 """Arguments of kernels, checked."""
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -48,22 +47,6 @@ def check_name(name: Any) -> None:
         raise InvalidArgumentError(f"The name of a term must be a text that is not empty, got {name!r}.")
 
 
-def read_positive(name: str, value: Any) -> float:
-    """Return a positive finite number as a float.
-
-    Args:
-        name: The name of the argument in messages.
-        value: The number.
-
-    Raises:
-        InvalidArgumentError: If the value is not positive and finite.
-    """
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or not (0 < value < math.inf):
-        raise InvalidArgumentError(f"{name} must be a positive number, got {value!r}.")
-    return float(value)
-
-
 def read_positives(name: str, value: Any) -> Any:
     """Return a positive number, or one for each column.
 
@@ -105,3 +88,8 @@ def per_column(name: str, value: Any, like: Tensor) -> Tensor:
             f"{name} must be one number or {len(like)}, one for each column, got {len(numbers)}."
         )
     return numbers.expand(like.shape)
+
+
+def bounds_in(unit: Tensor, bounds: tuple[float, float]) -> tuple[Tensor, Tensor]:
+    """Return the bounds (...) of a hyperparameter from those in a unit (...)."""
+    return bounds[0] * unit, bounds[1] * unit

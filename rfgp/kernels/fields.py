@@ -14,12 +14,13 @@ import graphs
 from rfgp.autograd import Array, numpy_function
 from rfgp.columns import ColumnKind
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.kernels.arguments import Key, read_positive
+from rfgp.kernels.arguments import Key, bounds_in
 from rfgp.kernels.domains import Domain, MeshDomain, RoadDomain, as_points
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Projector, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
+from rfgp.spectra.spectrum import positive
 
 START, BOUNDS = 0.05, (1e-4, 1e2)
 """The start and the bounds of the lengthscale, in extents of the roads or the surface."""
@@ -28,7 +29,7 @@ POINTS = 256
 
 
 @dataclass(frozen=True, eq=False)
-class DomainField:
+class DomainField(LatentField):
     """The latent values of a field on a domain.
 
     Attributes:
@@ -36,7 +37,6 @@ class DomainField:
     """
 
     domain: Domain
-    slopes = None
 
     @property
     def field(self) -> Any:
@@ -47,10 +47,6 @@ class DomainField:
     def is_refined(self) -> bool:
         """Whether the field has values at some places only."""
         return self.domain.is_refined
-
-    def at(self, values: Values) -> LatentField:
-        """Return the field itself."""
-        return self
 
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the lengthscale (1,), and the factor 1."""
@@ -129,7 +125,7 @@ class _OnDomain(Kernel):
         for name, value in values.items():
             object.__setattr__(self, name, value)
         if self.lengthscale is not None:
-            object.__setattr__(self, "lengthscale", read_positive("lengthscale", self.lengthscale))
+            object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
         self.__post_init__()
         known = self.columns
         if known is not None and len(known) != self.domain.num_columns:
@@ -158,12 +154,9 @@ class _OnDomain(Kernel):
 
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the lengthscale, in the domain's units."""
-        unit, extent = torch.ones((), dtype=torch.float64), self.domain.extent
-        return {
-            "lengthscale": Hyperparameter(
-                START * extent * unit, unit, (BOUNDS[0] * extent * unit, BOUNDS[1] * extent * unit)
-            )
-        }
+        unit = torch.ones((), dtype=torch.float64)
+        extent = self.domain.extent * unit
+        return {"lengthscale": Hyperparameter(START * extent, unit, bounds_in(extent, BOUNDS))}
 
 
 ROAD_COLUMNS = ("road", "fraction")

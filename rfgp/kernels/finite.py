@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from rfgp.counts import check_count
-from rfgp.kernels.arguments import per_column, read_positives
+from rfgp.kernels.arguments import bounds_in, per_column, read_positives
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
@@ -158,7 +158,7 @@ class Polynomial(Kernel):
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the offset."""
         unit = torch.ones_like(columns.scale[0])
-        return {"offset": Hyperparameter(unit, unit, (OFFSET_BOUNDS[0] * unit, OFFSET_BOUNDS[1] * unit))}
+        return {"offset": Hyperparameter(unit, unit, bounds_in(unit, OFFSET_BOUNDS))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the origin and the scale in standardized units, (c,) each."""

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from graphs.precisions import IndependentField
-from rfgp.autograd import Array
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.kernels.arguments import bounds_in
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import Functions, LatentField, Projector, Values
+from rfgp.kernels.role import Functions, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.linalg import cholesky
 from rfgp.parameters import Hyperparameter
@@ -77,7 +77,7 @@ def sizes_of(columns: ColumnSummary) -> dict[str, Tensor]:
 
 
 @dataclass(frozen=True, eq=False)
-class LevelField:
+class LevelField(LatentField):
     """Independent values of variance 1, one for each combination of levels.
 
     Attributes:
@@ -85,16 +85,11 @@ class LevelField:
     """
 
     num_levels: tuple[int, ...]
-    is_refined, slopes = False, None
 
     @cached_property
     def field(self) -> Any:
         """The identity matrix as a precision."""
         return IndependentField(math.prod(self.num_levels))
-
-    def at(self, values: Values) -> LatentField:
-        """Return the field itself."""
-        return self
 
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return no parameters, (0,), and the factor 1."""
@@ -107,14 +102,6 @@ class LevelField:
         starts = np.concatenate([[0], np.cumsum(known)])
         shape = len(codes), math.prod(self.num_levels)
         return sp.csr_array((np.ones(starts[-1]), codes[known], starts), shape=shape)
-
-    def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field and its projector, (n, L): all levels are among its values."""
-        return self.field, self.projector
-
-    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) of rows a, and their variances (n,), which are 0."""
-        return self.projector(a), np.zeros(len(a))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -146,15 +133,11 @@ class Group(Kernel):
 
     def functions(self, columns: ColumnSummary) -> Functions:
         """Return the indicators of the L combinations of levels."""
-        return Functions(math.prod(columns.num_levels), self._features)
+        return Functions(math.prod(columns.num_levels), one_hot)
 
     def latent_field(self, columns: ColumnSummary) -> LatentField:
         """Return the effects of the combinations of levels, which are independent."""
         return LevelField(columns.num_levels)
-
-    def _features(self, a: Tensor, values: Values) -> Tensor:
-        """Return the indicators (n, L) of rows a (n, c), zero for new levels."""
-        return one_hot(a, values)
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the numbers of levels, (c,)."""
@@ -206,11 +189,7 @@ class Categorical(Kernel):
         if self.correlation is not None:
             return {}
         unit = torch.ones_like(columns.scale[0])
-        return {
-            "correlation": Hyperparameter(
-                0.5 * unit, unit, (CORRELATION_BOUNDS[0] * unit, CORRELATION_BOUNDS[1] * unit)
-            )
-        }
+        return {"correlation": Hyperparameter(0.5 * unit, unit, bounds_in(unit, CORRELATION_BOUNDS))}
 
     def constants(self, columns: ColumnSummary) -> dict[str, Tensor]:
         """Return the numbers of levels, (c,), and the correlation, 0-d, if it was given."""
@@ -294,12 +273,11 @@ class Coregionalization(Kernel):
         size = columns.num_levels[0]
         ones = torch.ones(size, dtype=torch.float64, device=columns.scale.device)
         signs = torch.stack([(-1.0) ** ((torch.arange(size) // 2**j) * (j > 0)) for j in range(self.rank)], 1)
-        bounds = (DIAGONAL_BOUNDS[0] * ones, DIAGONAL_BOUNDS[1] * ones)
         loadings = (LOADING_START * signs).to(ones)
         unit = torch.ones_like(loadings)
         return {
             "loadings": Hyperparameter(loadings, unit, (-1e3 * unit, 1e3 * unit), is_positive=False),
-            "diagonal": Hyperparameter(ones, ones, bounds),
+            "diagonal": Hyperparameter(ones, ones, bounds_in(ones, DIAGONAL_BOUNDS)),
         }
 
     def functions(self, columns: ColumnSummary) -> Functions:

@@ -13,13 +13,12 @@ import graphs
 from graphs.kernels import GraphKernel
 from graphs.kernels.kernel import precision_order
 from graphs.precisions import resolvent_field
-from rfgp.autograd import Array
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import kernel_function
-from rfgp.kernels.arguments import Key
+from rfgp.kernels.arguments import Key, bounds_in
 from rfgp.kernels.kernel import Kernel
-from rfgp.kernels.role import LatentField, Projector, Values
+from rfgp.kernels.role import LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
 
@@ -95,7 +94,7 @@ class Nodes(Kernel):
     def hyperparameters(self, columns: ColumnSummary) -> dict[str, Hyperparameter]:
         """Return the parameters of the graph kernel."""
         unit = torch.ones((), dtype=torch.float64)
-        bounds = (PARAMETER_BOUNDS[0] * unit, PARAMETER_BOUNDS[1] * unit)
+        bounds = bounds_in(unit, PARAMETER_BOUNDS)
         pairs = zip(self.graph_kernel.parameters, self.graph_kernel.values, strict=True)
         return {name: Hyperparameter(unit * value, unit, bounds) for name, value in pairs}
 
@@ -137,7 +136,7 @@ class Nodes(Kernel):
 
 
 @dataclass(frozen=True, eq=False)
-class NodeField:
+class NodeField(LatentField):
     """The values at all nodes, with covariance amplitude (shift + L)^-order.
 
     The order is an integer.
@@ -151,16 +150,11 @@ class NodeField:
     graph: Any
     kernel: Any
     order: int
-    is_refined, slopes = False, None
 
     @property
     def field(self) -> Any:
         """The precision (shift + L)^order as a function of the shift."""
         return resolvent_field(self.graph, self.order)
-
-    def at(self, values: Values) -> LatentField:
-        """Return the field itself."""
-        return self
 
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the shift (1,) and the amplitude, 0-d."""
@@ -181,11 +175,3 @@ class NodeField:
         positions = a[:, 0].long().numpy()
         count, size = len(positions), self.graph.num_nodes
         return sp.csr_array((np.ones(count), positions, np.arange(count + 1)), shape=(count, size))
-
-    def refine(self, a: Tensor) -> tuple[Any, Projector]:
-        """Return the field and its projector, (n, N): all nodes are among its values."""
-        return self.field, self.projector
-
-    def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
-        """Return A (n, N) of rows a, and their variances (n,), which are 0."""
-        return self.projector(a), np.zeros(len(a))

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.kernels.arguments import read_positive
+from rfgp.kernels.arguments import bounds_in
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import Functions, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.parameters import Hyperparameter
 from rfgp.special import scaled_bessel
+from rfgp.spectra.spectrum import positive
 
 LENGTHSCALE_BOUNDS = (0.05, 50.0)
 """The bounds of the lengthscale: 0.05 needs about 70 harmonics, and 50 gives a variance of 4e-4."""
@@ -61,9 +62,9 @@ class Periodic(Kernel):
         super().__post_init__()
         if self.columns is None or len(self.columns) != 1:
             raise InvalidArgumentError(f"Periodic must have one column, got {self.columns!r}. Add or multiply several.")
-        object.__setattr__(self, "period", read_positive("period", self.period))
+        object.__setattr__(self, "period", positive("period", self.period))
         if self.lengthscale is not None:
-            object.__setattr__(self, "lengthscale", read_positive("lengthscale", self.lengthscale))
+            object.__setattr__(self, "lengthscale", positive("lengthscale", self.lengthscale))
 
     @staticmethod
     def embedding(a: Tensor, values: Values) -> Tensor:
@@ -89,10 +90,9 @@ class Periodic(Kernel):
         """Return the lengthscale and the period."""
         unit, scale = torch.ones_like(columns.scale[0]), columns.scale[0]
         period = self.period / scale
-        bounds = (PERIOD_BOUNDS[0] * period, PERIOD_BOUNDS[1] * period)
         return {
-            "lengthscale": Hyperparameter(unit, unit, (LENGTHSCALE_BOUNDS[0] * unit, LENGTHSCALE_BOUNDS[1] * unit)),
-            "period": Hyperparameter(period, scale, bounds, is_fixed=not self.learn_period),
+            "lengthscale": Hyperparameter(unit, unit, bounds_in(unit, LENGTHSCALE_BOUNDS)),
+            "period": Hyperparameter(period, scale, bounds_in(period, PERIOD_BOUNDS), is_fixed=not self.learn_period),
         }
 
     def series(self, values: Values) -> "Harmonics":

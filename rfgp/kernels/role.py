@@ -1,9 +1,11 @@
 """The interfaces of factors of terms: kernels that are not sums, and their latent fields."""
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 import scipy.sparse as sp
 from torch import Tensor
 
@@ -52,15 +54,20 @@ Projector = Callable[[Tensor], sp.csr_array]
 
 
 class LatentField(Protocol):
-    """Interface: N latent values u with a sparse precision Q, and their projection to rows."""
+    """Interface: N latent values u with a sparse precision Q, and their projection to rows.
+
+    The defaults hold for a field with all its values in place, whose latent values do not depend on hyperparameters.
+    """
 
     @property
+    @abstractmethod
     def field(self) -> Any:
         """Q as a function of its parameters, a `graphs.precisions.MarkovField`."""
 
     @property
     def is_refined(self) -> bool:
         """Whether the field has values at some places only, so that rows need `refine`."""
+        return False
 
     def at(self, values: Values) -> "LatentField":
         """Return the field for some hyperparameters, if its latent values depend on them.
@@ -68,7 +75,9 @@ class LatentField(Protocol):
         Args:
             values: The hyperparameters and constants by name.
         """
+        return self
 
+    @abstractmethod
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the parameters (p,) of Q, and the scale of A Q^-1 A^T, 0-d.
 
@@ -76,11 +85,13 @@ class LatentField(Protocol):
             values: The hyperparameters and constants by name.
         """
 
+    @abstractmethod
     def projector(self, a: Tensor) -> sp.csr_array:
         """Return A (n, N) of rows a (n, c)."""
 
     def refine(self, a: Tensor) -> tuple[Any, Projector]:
         """Return the field with rows a (n, c) among its values, and its projector."""
+        return self.field, self.projector
 
     def between(self, field: Any, values: Array, a: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the projection of rows to a field, and their conditional variances.
@@ -93,6 +104,7 @@ class LatentField(Protocol):
         Returns:
             A (n, N), and the variances (n,) of f at rows given the field's values, in units of its variance.
         """
+        return self.projector(a), np.zeros(len(a))
 
     @property
     def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
@@ -100,6 +112,7 @@ class LatentField(Protocol):
 
         None if the results are treated as constant in the columns. A field with slopes has variance 1 everywhere.
         """
+        return None
 
 
 class Factor(Protocol):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp import spectra
 from rfgp.grams import scaled_gram
-from rfgp.kernels.arguments import read_positives
+from rfgp.kernels.arguments import bounds_in, read_positives
 from rfgp.kernels.chains import ORDERS, ColumnField
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Values
@@ -92,7 +92,7 @@ class Stationary(Kernel):
         spread, unit = columns.spread, columns.scale
         if not self.ard:
             spread = spread.mean()
-        bounds = (LENGTHSCALE_BOUNDS[0] * spread, LENGTHSCALE_BOUNDS[1] * spread)
+        bounds = bounds_in(spread, LENGTHSCALE_BOUNDS)
         return {"lengthscale": Hyperparameter(math.sqrt(columns.num_columns) * spread, unit, bounds, saturates=True)}
 
 

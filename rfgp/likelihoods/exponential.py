@@ -1,7 +1,7 @@
 """Likelihoods of counts and of positive observations, with mean e^f."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -22,10 +22,6 @@ from rfgp.scaling import moments
 
 _VARIANCES = (0.1, 10.0)
 """The bounds of the variance of the latent function before a fit."""
-_DEVIATION = 2.0
-"""The scale of the half-normal prior of the standard deviation of the log rate of counts.
-
-It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
 
 
 def begin_of_logs(y: Tensor, weight: Tensor, least: float) -> InitialMoments:
@@ -57,12 +53,32 @@ def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[
     return first, square * variance.expm1() + share * square * variance.exp()
 
 
-def _check_counts(y: Tensor) -> str | None:
-    return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
+class _Counts:
+    """What likelihoods of counts with mean e^f share."""
+
+    is_discrete: ClassVar[bool] = True
+    takes_exposure: ClassVar[bool] = True
+    lowest: ClassVar[float] = 0.0
+    latent_deviation: ClassVar[float | None] = 2.0
+    """The scale of the half-normal prior of the standard deviation of the log rate.
+
+    It prevents means of e^200 after many zeros and one large count, see `benchmarks/races/hard_kinds.py`."""
+
+    def check(self, y: Tensor) -> str | None:
+        """Return a message about the first target of (n,) that is not a count, or None."""
+        return first_where((y < 0) | (y != y.round()), y, "counts 0, 1, 2, ...")
+
+    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
+        """Return moments of f from counts (n,)."""
+        return begin_of_logs(y, weight, 0.5)
+
+    def mean(self, f: Tensor) -> Tensor:
+        """Return e^f (...)."""
+        return f.exp()
 
 
 @dataclass(frozen=True, repr=False)
-class Poisson(Likelihood):
+class Poisson(_Counts, Likelihood):
     """Counts y ~ Poisson(e^f). With an exposure t, y ~ Poisson(t e^f).
 
     Examples:
@@ -73,18 +89,6 @@ class Poisson(Likelihood):
         >>> gp.predict(X).observed().mean.shape
         (30,)
     """
-
-    is_discrete = takes_exposure = True
-    latent_deviation = _DEVIATION
-    lowest = 0.0
-
-    def check(self, y: Tensor) -> str | None:
-        """Return a message about the first target of (n,) that is not a count, or None."""
-        return _check_counts(y)
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from counts (n,)."""
-        return begin_of_logs(y, weight, 0.5)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f.
@@ -108,10 +112,6 @@ class Poisson(Likelihood):
         first, spread = log_moments(mean, variance, 0.0)
         return first, first + spread
 
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
-
     def variance(self, f: Tensor) -> Tensor:
         """Return e^f (...)."""
         return f.exp()
@@ -127,7 +127,7 @@ class Poisson(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class NegativeBinomial(Likelihood):
+class NegativeBinomial(_Counts, Likelihood):
     """Counts with mean m = e^f and variance m + dispersion m^2. The limit at dispersion 0 is Poisson.
 
     Attributes:
@@ -141,17 +141,6 @@ class NegativeBinomial(Likelihood):
 
     dispersion: Any = None
     parameters = (Parameter("dispersion", 0.5, (1e-4, 1e2)),)
-    is_discrete = takes_exposure = True
-    latent_deviation = _DEVIATION
-    lowest = 0.0
-
-    def check(self, y: Tensor) -> str | None:
-        """Return a message about the first target of (n,) that is not a count, or None."""
-        return _check_counts(y)
-
-    def begin(self, y: Tensor, weight: Tensor) -> InitialMoments:
-        """Return moments of f from counts (n,)."""
-        return begin_of_logs(y, weight, 0.5)
 
     def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
@@ -166,10 +155,6 @@ class NegativeBinomial(Likelihood):
         """Return mean and variance of counts for f ~ N(mean, variance), (n,) each."""
         first, spread = log_moments(mean, variance, 1 / self._size(mean))
         return first, first + spread
-
-    def mean(self, f: Tensor) -> Tensor:
-        """Return e^f (...)."""
-        return f.exp()
 
     def variance(self, f: Tensor) -> Tensor:
         """Return e^f + dispersion e^(2 f), (...)."""

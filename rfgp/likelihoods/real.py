@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -15,23 +15,27 @@ _MIXED = 400
 """The number of nodes of the rule for a scale mixture of normal densities."""
 
 
-@dataclass(frozen=True, repr=False)
-class Gaussian(Likelihood):
-    """y ~ N(f, noise), with inference in closed form.
+def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+    """Return the log densities of N(mean, variance) at y, (...).
 
-    Attributes:
-        noise: The noise variance, in the squared unit of the targets. If None, it is learned.
+    Args:
+        y: Values (...).
+        mean: Means (...).
+        variance: Variances (...).
 
     Examples:
-        >>> import rfgp
-        >>> rfgp.likelihoods.Gaussian(noise=0.1)
-        Gaussian(noise=0.1)
+        >>> round(float(normal_log_prob(torch.tensor(0.0), torch.tensor(0.0), torch.tensor(1.0))), 4)
+        -0.9189
     """
+    return -0.5 * ((y - mean).square() / variance + (2 * torch.pi * variance).log())
 
-    noise: Any = None
-    parameters = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
-    is_standardized = True
-    approximations = ()
+
+class _Normal:
+    """What likelihoods with y ~ N(f, noise) share."""
+
+    noise: Any
+    parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
+    is_standardized: ClassVar[bool] = True
 
     def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
         """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
@@ -41,13 +45,8 @@ class Gaussian(Likelihood):
         """Return the log density of y (n,) given f (n,), with its derivatives in f."""
         noise = torch.as_tensor(self.noise, dtype=f.dtype)
         left = y - f
-        value = -0.5 * (left.square() / noise + (2 * math.pi * noise).log())
+        value = normal_log_prob(y, f, noise)
         return LogProbDerivatives(value, left / noise, -torch.ones_like(f) / noise, torch.zeros_like(f))
-
-    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
-        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each."""
-        total = variance + torch.as_tensor(self.noise, dtype=mean.dtype)
-        return -0.5 * ((y - mean).square() / total + (2 * math.pi * total).log())
 
     def variance(self, f: Tensor) -> Tensor:
         """Return the noise for each f (...)."""
@@ -61,6 +60,27 @@ class Gaussian(Likelihood):
     def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
         """Return an observation for each f, (...) -> (...)."""
         return f + self.variance(f).sqrt() * torch.randn(f.shape, generator=generator, dtype=f.dtype)
+
+
+@dataclass(frozen=True, repr=False)
+class Gaussian(_Normal, Likelihood):
+    """y ~ N(f, noise), with inference in closed form.
+
+    Attributes:
+        noise: The noise variance, in the squared unit of the targets. If None, it is learned.
+
+    Examples:
+        >>> import rfgp
+        >>> rfgp.likelihoods.Gaussian(noise=0.1)
+        Gaussian(noise=0.1)
+    """
+
+    noise: Any = None
+    approximations = ()
+
+    def mixture(self, y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        """Return the log density of y (n,) for f ~ N(mean, variance), (n,) each."""
+        return normal_log_prob(y, mean, variance + self.variance(mean))
 
 
 @dataclass(frozen=True, repr=False)
@@ -131,7 +151,7 @@ class StudentT(Likelihood):
         log_g = torch.linspace(-far, math.log1p(far), _MIXED, dtype=mean.dtype)
         weight = a * math.log(a) - math.lgamma(a) + a * log_g - a * log_g.exp()
         total = variance[:, None] + square / log_g.exp()
-        normal = -0.5 * ((y - mean).square()[:, None] / total + (2 * math.pi * total).log())
+        normal = normal_log_prob(y[:, None], mean[:, None], total)
         return torch.logsumexp(normal + weight, dim=1) + (log_g[1] - log_g[0]).log()
 
     def variance(self, f: Tensor) -> Tensor:
@@ -155,7 +175,7 @@ class StudentT(Likelihood):
 
 
 @dataclass(frozen=True, repr=False)
-class Heteroscedastic(Likelihood):
+class Heteroscedastic(_Normal, Likelihood):
     """y ~ N(f, noise e^g) with a second latent function g ~ GP(0) of the inputs.
 
     The function g has its own hyperparameters. Their paths begin with "noise.". The posterior is variational, with f
@@ -179,8 +199,7 @@ class Heteroscedastic(Likelihood):
 
     noise: Any = None
     kernel: Any = field(default=None, kw_only=True)
-    parameters = Gaussian.parameters
-    is_standardized = has_noise_process = True
+    has_noise_process = True
     approximations = ("variational",)
 
     def expected(self, y: Tensor, mean: Tensor, variance: Tensor) -> Expected:
@@ -199,28 +218,3 @@ class Heteroscedastic(Likelihood):
     def noise_kernel(self) -> Any:
         """The kernel of g. If None, it is that of f."""
         return self.kernel
-
-    @property
-    def middle(self) -> Gaussian:
-        """The likelihood at g = 0."""
-        return Gaussian(self.noise)
-
-    def slopes(self, y: Tensor, f: Tensor) -> LogProbDerivatives:
-        """Return the log density of y (n,) given f (n,), with its derivatives in f."""
-        return self.middle.slopes(y, f)
-
-    def moments(self, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of observations for f ~ N(mean, variance), (n,) each."""
-        return self.middle.moments(mean, variance)
-
-    def variance(self, f: Tensor) -> Tensor:
-        """Return the noise for each f (...)."""
-        return self.middle.variance(f)
-
-    def cdf(self, y: Tensor, f: Tensor) -> Tensor:
-        """Return the probability of at most y (...) given f (...)."""
-        return self.middle.cdf(y, f)
-
-    def sample(self, f: Tensor, generator: torch.Generator) -> Tensor:
-        """Return an observation for each f, (...) -> (...)."""
-        return self.middle.sample(f, generator)

@@ -37,13 +37,6 @@ def random_law(n, seed):
     return Law(rng.standard_normal(n), root @ root.T + np.eye(n))
 
 
-def test_kl_in_one_dimension_by_quadrature():
-    p, q = Law(np.array([0.3]), np.array([[1.7]])), Law(np.array([-0.5]), np.array([[0.6]]))
-    a, b = stats.norm(0.3, 1.7**0.5), stats.norm(-0.5, 0.6**0.5)
-    expected = quad(lambda x: a.pdf(x) * (a.logpdf(x) - b.logpdf(x)), -20, 20)[0]
-    assert metrics.kl_divergence(p, q) == pytest.approx(expected, rel=1e-7)
-
-
 def test_kl_against_torch_and_its_axioms():
     p, q = random_law(6, 0), random_law(6, 1)
     laws = [torch.distributions.MultivariateNormal(torch.as_tensor(x.mu), torch.as_tensor(x.sigma)) for x in (p, q)]

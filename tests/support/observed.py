@@ -1,5 +1,6 @@
 """Sums of terms under likelihoods that are not Gaussian, and dense twins of Laplace's approximation."""
 
+import pickle
 from copy import copy
 from typing import NamedTuple
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 from priors import TERMS, Problem, table
 from reference import ReferenceSolver
+from scipy import integrate
 
 from rfgp.inference.sites import Laplace, Variational, infer
 from rfgp.likelihoods import (
@@ -207,3 +209,36 @@ def dense_laplace(problem, start):
     square = (f - mean) @ (counts * found.first)
     value = (counts * found.value).sum() - 0.5 * (square + torch.logdet(inside))
     return DenseLaplace(f, value, torch.linalg.solve(inside, kernel))
+
+
+def evidence_of_a_row(problem):
+    """Return the log evidence of one row by a one-dimensional integral, at the prior mean 0.3."""
+    variance = float(problem.theta["exact variance"])
+
+    def integrand(f):
+        at = torch.tensor([f], dtype=torch.float64)
+        prior = np.exp(-0.5 * (f - 0.3) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
+        return float(problem.bound.log_prob(problem.rows.targets[:, 0], at).exp()) * prior
+
+    return np.log(integrate.quad(integrand, -9, 9)[0])
+
+
+class SentRows:
+    """Rows on another machine. Functions are sent to it as bytes."""
+
+    def __init__(self, block):
+        self.block, self.num_outputs = block, block.num_outputs
+        self.is_homoscedastic, self.has_fixed_noise, self.count = (
+            block.is_homoscedastic,
+            block.has_fixed_noise,
+            block.count,
+        )
+
+    def __len__(self):
+        return len(self.block)
+
+    def blocks(self, size):
+        return self.block.blocks(size)
+
+    def total(self, function):
+        return pickle.loads(pickle.dumps(function))(self.block)

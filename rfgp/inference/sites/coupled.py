@@ -49,37 +49,19 @@ class CoupledDensePosterior(Posterior):
         return 2 * self.coefficients.numel()
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the covariances of n points with the training inputs, (n, n_train).
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the covariances of n points with the training inputs, (n, n_train)."""
         return self._own.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the posterior means, (n, C).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior means, (n, C)."""
         return projected @ self.coefficients
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n, C)."""
         return self._without_coupling(inputs, projected, self._shared(projected).square().sum(1)).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances of the functions at each point, (n, C, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the covariances of the functions at each point, (n, C, C)."""
         shared = self._shared(projected)
         out = torch.einsum("cki,dki->icd", shared, shared)
         diagonal = out.diagonal(dim1=1, dim2=2)
@@ -87,31 +69,17 @@ class CoupledDensePosterior(Posterior):
         return out
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariances of each function between points, (n, n, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariances of each function between points, (n, n, C)."""
         return (self._own.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
         shared = self._shared(projected).movedim(0, 1).flatten(1)
         conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
         return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because functions of several classes without features are defined at given points only.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Raises:
             InvalidArgumentError: Always.
@@ -121,19 +89,11 @@ class CoupledDensePosterior(Posterior):
         )
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of coefficients, blocks and shared by name.
-
-        Args:
-            n: The number of rows.
-            k: The number C of functions.
-        """
+        """Return the shapes of coefficients, blocks and shared by name."""
         return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
 
     def of(self, names: Sequence[str]) -> "CoupledDensePosterior":
         """Return the posterior of the sum of some terms.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -142,11 +102,6 @@ class CoupledDensePosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariances (n, n, C) between two sums of terms.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -200,65 +155,33 @@ class CoupledLowRankPosterior(Posterior):
         return self.weights.numel() * self.weights.shape[1]
 
     def project(self, inputs: Tensor) -> Tensor:
-        """Return the features (n, F), 0 for terms that are not predicted.
-
-        Args:
-            inputs: The inputs of the points, (n, d), or positions (n,).
-        """
+        """Return the features (n, F), 0 for terms that are not predicted."""
         phi = self.prior.dense.scaled(inputs).double()
         return phi if self.terms is None else phi * self.prior.dense.of(self.terms).to(phi)
 
     def mean(self, projected: Tensor) -> Tensor:
-        """Return the posterior means, (n, C).
-
-        Args:
-            projected: The projection of the points by `project`.
-        """
+        """Return the posterior means, (n, C)."""
         return projected @ self.weights
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the marginal posterior variances, (n, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the marginal posterior variances, (n, C)."""
         return torch.stack([(projected @ block * projected).sum(1) for block in self._own], dim=1).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the covariances of the functions at each point, (n, C, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the covariances of the functions at each point, (n, C, C)."""
         return function_covariance(projected, self._inverse)[1]
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return the posterior covariances of each function between points, (n, n, C).
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return the posterior covariances of each function between points, (n, n, C)."""
         return torch.stack([projected @ block @ projected.mT for block in self._own], dim=-1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
-        """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function.
-
-        Args:
-            inputs: The inputs of the points.
-            projected: Their projection by `project`.
-        """
+        """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function."""
         joint = block_diagonal([projected.mT] * self.weights.shape[1])
         return half_solve(self.factor, joint).mT
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Draw functions from the posterior.
-
-        Args:
-            count: The number of draws.
-            generator: A generator on the CPU.
 
         Returns:
             A map of the inputs of n points to (count, n, C).
@@ -270,20 +193,12 @@ class CoupledLowRankPosterior(Posterior):
         return lambda inputs: self.project(inputs) @ w
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of weights and factor by name.
-
-        Args:
-            n: The number of rows.
-            k: The number C of functions.
-        """
+        """Return the shapes of weights and factor by name."""
         size = self.prior.num_features
         return {"weights": (size, k), "factor": (size * k, size * k)}
 
     def of(self, names: Sequence[str]) -> "CoupledLowRankPosterior":
         """Return the posterior of the sum of some terms.
-
-        Args:
-            names: The names of the terms.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.
@@ -292,11 +207,6 @@ class CoupledLowRankPosterior(Posterior):
 
     def cross_covariance(self, inputs: Tensor, first: Sequence[str], second: Sequence[str]) -> Tensor:
         """Return the posterior covariances (n, n, C) between two sums of terms.
-
-        Args:
-            inputs: The inputs of the points.
-            first: The names of the terms of the first sum, along the rows.
-            second: The names of the terms of the second sum, along the columns.
 
         Raises:
             InvalidArgumentError: If an unknown term or no term is named.

@@ -126,30 +126,17 @@ class ClassProblem(ModeProblem[ClassState]):
         return [none, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi.
-
-        Args:
-            position: The pair f - mean and a, (2, n, C).
-        """
+        """Return psi at the pair f - mean and a, (2, n, C)."""
         return self.evaluate(position).objective
 
     def evaluate(self, position: Tensor) -> ClassState:
-        """Return the state at a position.
-
-        Args:
-            position: The pair f - mean and a, (2, n, C).
-        """
+        """Return the state at the pair f - mean and a, (2, n, C)."""
         f = self._mean + position[0]
         value = self._rows.log_prob(f)
         return ClassState(position, float(value - 0.5 * (position[0] * position[1]).sum()), f, value)
 
     def step(self, state: ClassState, last_decrement: float) -> Step:
-        """Return Newton's step, with the matrices at the state.
-
-        Args:
-            state: The state.
-            last_decrement: The decrement of the last step, or inf for the first.
-        """
+        """Return Newton's step, with the matrices at the state."""
         counts = self._rows.rows.counts()[:, None]
         precision = class_precision(self._kernel, state.f, counts)
         gradient = softmax.log_prob_gradient(self._rows.likelihood, self._rows.rows, state.f)

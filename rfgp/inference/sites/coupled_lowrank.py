@@ -29,7 +29,7 @@ from rfgp.inference.sites import softmax
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
 from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
-from rfgp.inference.sites.weights import WeightState, precision_of
+from rfgp.inference.sites.weights import WeightMode, WeightState, precision_of
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
 from rfgp.rows import Block
@@ -99,20 +99,12 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean))]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi.
-
-        Args:
-            position: The weights, (F, C).
-        """
+        """Return psi at weights (F, C)."""
         rows = ((RowLikelihood(self._likelihood, block), self._f(phi, position)) for block, phi in self._features)
         return float(sum(likelihood.log_prob(f) for likelihood, f in rows) - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> WeightState:
-        """Return the state at a position.
-
-        Args:
-            position: The weights, (F, C).
-        """
+        """Return the state at weights (F, C)."""
         F, C = position.shape
         value, gradient = position.new_zeros(()), torch.zeros_like(position)
         grams = position.new_zeros(C, F, F)
@@ -129,12 +121,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return WeightState(position, value, scale[:, None] * gradient, scaled)
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
-        """Return Newton's step, solved to a residual that decreases with the decrement.
-
-        Args:
-            state: The state.
-            last_decrement: The decrement of the last step, or inf for the first.
-        """
+        """Return Newton's step, solved to a residual that decreases with the decrement."""
         inside = state.gram.clone()
         inside.diagonal(dim1=1, dim2=2).add_(1)
         factors = torch.stack([cholesky(matrix, "The precision of the weights of a class") for matrix in inside])
@@ -153,13 +140,7 @@ class ClassWeightProblem(ModeProblem[WeightState]):
         return Step(change, float((change * ascent).sum()))
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the longest step with an objective of at least `least`, or None if there is none.
-
-        Args:
-            state: The state.
-            step: The step from it.
-            least: The smallest objective of the new state, in nats.
-        """
+        """Return the state after the longest step with an objective of at least `least`, or None if there is none."""
         along = [
             (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
         ]
@@ -272,9 +253,8 @@ class CoupledLowRankLaplace(Inference):
         return self._detached.mean + self._detached.fitted(phi, self.mode.position)
 
     def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        mode = self.mode
-        value = mode.value - 0.5 * mode.position.square().sum() - self.factor.diagonal().log().sum()
-        return value, partial(self._gradients, needs)
+        mode = WeightMode(self.mode.position, self.factor, self.mode.value)
+        return mode.evidence, partial(self._gradients, needs)
 
     def _gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the means (C,), the variances (T,) and the parameters of the features."""

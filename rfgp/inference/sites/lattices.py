@@ -19,11 +19,11 @@ from typing import ClassVar, NamedTuple, Self
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.inference.sites.lowrank import learned_gradients
 from rfgp.inference.sites.newton import FLOOR, TOLERANCE
-from rfgp.inference.sites.terms import RowLikelihood, cavity
+from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.inference.sites.weights import Reading, WeightLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows
@@ -35,44 +35,23 @@ from rfgp.solvers.onepass.statistics import assemble, projected
 from rfgp.solvers.onepass.sums import Layout, row_blocks, weighted_sums
 
 
-class SeriesReading:
+class SeriesReading(Reading):
     """Passes that read features by transforms."""
 
     def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search.
-
-        Args:
-            model: The linear model of the rows.
-        """
+        """Return the tolerance and the floor of a search."""
         return TOLERANCE * (1 + len(model.rows) / 1000), FLOOR
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
-        """Yield the rows in blocks.
-
-        Args:
-            model: The linear model of the rows.
-        """
+        """Yield the rows in blocks."""
         return row_blocks(_layout_of(model), model.rows)
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
-        """Return Phi w (b, m), float64.
-
-        Args:
-            model: The linear model of the rows.
-            block: The block of b rows.
-            weights: The weights w, (F, m).
-        """
+        """Return Phi w (b, m), float64."""
         return _series(model, weights).mean(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F).
-
-        Args:
-            model: The linear model of the rows.
-            likelihood: The likelihood, with values of all its parameters.
-            weights: The weights, (F,).
-            is_final: Whether the matrices are those of the mode, with the W of Laplace's approximation.
-        """
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F)."""
         has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
         at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
         weigh = partial(_newton_weights, at, is_final, has_excess)
@@ -104,11 +83,7 @@ class LatticeLaplace(WeightLaplace, Inference):
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
-
-        def compute(needs: Needs) -> tuple[Tensor, Gradients]:
-            return self.mode.evidence, partial(self._gradients, needs)
-
-        return with_gradient(compute, self.model.mean, self.scale, *self.learned.values())
+        return with_gradient(self.evidence, self.model.mean, self.scale, *self.learned.values())
 
     def posterior(self) -> SeriesPosterior:
         """Return the weights and the factor of their precision."""
@@ -125,18 +100,10 @@ class LatticeLaplace(WeightLaplace, Inference):
         """A^-1 at the mode, (F, F)."""
         return self._posterior.moments_at_rows.inverse
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
-        parts, model = [], self.detached
-        with torch.no_grad():
-            at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound)
-            for block in self.reading.blocks(model):
-                f = at.values(block)
-                parts.append(
-                    cavity(f, at.series.known_variance(block.inputs), RowLikelihood(self.bound, block).terms(f))
-                )
-        means, variances = zip(*parts, strict=True)
-        return torch.cat(means)[:, None], torch.cat(variances)
+    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return f at the mode, and its variance, (b,) each."""
+        series = self._posterior.moments_at_rows
+        return _Rows(series, self.model.mean.detach(), self.bound).values(block), series.known_variance(block.inputs)
 
     @cached_property
     def _implicit(self) -> _Implicit:
@@ -147,7 +114,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
 
-    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the scales (F,) and the parameters of the likelihood."""
         model, weights, layout = self.detached, self.mode.weights, _layout_of(self.detached)
         scale, series = _scale_of(model), self._posterior.moments_at_rows
@@ -190,11 +157,7 @@ class LatticeLaplace(WeightLaplace, Inference):
         return self.log_marginal_likelihood()
 
     def with_factors_of(self, other: "LatticeLaplace") -> Self:
-        """Return the inference with the results of another at the same hyperparameters and rows.
-
-        Args:
-            other: The other inference.
-        """
+        """Return the inference with the results of another at the same hyperparameters and rows."""
         kept = ("mode", "_posterior", "_implicit")
         vars(self).update({name: vars(other)[name] for name in kept if name in vars(other)})
         return self
@@ -203,11 +166,6 @@ class LatticeLaplace(WeightLaplace, Inference):
         """Return the Fisher information (p, p) of the regression of Laplace pseudo-observations.
 
         It is an approximation, because W in the noise 1 / W is held constant. See `rfgp.solvers.onepass.solver`.
-
-        Args:
-            in_mean: The derivatives of the mean in the parameters, (1, p).
-            in_variance: Not used.
-            in_scale: The derivatives of log s^2, (F, p).
         """
         with torch.no_grad():
             inverse, implicit = self.inverse, self._implicit

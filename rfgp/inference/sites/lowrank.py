@@ -23,9 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from rfgp.autograd import Gradients, Needs, with_gradient
+from rfgp.autograd import Needs, with_gradient
 from rfgp.blocks import Prior
-from rfgp.inference.sites.terms import RowLikelihood, cavity
+from rfgp.inference.sites.terms import RowLikelihood
 from rfgp.inference.sites.weights import WeightLaplace, terms_at
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import half_solve
@@ -47,28 +47,21 @@ class LowRankLaplace(WeightLaplace, Inference):
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
         model = self.model
-        return with_gradient(self._evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
+        return with_gradient(self.evidence, model.mean, model.variances, *model.parameters, *self.learned.values())
 
     def posterior(self) -> LowRankPosterior:
         """Return the weights and the factor of their precision."""
         prior = Prior(weights=self.model.weights.blocks)
         return LowRankPosterior(prior, self.mode.weights[:, None], FactorCovariance(self.mode.factor))
 
-    def leave_one_out(self) -> tuple[Tensor, Tensor]:
-        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
-        model, parts = self.detached, []
-        with torch.no_grad():
-            for block in model.blocks():
-                phi, f, terms = terms_at(model, self.bound, self.mode.weights, block)
-                root = half_solve(self.mode.factor, (model.scale * phi).mT)
-                parts.append(cavity(f, root.square().sum(0), terms))
-        means, variances = zip(*parts, strict=True)
-        return torch.cat(means)[:, None], torch.cat(variances)
+    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return f at the mode, and its variance, (b,) each."""
+        model, mode = self.detached, self.mode
+        phi = model.phi(block)
+        f = model.mean + model.fitted(phi, mode.weights[:, None])[:, 0]
+        return f, half_solve(mode.factor, (model.scale * phi).mT).square().sum(0)
 
-    def _evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
-        return self.mode.evidence, partial(self._gradients, needs)
-
-    def _gradients(self, needs: Needs) -> list[Tensor | None]:
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
         """Return the gradients in the mean (1,), the variances (T,), and the parameters of features and likelihood."""
         model, mode, count = self.detached, self.mode, len(self.model.parameters)
         inverse = self.inverse

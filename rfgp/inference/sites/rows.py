@@ -88,31 +88,18 @@ class RowProblem(ModeProblem[RowState]):
         return positions
 
     def objective(self, position: Tensor) -> float:
-        """Return psi.
-
-        Args:
-            position: The pair f - mean and a, (2, n).
-        """
+        """Return psi at the pair f - mean and a, (2, n)."""
         shift, a = position
         return float(self._rows.log_prob(self._mean + shift) - 0.5 * shift @ a)
 
     def evaluate(self, position: Tensor) -> RowState:
-        """Return the state at a position.
-
-        Args:
-            position: The pair f - mean and a, (2, n).
-        """
+        """Return the state at the pair f - mean and a, (2, n)."""
         f = self._mean + position[0]
         terms = self._rows.terms(f)
         return RowState(position, float(terms.value - 0.5 * position[0] @ position[1]), f, terms)
 
     def step(self, state: RowState, last_decrement: float) -> Step:
-        """Return Newton's step, or a step by the majorizer.
-
-        Args:
-            state: The state.
-            last_decrement: The decrement of the last step, or inf for the first.
-        """
+        """Return Newton's step, or a step by the majorizer."""
         terms, (shift, a) = state.terms, state.position
         solver = self._regression(self._solver, shift + terms.gradient / terms.majorizer, terms)
         change, ascent = _position(solver) - state.position, terms.gradient - a

@@ -9,16 +9,18 @@ If the log density is not concave and the curvature does not make A positive def
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import ClassVar, NamedTuple, Protocol
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
+from rfgp.autograd import Gradients, Needs
 from rfgp.inference.sites.newton import FLOOR, LENGTHS, MAX_STEPS, TOLERANCE, ModeProblem, Step, find_mode
-from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood
+from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood, cavity
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
 from rfgp.rows import Block
@@ -73,8 +75,8 @@ class WeightState:
         return float(self.value - 0.5 * self.position.square().sum())
 
 
-class Reading(Protocol):
-    """Interface: passes over rows that read the features of a model.
+class Reading:
+    """Passes over rows that read the features of a model. This class forms them.
 
     It is pickled for rows on other machines.
     """
@@ -85,6 +87,7 @@ class Reading(Protocol):
         Args:
             model: The linear model of the rows.
         """
+        return precision_of(model)
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
         """Yield the rows in blocks.
@@ -92,6 +95,7 @@ class Reading(Protocol):
         Args:
             model: The linear model of the rows.
         """
+        return model.blocks()
 
     def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
         """Return Phi w (b, m), float64.
@@ -101,6 +105,7 @@ class Reading(Protocol):
             block: The block of b rows.
             weights: The weights w, (F, m).
         """
+        return model.fitted(model.phi(block), weights)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
         """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess.
@@ -114,30 +119,11 @@ class Reading(Protocol):
             weights: The weights, (F,).
             is_final: Whether the matrices are those of the mode, with the W of Laplace's approximation.
         """
-
-
-class FeatureReading:
-    """Passes that form features. The arguments are those of `Reading`."""
-
-    def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search."""
-        return precision_of(model)
-
-    def blocks(self, model: LinearModel) -> Iterator[Block]:
-        """Yield the rows in blocks."""
-        return model.blocks()
-
-    def fitted(self, model: LinearModel, block: Block, weights: Tensor) -> Tensor:
-        """Return Phi w (b, m), float64."""
-        return model.fitted(model.phi(block), weights)
-
-    def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F)."""
         value, gradient, *grams = summed(model, partial(_step_sums, likelihood, weights, is_final))
         return value, gradient, *map(symmetrized, grams)
 
 
-FEATURES = FeatureReading()
+FEATURES = Reading()
 
 
 class WeightProblem(ModeProblem[WeightState]):
@@ -162,28 +148,16 @@ class WeightProblem(ModeProblem[WeightState]):
         return [self._model.mean.new_zeros(self._model.num_features), *self._warm_start]
 
     def objective(self, position: Tensor) -> float:
-        """Return psi.
-
-        Args:
-            position: The weights, (F,).
-        """
+        """Return psi at weights (F,)."""
         (value,) = summed(self._model, partial(_value_sums, self._reading, self._likelihood, position))
         return float(value - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> WeightState:
-        """Return the state at a position.
-
-        Args:
-            position: The weights, (F,).
-        """
+        """Return the state at weights (F,)."""
         return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer if the true curvature is not positive definite.
-
-        Args:
-            state: The state.
-            last_decrement: The squared Newton decrement of the last step. It has no effect here.
 
         Returns:
             The change (F,), the squared Newton decrement in nats, and the lower Cholesky factor of A, (F, F).
@@ -193,13 +167,7 @@ class WeightProblem(ModeProblem[WeightState]):
         return Step(change, float(change @ ascent), factor)
 
     def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the full step, or the best one along it, or None if no length increases the objective.
-
-        Args:
-            state: The state.
-            step: The step from it.
-            least: The smallest objective of the state after the full step, in nats.
-        """
+        """Return the state after the full step, or the best one along it, or None if none increases the objective."""
         moved = self.evaluate(state.position + step.change)
         if moved.objective >= least:
             return moved
@@ -215,8 +183,8 @@ class WeightMode(NamedTuple):
     """The mode of the weights.
 
     Attributes:
-        weights: The weights w, (F,).
-        factor: The lower Cholesky factor of A at the mode, (F, F).
+        weights: The weights w, (F,), or (F, C) of C functions.
+        factor: The lower Cholesky factor of A at the mode, (F, F), or (C F, C F).
         value: The log density of all rows, 0-d.
     """
 
@@ -252,7 +220,7 @@ def weight_mode(
 
 
 @dataclass(frozen=True, eq=False)
-class WeightLaplace:
+class WeightLaplace(ABC):
     """The members of Laplace's approximations over weights that hold for each reading of the features.
 
     Attributes:
@@ -308,6 +276,40 @@ class WeightLaplace:
             parts = [self.reading.fitted(model, block, weights)[:, 0] for block in self.reading.blocks(model)]
             return model.mean + torch.cat(parts)
 
+    def evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
+        """Return the approximate log evidence, 0-d, and a function that returns its gradients.
+
+        Args:
+            needs: Which gradients are needed.
+        """
+        return self.mode.evidence, partial(self.gradients, needs)
+
+    @abstractmethod
+    def gradients(self, needs: Needs) -> list[Tensor | None]:
+        """Return the gradients (...) of the log evidence in the tensors on which it depends, or None.
+
+        Args:
+            needs: Which gradients are needed.
+        """
+
+    def leave_one_out(self) -> tuple[Tensor, Tensor]:
+        """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
+        parts = []
+        with torch.no_grad():
+            for block in self.reading.blocks(self.detached):
+                f, variance = self.moments_at(block)
+                parts.append(cavity(f, variance, RowLikelihood(self.bound, block).terms(f)))
+        means, variances = zip(*parts, strict=True)
+        return torch.cat(means)[:, None], torch.cat(variances)
+
+    @abstractmethod
+    def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
+        """Return f at the mode, and its variance, (b,) each.
+
+        Args:
+            block: A block of b rows.
+        """
+
 
 def _factor(gram: Tensor) -> Tensor:
     return cholesky(gram.diagonal_scatter(gram.diagonal() + 1), _MATRIX)
@@ -346,11 +348,7 @@ def terms_at(
 
 
 def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: LinearModel) -> Sums:
-    """Return the sums of `Reading.step`, with upper triangles of matrices (F, F).
-
-    The excess is omitted if the log density is concave. If `is_final`, it is omitted too, and W is that of Laplace's
-    approximation.
-    """
+    """Return the sums of `Reading.step`, with upper triangles of matrices (F, F)."""
     like, scale, F = model.mean, model.scale, model.num_features
     value, gradient, gram = like.new_zeros(()), like.new_zeros(F), like.new_zeros(F, F)
     excess = None if is_final or likelihood.is_concave else like.new_zeros(F, F)

@@ -13,10 +13,10 @@ from rfgp.columns.indicators import Indicators
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
-from rfgp.kernels.arguments import read_positive
 from rfgp.parameters import Hyperprior
 from rfgp.regression.base_spec import check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
+from rfgp.spectra.spectrum import positive
 
 MEANS = ("constant", "zero")
 """Mean functions."""
@@ -93,7 +93,7 @@ class ModelOptions:
         if self.budget is not None:
             object.__setattr__(self, "budget", check_count("budget", self.budget))
         if self.memory is not None:
-            object.__setattr__(self, "memory", read_positive("memory", self.memory))
+            object.__setattr__(self, "memory", positive("memory", self.memory))
         object.__setattr__(self, "seed", random.resolve_seed(self.seed))
 
     @property

@@ -138,15 +138,3 @@ def test_prior_covariance_is_that_of_the_mixture(models):
 def test_wrong_arguments_raise(models, call, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
         call(average(models).predict(NEW))
-
-
-def test_planted_moments_without_disagreement_fail(models, monkeypatch):
-    monkeypatch.setattr(
-        "rfgp.inference.mixture.mixture_moments",
-        lambda weights, means, variances: (
-            sum(w * m for w, m in zip(weights, means, strict=True)),
-            sum(w * v for w, v in zip(weights, variances, strict=True)),
-        ),
-    )
-    mixture, each = both(models, observed=False)
-    assert not np.allclose(mixture.variance, np.diag(covariance(each)), rtol=1e-3)

@@ -273,27 +273,41 @@ def test_zero_vectors_and_one_dimension():
     assert theory.softmax_variance(np.ones((0, 2)), np.ones(2), 2, coupling="simplex").shape == (0,)
 
 
-def test_bad_arguments():
-    x = np.ones(3)
-    for make, message in (
-        (lambda: theory.softmax_variance(x, np.ones(2), 3), "same d"),
-        (lambda: theory.softmax_variance(x, x, 0), "positive integer"),
-        (lambda: theory.softmax_variance(x, x, 3, estimator="cosine"), "estimator must be"),
-        (lambda: theory.softmax_variance(x, x, 3, kernel="linear"), "kernel must be"),
-        (lambda: theory.softmax_variance(x, x, 3, coupling="sobol"), "no closed form"),
-        (lambda: theory.softmax_variance(x, x, 3, coupling="iid-antithetic"), "no closed form"),
-        (lambda: theory.softmax_variance(x, x, 4, coupling="simplex-antithetic"), "no closed form"),
-        (lambda: theory.softmax_variance(x, x, 4, estimator="exponential"), "matrix must be given"),
-        (lambda: theory.softmax_variance(x, x, 4, estimator="exponential", matrix=np.eye(2)), "must be"),
-        (lambda: theory.exponential_covariance(x, x, 1j * np.eye(3), np.ones((2, 3))), "must be"),
+ONE = np.ones(3)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: theory.softmax_variance(ONE, np.ones(2), 3), "same d"),
+        (lambda: theory.softmax_variance(ONE, ONE, 0), "positive integer"),
+        (lambda: theory.softmax_variance(ONE, ONE, 3, estimator="cosine"), "estimator must be"),
+        (lambda: theory.softmax_variance(ONE, ONE, 3, kernel="linear"), "kernel must be"),
+        (lambda: theory.softmax_variance(ONE, ONE, 3, coupling="sobol"), "no closed form"),
+        (lambda: theory.softmax_variance(ONE, ONE, 3, coupling="iid-antithetic"), "no closed form"),
+        (lambda: theory.softmax_variance(ONE, ONE, 4, coupling="simplex-antithetic"), "no closed form"),
+        (lambda: theory.softmax_variance(ONE, ONE, 4, estimator="exponential"), "matrix must be given"),
+        (lambda: theory.softmax_variance(ONE, ONE, 4, estimator="exponential", matrix=np.eye(2)), "must be"),
+        (lambda: theory.exponential_covariance(ONE, ONE, 1j * np.eye(3), np.ones((2, 3))), "must be"),
         (
-            lambda: theory.softmax_variance(x, x, 4, estimator="exponential", matrix=1j * x, coupling="orthogonal"),
+            lambda: theory.softmax_variance(
+                ONE, ONE, 4, estimator="exponential", matrix=1j * ONE, coupling="orthogonal"
+            ),
             "for a complex matrix",
         ),
-        (lambda: theory.softmax_variance(x, x, 4, estimator="trigonometric", coupling="simplex"), "no closed form"),
-    ):
-        with pytest.raises(rfgp.InvalidArgumentError, match=message):
-            make()
+        (lambda: theory.softmax_variance(ONE, ONE, 4, estimator="trigonometric", coupling="simplex"), "no closed form"),
+        (lambda: theory.softmax_variance(np.ones((2, 2)), np.ones((3, 2)), 4), "must broadcast"),
+        (
+            lambda: theory.softmax_variance(A, B, 4, estimator="exponential", matrix=1j * np.zeros((3, 3))),
+            "singular",
+        ),
+        (lambda: theory.gaussian_moments(A, B, 4, of="product"), "of must be"),
+        (lambda: theory.gaussian_moments(A, B, 4, scale=0.0), "scale positive"),
+    ],
+)
+def test_bad_arguments(make, message):
+    with pytest.raises(rfgp.InvalidArgumentError, match=message):
+        make()
 
 
 def test_variances_of_the_gaussian_kernel_far_from_the_origin():
@@ -310,20 +324,3 @@ def test_variances_of_the_gaussian_kernel_far_from_the_origin():
     np.testing.assert_allclose(found, trigonometric, rtol=1e-6)
     near = x, -y  # where positive features are good
     assert np.isfinite(theory.exponential_covariance(*near, np.ones(100), np.ones(100), kernel="gaussian")).all()
-
-
-@pytest.mark.parametrize(
-    ("act", "message"),
-    [
-        (lambda: theory.softmax_variance(np.ones((2, 2)), np.ones((3, 2)), 4), "must broadcast"),
-        (
-            lambda: theory.softmax_variance(A, B, 4, estimator="exponential", matrix=1j * np.zeros((3, 3))),
-            "singular",
-        ),
-        (lambda: theory.gaussian_moments(A, B, 4, of="product"), "of must be"),
-        (lambda: theory.gaussian_moments(A, B, 4, scale=0.0), "scale positive"),
-    ],
-)
-def test_more_errors(act, message):
-    with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        act()

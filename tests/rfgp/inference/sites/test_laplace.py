@@ -1,15 +1,25 @@
 """Laplace's approximation by every solver under every likelihood, against dense matrices, quadrature and chains."""
 
-import pickle
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from observed import LIKELIHOODS, OF_ONE, SUMS, Observed, by_rows, check_gradient, dense_laplace, grid, observations
+from observed import (
+    LIKELIHOODS,
+    OF_ONE,
+    SUMS,
+    Observed,
+    SentRows,
+    by_rows,
+    check_gradient,
+    dense_laplace,
+    evidence_of_a_row,
+    grid,
+    observations,
+)
 from posteriors import elliptical_slices
 from reference import ReferenceSolver
-from scipy import integrate
 
 from rfgp import InvalidArgumentError, SolverError
 from rfgp.blocks import Prior, WeightBlock, Weights
@@ -95,27 +105,6 @@ def test_blocks_of_rows_are_summed(name):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-8)
 
 
-class SentRows:
-    """Rows on another machine. Functions are sent to it as bytes."""
-
-    def __init__(self, block):
-        self.block, self.num_outputs = block, block.num_outputs
-        self.is_homoscedastic, self.has_fixed_noise, self.count = (
-            block.is_homoscedastic,
-            block.has_fixed_noise,
-            block.count,
-        )
-
-    def __len__(self):
-        return len(self.block)
-
-    def blocks(self, size):
-        return self.block.blocks(size)
-
-    def total(self, function):
-        return pickle.loads(pickle.dumps(function))(self.block)
-
-
 def plane(x, lengthscale):
     return x[:, :2] / lengthscale
 
@@ -187,17 +176,6 @@ def test_warm_start_finds_the_same_mode(names, name):
     torch.testing.assert_close(*values, rtol=1e-9, atol=1e-9)
 
 
-def quadrature(problem, variance):
-    """Return the log evidence of a row, a one-dimensional integral."""
-
-    def integrand(f):
-        at = torch.tensor([f], dtype=torch.float64)
-        prior = np.exp(-0.5 * (f - 0.3) ** 2 / variance) / np.sqrt(2 * np.pi * variance)
-        return float(problem.bound.log_prob(problem.rows.targets[:, 0], at).exp()) * prior
-
-    return np.log(integrate.quad(integrand, -9, 9)[0])
-
-
 @pytest.mark.parametrize("name", [name for name in OF_ONE if name != "gaussian"])
 def test_one_row_is_near_quadrature(name):
     """Laplace's evidence misses the integral by what is stated.
@@ -207,7 +185,7 @@ def test_one_row_is_near_quadrature(name):
     rows = observations(name, weighted=False).take(slice(0, 1))
     problem = Observed(("exact",), name, rows).moved(0.0, {"exact variance": 0.25})
     value = float(problem.infer().log_marginal_likelihood())
-    assert value == pytest.approx(quadrature(problem, 0.25), abs=0.3 if name == "student-t" else 0.03)
+    assert value == pytest.approx(evidence_of_a_row(problem), abs=0.3 if name == "student-t" else 0.03)
 
 
 @pytest.mark.slow

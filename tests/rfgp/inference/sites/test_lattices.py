@@ -1,11 +1,10 @@
 """Laplace's approximation through lattices of frequencies, against dense algebra in numpy and finite differences."""
 
-import pickle
-
 import numpy as np
 import pytest
 import torch
 from checks import fails
+from observed import SentRows
 from planting import planted
 from scipy import special, stats
 
@@ -14,7 +13,7 @@ from rfgp import kernels as k
 from rfgp.inference.sites import LowRankLaplace, lattices
 from rfgp.inference.sites.weights import FEATURES
 from rfgp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
-from rfgp.rows import Block, JoinedRows
+from rfgp.rows import JoinedRows
 from rfgp.solvers.lowrank import LinearModel
 from rfgp.solvers.onepass import SeriesPosterior, moments, products
 
@@ -313,36 +312,6 @@ def test_wrong_targets_keep_their_errors(bad):
         rfgp.GP(KERNELS["series"], likelihood="poisson", approximation=TIGHT).condition(ROWS, y)
 
 
-def test_weights_of_rows_are_theirs_in_a_block():
-    """A row with the weight 2 equals two rows."""
-    gp = model("poisson")
-    rows, found = gp.state.rows, gp.state.infer(gp.state.rows)
-    doubled = Block(rows.inputs, rows.targets, weight=torch.full((N,), 2.0, dtype=torch.float64))
-    twice = JoinedRows([rows, rows])
-    values = [gp.state.infer(some).log_marginal_likelihood().item() for some in (doubled, twice)]
-    assert values[0] == pytest.approx(values[1], rel=1e-10)
-    assert values[0] != pytest.approx(found.log_marginal_likelihood().item(), rel=1e-3)
-
-
-class Elsewhere:
-    """Rows on other machines: functions of them are pickled."""
-
-    def __init__(self, parts):
-        self.parts, self.num_outputs, self.is_homoscedastic = parts, 1, False
-        self.has_fixed_noise, self.count = parts[0].has_fixed_noise, sum(part.count for part in parts)
-
-    def __len__(self):
-        return sum(map(len, self.parts))
-
-    def blocks(self, size):
-        for part in self.parts:
-            yield from part.blocks(size)
-
-    def total(self, function):
-        sums = [pickle.loads(pickle.dumps(function))(part) for part in self.parts]
-        return tuple(sum(column) for column in zip(*sums, strict=True))
-
-
 @pytest.mark.parametrize("likelihood", [Poisson(), NegativeBinomial()])
 def test_rows_on_other_machines_are_summed_there(likelihood):
     gp = model("poisson", "with others", likelihood=likelihood)
@@ -351,7 +320,7 @@ def test_rows_on_other_machines_are_summed_there(likelihood):
     names = values.space.free(())
     values = values.leaves(names)
     totals = []
-    for some in (rows, Elsewhere([rows.take(slice(0, 70)), rows.take(slice(70, None))])):
+    for some in (rows, JoinedRows([rows.take(slice(0, 70)), SentRows(rows.take(slice(70, None)))])):
         value = value_with_leaves(gp, values, names, some)
         totals.append((value, *torch.autograd.grad(value, [values.raw[name] for name in names])))
     for one, other in zip(*totals, strict=True):
