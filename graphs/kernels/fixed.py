@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
+from numpy.typing import NDArray
 
 from graphs.checks import as_numbers, check_count, short_repr
 from graphs.errors import InvalidArgumentError
@@ -56,8 +57,25 @@ class RandomWalk(GraphKernel):
         return np.asarray(np.cumprod(np.concatenate(([base ** (self.p / 2)], (self.p / 2 - ell + 1) / (ell * base)))))
 
 
+class _SeriesKernel(GraphKernel):
+    """A kernel whose modulation is computed by Cauchy's integral, once for all lengths up to a power of two."""
+
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        check_count("length", length, 0, MAX_SERIES)
+        return _series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+
+
+@lru_cache(maxsize=48)
+@np.errstate(under="ignore")
+def _series(kernel: GraphKernel, length: int) -> Vector:
+    if isinstance(kernel, Spectral):  # its radius is unknown
+        return GraphKernel.modulation(kernel, length)
+    return root_coefficients(kernel.log_series, length, kernel.radius)
+
+
 @dataclass(frozen=True)
-class InverseCosine(GraphKernel):
+class InverseCosine(_SeriesKernel):
     """The inverse cosine kernel cos(pi L / 4) of Smola and Kondor (2003).
 
     It is 0 at lambda = 2, so the modulation decays only like l^(-3/2), with alternating signs.
@@ -78,16 +96,9 @@ class InverseCosine(GraphKernel):
         """Return cos(pi lambda / 4): (n,) -> (n,)."""
         return np.maximum(np.cos(np.pi / 4 * eigenvalues), 0.0)
 
-    @np.errstate(under="ignore")
-    def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
-
-
-@lru_cache(maxsize=16)
-def _inverse_cosine(length: int) -> Vector:
-    return root_coefficients(lambda u: np.log(np.cos(np.pi / 4 * (1 - u))), length, 1.0)
+    def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log cos(pi (1 - u) / 4): (n,) -> (n,)."""
+        return np.asarray(np.log(np.cos(np.pi / 4 * (1 - u))))
 
 
 @dataclass(frozen=True)
@@ -142,7 +153,7 @@ class Modulated(GraphKernel):
 
 
 @dataclass(frozen=True)
-class PowerSeries(GraphKernel):
+class PowerSeries(_SeriesKernel):
     """The kernel sum_l alpha_l U^l of given coefficients.
 
     Its modulation is an infinite series that must converge on the spectrum of U. The polynomial must therefore have no
@@ -184,20 +195,13 @@ class PowerSeries(GraphKernel):
         """Return sum_l alpha_l (1 - lambda)^l: (n,) -> (n,)."""
         return np.asarray(np.maximum(polyval(1 - eigenvalues, self.coefficients), 0.0))
 
-    @np.errstate(under="ignore")
-    def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
-
-
-@lru_cache(maxsize=16)
-def _power_series(kernel: PowerSeries, length: int) -> Vector:
-    return root_coefficients(lambda u: np.log(polyval(u, kernel.coefficients)), length, kernel.radius)
+    def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log sum_l alpha_l u^l: (n,) -> (n,)."""
+        return np.asarray(np.log(polyval(u, self.coefficients)))
 
 
 @dataclass(frozen=True)
-class Spectral(GraphKernel):
+class Spectral(_SeriesKernel):
     """The kernel of a function of the eigenvalues of the Laplacian.
 
     Exact kernels, Chebyshev polynomials and truncated spectra need only its values on [0, 2]. Walks and power series
@@ -240,22 +244,12 @@ class Spectral(GraphKernel):
         """The radius of convergence of the modulation, estimated numerically."""
         return _spectral_radius(self)
 
-    def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _spectral_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
-
 
 _GRID = np.linspace(0.0, 2.0, 201)
 
 
 def _heat(eigenvalues: Vector) -> Vector:
     return np.asarray(np.exp(-eigenvalues))
-
-
-@lru_cache(maxsize=16)
-def _spectral_series(kernel: Spectral, length: int) -> Vector:
-    return GraphKernel.modulation(kernel, length)
 
 
 @lru_cache(maxsize=16)

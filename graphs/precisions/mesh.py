@@ -101,6 +101,8 @@ class MeshField(WhittleField):
         ((16,), True)
     """
 
+    coordinates: Floats
+
     def __init__(self, mesh: Any, alpha: int = 2) -> None:
         self.alpha = check_count("alpha", alpha, 1, _HIGHEST)
         read = read_mesh(mesh)

@@ -96,4 +96,4 @@ def entry_indices(
     starts = np.arange(matrix.shape[0], dtype=np.int64) * matrix.shape[0]
     all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
     keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices
-    return np.searchsorted(all_keys, keys)
+    return np.asarray(np.searchsorted(all_keys, keys))
