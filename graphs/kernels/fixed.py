@@ -57,13 +57,10 @@ class RandomWalk(GraphKernel):
         return np.asarray(np.cumprod(np.concatenate(([base ** (self.p / 2)], (self.p / 2 - ell + 1) / (ell * base)))))
 
 
-class _SeriesKernel(GraphKernel):
-    """A kernel whose modulation is computed by Cauchy's integral, once for all lengths up to a power of two."""
-
-    def modulation(self, length: int) -> Vector:
-        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+def _series_up_to(kernel: GraphKernel, length: int) -> Vector:
+    """Return f_0..f_length by Cauchy's integral, which is computed once for all lengths up to a power of two."""
+    check_count("length", length, 0, MAX_SERIES)
+    return _series(kernel, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
 
 
 @lru_cache(maxsize=48)
@@ -75,7 +72,7 @@ def _series(kernel: GraphKernel, length: int) -> Vector:
 
 
 @dataclass(frozen=True)
-class InverseCosine(_SeriesKernel):
+class InverseCosine(GraphKernel):
     """The inverse cosine kernel cos(pi L / 4) of Smola and Kondor (2003).
 
     It is 0 at lambda = 2, so the modulation decays only like l^(-3/2), with alternating signs.
@@ -95,6 +92,10 @@ class InverseCosine(_SeriesKernel):
     def spectral(self, eigenvalues: Vector) -> Vector:
         """Return cos(pi lambda / 4): (n,) -> (n,)."""
         return np.maximum(np.cos(np.pi / 4 * eigenvalues), 0.0)
+
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        return _series_up_to(self, length)
 
     def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return log cos(pi (1 - u) / 4): (n,) -> (n,)."""
@@ -153,7 +154,7 @@ class Modulated(GraphKernel):
 
 
 @dataclass(frozen=True)
-class PowerSeries(_SeriesKernel):
+class PowerSeries(GraphKernel):
     """The kernel sum_l alpha_l U^l of given coefficients.
 
     Its modulation is an infinite series that must converge on the spectrum of U. The polynomial must therefore have no
@@ -195,13 +196,17 @@ class PowerSeries(_SeriesKernel):
         """Return sum_l alpha_l (1 - lambda)^l: (n,) -> (n,)."""
         return np.asarray(np.maximum(polyval(1 - eigenvalues, self.coefficients), 0.0))
 
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        return _series_up_to(self, length)
+
     def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
         """Return log sum_l alpha_l u^l: (n,) -> (n,)."""
         return np.asarray(np.log(polyval(u, self.coefficients)))
 
 
 @dataclass(frozen=True)
-class Spectral(_SeriesKernel):
+class Spectral(GraphKernel):
     """The kernel of a function of the eigenvalues of the Laplacian.
 
     Exact kernels, Chebyshev polynomials and truncated spectra need only its values on [0, 2]. Walks and power series
@@ -243,6 +248,10 @@ class Spectral(_SeriesKernel):
     def radius(self) -> float:
         """The radius of convergence of the modulation, estimated numerically."""
         return _spectral_radius(self)
+
+    def modulation(self, length: int) -> Vector:
+        """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
+        return _series_up_to(self, length)
 
 
 _GRID = np.linspace(0.0, 2.0, 201)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from graphs.builders.nearest import DEFAULT_LIMIT_SHARE, MAX_COORDINATE, check_limit
 from graphs.checks import as_numbers, check_count, counted, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.base import Floats
+from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
 from graphs.precisions.elements import in_space, read_mesh
 from graphs.precisions.location import Location, Locator
@@ -22,7 +22,7 @@ _LISTED = 8
 """The number of vertices that a message lists."""
 
 
-class MeshField(WhittleField):
+class MeshField(MarkovField):
     """A Whittle-Matern field on a triangle mesh: a latent value at each vertex.
 
     A vertex that is on no face with an area, such as a corner of slivers, has no value of its own. It keeps its number,
@@ -101,7 +101,7 @@ class MeshField(WhittleField):
         ((16,), True)
     """
 
-    coordinates: Floats
+    parameters = ("lengthscale",)
 
     def __init__(self, mesh: Any, alpha: int = 2) -> None:
         self.alpha = check_count("alpha", alpha, 1, _HIGHEST)
@@ -109,24 +109,59 @@ class MeshField(WhittleField):
         self.faces: NDArray[np.int64] = _frozen(read.faces)
         self.vertices: Floats = _frozen(read.vertices)
         self.covered: NDArray[np.int64] = _frozen(read.covered)
-        coordinates: Floats = _frozen(read.vertices[read.covered])
-        ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
-        super().__init__(read.elements, self.alpha, ratio, unit_norm(self.alpha), coordinates)
+        self.coordinates: Floats = _frozen(read.vertices[read.covered])
         self.areas: Floats = _frozen(read.elements.masses * read.elements.unit**2)
-        self.max_distance = DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(coordinates, axis=0)))
+        self.max_distance = DEFAULT_LIMIT_SHARE * float(np.linalg.norm(np.ptp(self.coordinates, axis=0)))
         self._mesh, self._whole = read, read.whole
         self._columns = np.full(self.num_vertices, -1, dtype=np.int64)  # of each vertex among the values; -1: none
         self._columns[self.covered] = np.arange(len(self.covered))
+        ratio = 2.0 * (self.alpha - 1) if self.alpha > 1 else 1.0
+        self._whittle = WhittleField(read.elements, self.alpha, ratio, unit_norm(self.alpha), self.coordinates)
 
     @property
     def num_vertices(self) -> int:
         """The number V of given vertices."""
         return len(self.vertices)
 
+    @property
+    def pattern(self) -> Pattern:
+        """Vertices within alpha edges of each other."""
+        return self._whittle.pattern
+
+    def entries(
+        self,
+        values: Floats,  # (1,)
+    ) -> Floats:  # (nnz,)
+        """Return the entries of Q on the pattern for a lengthscale.
+
+        Args:
+            values: The lengthscale (1,).
+
+        Raises:
+            InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
+                it too.
+        """
+        return self._whittle.entries(values)
+
+    def pull_back(
+        self,
+        values: Floats,  # (1,)
+        weights: Floats,  # (nnz,)
+    ) -> Floats:  # (1,)
+        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern.
+
+        Args:
+            values: The lengthscale (1,).
+            weights: The derivative (nnz,) of a scalar in each entry of Q.
+        """
+        return self._whittle.pull_back(values, weights)
+
     @cached_property
-    def root(self) -> WhittleField:
+    def root(self) -> MarkovField:
         """The field with precision K = kappa^2 C + G, for determinants."""
-        return self if self.alpha == 1 else WhittleField(self.elements, 1, self.ratio, 1.0, self.coordinates)
+        if self.alpha == 1:
+            return self._whittle
+        return WhittleField(self._mesh.elements, 1, self._whittle.ratio, 1.0, self.coordinates)
 
     def log_determinant(
         self,
@@ -139,9 +174,40 @@ class MeshField(WhittleField):
         Args:
             values: The lengthscale (1,).
         """
-        shift = self.shift(values)
+        shift = self._whittle.shift(values)
         value, slope = self._determinants(shift)
         return self.log_determinant_from(values, (value, np.array([-2 * shift * slope / float(values[0])])))
+
+    def log_determinant_from(
+        self,
+        values: Floats,  # (1,)
+        root: tuple[float, Floats],  # log |K|, (1,)
+    ) -> tuple[float, Floats]:
+        """Return log |Q| and its derivative, given those of K.
+
+        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - N log(4 pi nu).
+
+        The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
+
+        Args:
+            values: The lengthscale.
+            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)` with `inverse` the entries
+                of K^-1 on the pattern of `root`.
+        """
+        return self._whittle.log_determinant_from(values, root)
+
+    def condition(
+        self,
+        values: Floats,  # (1,)
+    ) -> float:
+        """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
+
+        Digits are lost if eps times it is not small.
+
+        Args:
+            values: The lengthscale (1,).
+        """
+        return self._whittle.condition(values)
 
     def locate(
         self,
@@ -191,7 +257,7 @@ class MeshField(WhittleField):
             raise InvalidArgumentError(
                 f"Points must be real numbers (n, {dimension}) like the vertices, got {short_repr(points)}."
             )
-        wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self.elements.unit).all(axis=1)
+        wrong = ~(np.abs(coordinates) < MAX_COORDINATE * self._mesh.elements.unit).all(axis=1)
         if wrong.any():
             row = int(wrong.argmax())
             raise InvalidArgumentError(f"Point {row} must be finite and in range, got {coordinates[row].tolist()}.")
@@ -289,7 +355,7 @@ class MeshField(WhittleField):
         return LogDeterminant(self._log_determinant_at)
 
     def _log_determinant_at(self, shift: float) -> float:
-        lengthscale = self.elements.unit * np.sqrt(self.ratio / shift)
+        lengthscale = self._mesh.elements.unit * np.sqrt(self._whittle.ratio / shift)
         return self.root.factor(self.root.entries(np.array([lengthscale]))).log_determinant
 
     @cached_property

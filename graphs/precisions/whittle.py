@@ -73,7 +73,7 @@ class WhittleField(MarkovField):
         self, elements: Elements, order: int, ratio: float, norm: float, coordinates: Floats | None = None
     ) -> None:
         self.order, self.ratio, self.norm, self.coordinates = order, ratio, norm, coordinates
-        self.elements = elements
+        self._elements = elements
         self._pattern = reached_within(
             elements.stiffness, order, f"{len(elements.masses):,} vertices", "Take a smaller alpha, or a coarser mesh."
         )
@@ -91,14 +91,10 @@ class WhittleField(MarkovField):
         self,
         values: Floats,  # (1,)
     ) -> Floats:  # (nnz,)
-        """Return the entries of Q on the pattern for a lengthscale.
+        """Return the entries of Q on the pattern.
 
         Args:
             values: The lengthscale (1,).
-
-        Raises:
-            InvalidArgumentError: If the lengthscale is not positive, or out of range for the mesh. Other methods raise
-                it too.
         """
         out = np.zeros(len(self._pattern.indices))
         for term, coefficient in zip(self._terms, self._coefficients(values), strict=True):
@@ -111,7 +107,7 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         weights: Floats,  # (nnz,)
     ) -> Floats:  # (1,)
-        """Return sum_e weights_e dQ_e / d lengthscale, over all entries e of the pattern.
+        """Return sum_e weights_e dQ_e / d lengthscale.
 
         Args:
             values: The lengthscale (1,).
@@ -126,18 +122,13 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
         root: tuple[float, Floats],  # log |K|, (1,)
     ) -> tuple[float, Floats]:
-        """Return log |Q| and its derivative, given those of K.
-
-        log |Q| = alpha log |K| - (alpha - 1) sum_i log(kappa^2 C_ii) - N log(4 pi nu).
-
-        The last term is 0 for alpha = 1. A factor of K is cheaper than one of Q and keeps the digits of the constant.
+        """Return log |Q| and its derivative (1,), given those of log |K|.
 
         Args:
             values: The lengthscale (1,).
-            root: log |K| and its derivative (1,), which is `root.pull_back(values, inverse)` with `inverse` the entries
-                of K^-1 on the pattern of `root`, the field of order 1.
+            root: log |K| and its derivative (1,) in the lengthscale.
         """
-        masses, times = self.elements.masses, self.order - 1
+        masses, times = self._elements.masses, self.order - 1
         constant = times * float(np.log(self.shift(values) * masses).sum()) + len(masses) * log(self.norm)
         slope = self.order * root[1] + 2 * times * len(masses) / float(values[0])
         return self.order * root[0] - constant, slope
@@ -147,8 +138,6 @@ class WhittleField(MarkovField):
         values: Floats,  # (1,)
     ) -> float:
         """Return a bound of the condition number of C^(-1/2) Q C^(-1/2).
-
-        Digits are lost if eps times it is not small.
 
         Args:
             values: The lengthscale (1,).
@@ -170,11 +159,11 @@ class WhittleField(MarkovField):
         """
         lengthscale = read_lengthscale(values)
         with np.errstate(all="ignore"):
-            shift = float(self.ratio * np.square(self.elements.unit / lengthscale))
+            shift = float(self.ratio * np.square(self._elements.unit / lengthscale))
             largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
         if not abs(largest) < _WIDEST:
             raise InvalidArgumentError(
-                f"The lengthscale must be in the range of a mesh with coordinates up to {self.elements.unit:.3g}, got "
+                f"The lengthscale must be in the range of a mesh with coordinates up to {self._elements.unit:.3g}, got "
                 f"{lengthscale:.3g}. Use the same unit for both; other lengthscales are out of range."
             )
         return shift
@@ -182,7 +171,7 @@ class WhittleField(MarkovField):
     @cached_property
     def _steepest(self) -> float:
         """The largest row sum of |C^-1 G|, a bound of its largest eigenvalue."""
-        return float((np.asarray(abs(self.elements.stiffness).sum(axis=1)) / self.elements.masses).max())
+        return float((np.asarray(abs(self._elements.stiffness).sum(axis=1)) / self._elements.masses).max())
 
     def _coefficients(self, values: Floats) -> Floats:
         """Return binom(a, j) x^(1 - j) / norm, (a + 1,)."""
