@@ -10,73 +10,18 @@ from graphs.errors import FileFormatError
 
 _NAME = re.compile(r"(?i)\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]([A-Z]*\d+h?)$|^(CRS84h?)$")
 _DEGREE_NAMES = ("CRS84", "CRS84H", "CRS83", "CRS27")
-_DEGREES = frozenset(
-    {
-        4326,
-        4148,
-        4149,
-        4150,
-        4167,
-        4171,
-        4230,
-        4240,
-        4258,
-        4267,
-        4269,
-        4272,
-        4275,
-        4277,
-        4283,
-        4289,
-        4314,
-        4490,
-        4612,
-        4617,
-        4619,
-        4674,
-        4737,
-        4755,
-        4979,
-        6668,
-        7844,
-    }
-)
+# fmt: off
+_DEGREES = frozenset({
+    4326, 4148, 4149, 4150, 4167, 4171, 4230, 4240, 4258, 4267, 4269, 4272, 4275, 4277, 4283, 4289, 4314, 4490, 4612,
+    4617, 4619, 4674, 4737, 4755, 4979, 6668, 7844,
+})
 """EPSG codes of geographic systems, longitude and latitude in degrees (GeoJSON always has this order)."""
-_METERS = frozenset(
-    {
-        2056,
-        2100,
-        2154,
-        2157,
-        2180,
-        2193,
-        2326,
-        3003,
-        3004,
-        3006,
-        3021,
-        3034,
-        3035,
-        3067,
-        3111,
-        3112,
-        3308,
-        3414,
-        3577,
-        3812,
-        5070,
-        5179,
-        5186,
-        5514,
-        5880,
-        21781,
-        27572,
-        27700,
-        28992,
-        31370,
-    }
-)
+_METERS = frozenset({
+    2056, 2100, 2154, 2157, 2180, 2193, 2326, 3003, 3004, 3006, 3021, 3034, 3035, 3067, 3111, 3112, 3308, 3414, 3577,
+    3812, 5070, 5179, 5186, 5514, 5880, 21781, 27572, 27700, 28992, 31370,
+})
 """EPSG codes of projected systems in meters, in addition to the ranges below."""
+# fmt: on
 _MERCATOR = frozenset({3857, 900913, 3785, 3395})
 """EPSG codes of Mercator projections. Their lengths are stretched by 1 / cos(latitude) and not in meters."""
 _METER_RANGES = (

@@ -9,11 +9,10 @@ between their points do not meet.
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.lines import LinePoints, Lines, first_of_each, last_before, line_points
+from graphs.builders.parts import connected_parts
 from graphs.builders.snapping import MAX_WIDTH, check_snap, snapped_vertices
 from graphs.checks import check_choice
 from graphs.errors import InvalidGraphError
@@ -118,6 +117,41 @@ class Stretches(NamedTuple):
         """Whether each stretch (S,) represents itself."""
         return np.asarray(self.representative == np.arange(len(self.road)))
 
+    def has_length(
+        self,
+        lengths: Floats,  # (R,)
+    ) -> NDArray[np.bool_]:  # (S,)
+        """Return whether each stretch has a length and represents itself.
+
+        Args:
+            lengths: Lengths (R,) of the roads.
+        """
+        return np.asarray(self.is_distinct & (lengths[self.road] > 0))
+
+    def cut(
+        self,
+        lengths: Floats,  # (R,)
+        nodes: Integers,  # (V,)
+        cuts: tuple[Integers, Floats, Integers],  # (c,) each
+    ) -> "CutStretches":
+        """Return the pieces of stretches with a length between vertices and cuts.
+
+        Args:
+            lengths: Lengths (R,) of the roads.
+            nodes: The node (V,) of each vertex.
+            cuts: The stretch, the fraction of its road and the node of each of c cuts inside stretches.
+        """
+        used = np.flatnonzero(self.has_length(lengths))
+        stretch = np.concatenate([used, cuts[0], used])
+        fraction = np.concatenate([self.begin[used], cuts[1], self.end[used]])
+        node = np.concatenate([nodes[self.source[used]], cuts[2], nodes[self.target[used]]])
+        order = np.lexsort((fraction, stretch))
+        stretch, fraction, node = stretch[order], fraction[order], node[order]
+        first = np.flatnonzero(stretch[1:] == stretch[:-1])
+        return CutStretches(
+            node[first], node[first + 1], self.road[stretch[first]], fraction[first], fraction[first + 1]
+        )
+
     def locate(
         self,
         road: Integers,  # (n,)
@@ -147,6 +181,25 @@ class Stretches(NamedTuple):
         """Return the vertices (n,) of positions at an end of their stretch, -1 for others."""
         inner = np.where(fraction >= self.end[stretch] - POSITION_TOLERANCE, self.target[stretch], -1)
         return np.where(fraction <= self.begin[stretch] + POSITION_TOLERANCE, self.source[stretch], inner)
+
+
+class CutStretches(NamedTuple):
+    """P pieces of road between neighboring nodes, ordered along roads.
+
+    Examples:
+        >>> import numpy as np
+        >>> import graphs
+        >>> roads = graphs.RoadNetwork.from_lines([[(0, 0), (4, 0)]], metric="euclidean")
+        >>> cuts = np.array([0]), np.array([0.25]), np.array([2])
+        >>> roads.stretches.cut(roads.lengths, np.arange(2), cuts).end.tolist()
+        [0.25, 1.0]
+    """
+
+    source: Integers  # (P,) node at the first point
+    target: Integers  # (P,)
+    road: Integers  # (P,)
+    begin: Floats  # (P,) fraction of the length of the road
+    end: Floats  # (P,)
 
 
 class Junctions(NamedTuple):
@@ -267,9 +320,7 @@ def _without_gaps(coordinates: Floats, lengths: Floats, whole: Stretches, merge:
     has_none = (whole.begin == whole.end) | (lengths[whole.road] == 0)
     source, target = whole.source, whole.target
     if (source[has_none] != target[has_none]).any():
-        pairs = source[has_none], target[has_none]
-        links = sp.coo_array((np.ones(has_none.sum()), pairs), shape=(len(coordinates),) * 2)
-        kept, part = first_of_each(connected_components(links, directed=False)[1])
+        kept, part = first_of_each(connected_parts(source[has_none], target[has_none], len(coordinates)))
         coordinates, source, target = coordinates[kept], part[source], part[target]
     stays = whole.begin < whole.end
     number = np.cumsum(stays) - 1

@@ -59,7 +59,7 @@ class Lines(NamedTuple):
             fraction: Fractions (n,) of their lengths.
         """
         target = fraction * self.lengths[line]
-        before = self._points_before(line, target)
+        before = last_before(self.reached, self.first[line], self.first[line + 1] - 2, target)
         span = self.reached[before + 1] - self.reached[before]
         share = np.clip((target - self.reached[before]) / np.where(span > 0, span, 1.0), 0.0, 1.0)
         return interpolated(self.points[before], self.points[before + 1], share, self.metric)
@@ -67,10 +67,6 @@ class Lines(NamedTuple):
     def in_space(self) -> Floats:  # (M, 2) or (M, 3)
         """Return Cartesian coordinates: of the plane, or on the globe in meters."""
         return in_space(self.points, self.metric)
-
-    def _points_before(self, line: Integers, target: Floats) -> Integers:
-        """Return the last point (n,) of each line, except its end, at most a target (n,) along it."""
-        return last_before(self.reached, self.first[line], self.first[line + 1] - 2, target)
 
 
 def interpolated(

@@ -5,13 +5,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.lengths import inverse_lengths, scale_to_unit, segment_distances
 from graphs.builders.mesh_files import load_mesh
+from graphs.builders.parts import connected_parts
 from graphs.builders.triangles import angles, read_triangles
 from graphs.checks import check_choice, short_repr
 from graphs.errors import (
@@ -116,9 +115,8 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
 
 def _num_parts(faces: NDArray[np.int64]) -> int:
     """Return the number of components of faces (F, 3) that use all vertices."""
-    size = int(faces.max()) + 1
-    links = (np.ones(2 * len(faces)), (faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel()))
-    return int(connected_components(sp.coo_array(links, shape=(size, size)), directed=False)[0])
+    parts = connected_parts(faces[:, [0, 1]].ravel(), faces[:, [1, 2]].ravel(), int(faces.max()) + 1)
+    return int(parts.max()) + 1
 
 
 class _Sides(NamedTuple):

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence, Sized
 from typing import Any, NamedTuple, cast
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.edges import EdgeArrays
 from graphs.builders.junctions import POSITION_TOLERANCE, Junctions, Located, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.numbering import read_integers
+from graphs.builders.parts import connected_parts
 from graphs.checks import as_numbers, is_number, short_repr
 from graphs.errors import (
     DisconnectedWarning,
@@ -158,23 +157,6 @@ def _warn_of_parts(ends: Integers, num_nodes: int, num_sensors: int) -> None:
         )
 
 
-def connected_parts(
-    sources: Integers,  # (E,)
-    targets: Integers,  # (E,)
-    num_nodes: int,
-) -> NDArray[np.int32]:  # (N,)
-    """Return the number of the connected component of each node.
-
-    Examples:
-        >>> import numpy as np
-        >>> from graphs.builders.roads import connected_parts
-        >>> connected_parts(np.array([0]), np.array([1]), 3).tolist()
-        [0, 0, 1]
-    """
-    links = sp.coo_array((np.ones(len(sources)), (sources, targets)), shape=(num_nodes, num_nodes))
-    return np.asarray(connected_components(links, directed=False)[1])
-
-
 def cut_roads(
     lines: Sequence[ArrayLike],  # each (points, 2)
     sensor_edges: ArrayLike = (),  # (S,)
@@ -247,30 +229,18 @@ def _pieces(
     coordinates: Floats,  # (N, 2)
 ) -> list[Piece]:
     """Return the pieces between the nodes on each stretch."""
-    stretches = joined.stretches
-    used = np.flatnonzero(stretches.is_distinct & (joined.lengths[stretches.road] > 0))
-    stretch = np.concatenate([used, cuts[0], used])
-    fraction = np.concatenate([stretches.begin[used], cuts[1], stretches.end[used]])
-    nodes = np.concatenate([node[stretches.source[used]], cuts[2], node[stretches.target[used]]])
-    order = np.lexsort((fraction, stretch))
-    stretch, fraction, nodes = stretch[order], fraction[order], nodes[order]
-    first = np.flatnonzero(stretch[1:] == stretch[:-1])
-    road = stretches.road[stretch[first]]
-    begin, end = fraction[first], fraction[first + 1]
-    length = joined.lengths[road]
-    inside = _points_between(flat, road, begin * length, end * length)
-    ends = coordinates[nodes]
+    made = joined.stretches.cut(joined.lengths, node, cuts)
+    length = joined.lengths[made.road]
+    inside = _points_between(flat, made.road, made.begin * length, made.end * length)
+    shapes = [
+        np.concatenate([coordinates[source][None], flat.points[points], coordinates[target][None]])
+        for source, target, points in zip(made.source, made.target, inside, strict=True)
+    ]
+    columns = (made.source, made.target, (made.end - made.begin) * length, made.road, made.begin, made.end)
+    rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
-        Piece(
-            int(nodes[k]),
-            int(nodes[k + 1]),
-            float((end[i] - begin[i]) * length[i]),
-            np.concatenate([ends[k : k + 1], flat.points[inside[i]], ends[k + 1 : k + 2]]),
-            int(road[i]),
-            float(begin[i]),
-            float(end[i]),
-        )
-        for i, k in enumerate(first.tolist())
+        Piece(source, target, size, shape, line, begin, end)
+        for (source, target, size, line, begin, end), shape in zip(rows, shapes, strict=True)
     ]
 
 

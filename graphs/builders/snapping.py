@@ -18,11 +18,10 @@ direction of the lines.
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 from graphs.builders.lines import LinePoints, Lines, chord, in_space
+from graphs.builders.parts import connected_parts
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
 Floats = NDArray[np.float64]
@@ -209,7 +208,7 @@ def _eligible_chains(space: Floats, visits: _Visits, reach: float, apart: float)
         return None
     first, second = tree.query_pairs(reach, output_type="ndarray").T
     fits = visits.are_apart(first, second, apart)
-    return _components(first[fits], second[fits], len(space))
+    return connected_parts(first[fits], second[fits], len(space)).astype(np.int64)
 
 
 def _partners(
@@ -246,13 +245,7 @@ def _chains(space: Floats, reach: float, snap: float) -> Integers:
             f"snap must be less than the distance of neighboring crossings, got {snap:g}. Use a smaller one."
         )
     first, second = tree.query_pairs(reach, output_type="ndarray").T
-    return _components(first, second, len(space))
-
-
-def _components(first: Integers, second: Integers, count: int) -> Integers:  # (n,)
-    """Return the connected component of each of n points, given pairs."""
-    links = sp.coo_array((np.ones(len(first)), (first, second)), shape=(count, count))
-    return np.asarray(connected_components(links, directed=False)[1], dtype=np.int64)
+    return connected_parts(first, second, len(space)).astype(np.int64)
 
 
 def _widths(space: Floats, part: Integers) -> Floats:

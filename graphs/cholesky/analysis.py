@@ -3,6 +3,7 @@
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,8 +21,7 @@ CHUNK_FLOPS = 5e8
 """Operations between two checks for interrupts, about half a second."""
 
 
-@dataclass(frozen=True, eq=False)
-class Supernodes:
+class Supernodes(NamedTuple):
     """The s supernodes of a factor in postorder, see `compiled.fronts`.
 
     Attributes:
@@ -50,20 +50,12 @@ class Supernodes:
     children: Indices
     panel_pointers: Integers
 
-    @cached_property
+    @property
     def flops(self) -> NDArray[np.float64]:
         """The number of multiplications and additions for each supernode, (s,)."""
         columns, rows = np.diff(self.starts).astype(np.float64), np.diff(self.row_pointers).astype(np.float64)
         below = rows - columns
         return np.asarray(columns**3 / 3 + below * columns**2 + below**2 * columns)
-
-    @cached_property
-    def chunks(self) -> list[tuple[int, int]]:
-        """Ranges of supernodes of about half a second each, between which interrupts are handled."""
-        part = np.floor(np.cumsum(self.flops) / CHUNK_FLOPS)
-        cuts = np.flatnonzero(np.diff(part)) + 1
-        ends = [0, *cuts.tolist(), len(self.parents)]
-        return [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +113,7 @@ class Analysis:
         counts = compiled.column_counts(*permuted, parent)
         _check_fits(len(order), int(counts.sum()), 8.0 * float(counts.sum()))
         starts, heights = compiled.supernodes(parent, counts)
-        _, parents, children = compiled.supernode_tree(parent, starts)
+        parents, children = compiled.supernode_tree(parent, starts)
         row_pointers = _cumulated(heights)
         rows, relative_indices = compiled.panel_rows(*permuted, starts, parents, row_pointers)
         panel_pointers = _cumulated(np.diff(starts) * heights)
@@ -132,6 +124,14 @@ class Analysis:
     def size(self) -> int:
         """The number N of rows."""
         return len(self.order)
+
+    @cached_property
+    def chunks(self) -> list[tuple[int, int]]:
+        """Ranges of supernodes of about half a second each, between which interrupts are handled."""
+        part = np.floor(np.cumsum(self.supernodes.flops) / CHUNK_FLOPS)
+        cuts = np.flatnonzero(np.diff(part)) + 1
+        ends = [0, *cuts.tolist(), len(self.supernodes.parents)]
+        return [(a, b) for a, b in itertools.pairwise(ends) if a < b]
 
     @property
     def flops(self) -> float:
@@ -160,8 +160,7 @@ class Analysis:
         """The peak numbers of entries: of the stack of updates, one update, the path of fronts, one front."""
         from graphs.cholesky import compiled
 
-        s = self.supernodes
-        stack, update, path, front = compiled.peaks(s.starts, s.row_pointers, s.parents, s.children)
+        stack, update, path, front = compiled.peaks(self.supernodes)
         return int(stack), int(update), int(path), int(front)
 
     @cached_property
@@ -169,16 +168,8 @@ class Analysis:
         """The indices of factored entries in the matrix and the panels (e,), and the first of each supernode."""
         from graphs.cholesky import compiled
 
-        s = self.supernodes
         source, target, first_entries = compiled.scatter_indices(
-            self.indptr,
-            self.indices,
-            self.order,
-            self.inverse_order,
-            s.starts,
-            s.row_pointers,
-            s.rows,
-            s.panel_pointers,
+            self.indptr, self.indices, self.order, self.inverse_order, self.supernodes
         )
         return source, target, first_entries
 

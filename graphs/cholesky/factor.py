@@ -76,19 +76,8 @@ class Factor:
             np.zeros(2, np.int64),
         )
         with single_threaded_blas():
-            for first, last in s.chunks:
-                wrong = compiled.factorize(
-                    compiled.ADDRESSES,
-                    first,
-                    last,
-                    s.starts,
-                    s.row_pointers,
-                    s.relative_indices,
-                    s.children,
-                    s.panel_pointers,
-                    entries,
-                    *workspaces,
-                )
+            for first, last in analysis.chunks:
+                wrong = compiled.factorize(compiled.ADDRESSES, first, last, s, entries, *workspaces)
                 if wrong >= 0:
                     raise NotPositiveDefiniteError(int(analysis.order[wrong]))
         return cls(analysis, entries)
@@ -98,8 +87,7 @@ class Factor:
         """The logarithm of the determinant of A."""
         from graphs.cholesky import compiled
 
-        s = self.analysis.supernodes
-        return 2 * float(compiled.sum_of_logarithms(s.starts, s.row_pointers, s.panel_pointers, self.entries))
+        return 2 * float(compiled.sum_of_logarithms(self.analysis.supernodes, self.entries))
 
     def solve(
         self,
@@ -173,11 +161,10 @@ class Factor:
         inverse_entries, diagonal = np.empty(len(target)), np.empty((a.size, 1))
         workspaces = np.empty(path), np.empty(front), np.empty(front)
         state = np.empty((2, len(s.starts)), dtype=np.int64), np.zeros(2, dtype=np.int64)
-        tree = s.starts, s.row_pointers, s.relative_indices, s.parents, s.children, s.panel_pointers
         wanted = target, first_entries, inverse_entries, diagonal[:, 0]
         with single_threaded_blas():
-            for first, last in reversed(s.chunks):
-                compiled.invert(compiled.ADDRESSES, first, last, *tree, self.entries, *wanted, *workspaces, *state)
+            for first, last in reversed(a.chunks):
+                compiled.invert(compiled.ADDRESSES, first, last, s, self.entries, *wanted, *workspaces, *state)
         return a.mirrored(inverse_entries), self._unordered(diagonal)[:, 0]
 
     def _run(self, x: Floats, *names: str) -> None:
@@ -187,10 +174,7 @@ class Factor:
         workspace = np.empty(int(np.diff(s.row_pointers).max(initial=0)) * x.shape[1])
         with single_threaded_blas():
             for name in names:
-                solve = getattr(compiled, name)
-                solve(
-                    compiled.ADDRESSES, s.starts, s.row_pointers, s.rows, s.panel_pointers, self.entries, x, workspace
-                )
+                getattr(compiled, name)(compiled.ADDRESSES, s, self.entries, x, workspace)
 
     def _unordered(self, x: Floats) -> Floats:
         out = np.empty_like(x)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.polynomial.polynomial import polyroots, polyval
+from numpy.typing import NDArray
 
 from graphs.checks import as_numbers, check_count, short_repr
 from graphs.errors import InvalidArgumentError
@@ -56,6 +57,20 @@ class RandomWalk(GraphKernel):
         return np.asarray(np.cumprod(np.concatenate(([base ** (self.p / 2)], (self.p / 2 - ell + 1) / (ell * base)))))
 
 
+def _series_up_to(kernel: GraphKernel, length: int) -> Vector:
+    """Return f_0..f_length by Cauchy's integral, which is computed once for all lengths up to a power of two."""
+    check_count("length", length, 0, MAX_SERIES)
+    return _series(kernel, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+
+
+@lru_cache(maxsize=48)
+@np.errstate(under="ignore")
+def _series(kernel: GraphKernel, length: int) -> Vector:
+    if isinstance(kernel, Spectral):  # its radius is unknown
+        return GraphKernel.modulation(kernel, length)
+    return root_coefficients(kernel.log_series, length, kernel.radius)
+
+
 @dataclass(frozen=True)
 class InverseCosine(GraphKernel):
     """The inverse cosine kernel cos(pi L / 4) of Smola and Kondor (2003).
@@ -78,16 +93,13 @@ class InverseCosine(GraphKernel):
         """Return cos(pi lambda / 4): (n,) -> (n,)."""
         return np.maximum(np.cos(np.pi / 4 * eigenvalues), 0.0)
 
-    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _inverse_cosine(1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+        return _series_up_to(self, length)
 
-
-@lru_cache(maxsize=16)
-def _inverse_cosine(length: int) -> Vector:
-    return root_coefficients(lambda u: np.log(np.cos(np.pi / 4 * (1 - u))), length, 1.0)
+    def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log cos(pi (1 - u) / 4): (n,) -> (n,)."""
+        return np.asarray(np.log(np.cos(np.pi / 4 * (1 - u))))
 
 
 @dataclass(frozen=True)
@@ -184,16 +196,13 @@ class PowerSeries(GraphKernel):
         """Return sum_l alpha_l (1 - lambda)^l: (n,) -> (n,)."""
         return np.asarray(np.maximum(polyval(1 - eigenvalues, self.coefficients), 0.0))
 
-    @np.errstate(under="ignore")
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _power_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+        return _series_up_to(self, length)
 
-
-@lru_cache(maxsize=16)
-def _power_series(kernel: PowerSeries, length: int) -> Vector:
-    return root_coefficients(lambda u: np.log(polyval(u, kernel.coefficients)), length, kernel.radius)
+    def log_series(self, u: NDArray[np.complex128]) -> NDArray[np.complex128]:
+        """Return log sum_l alpha_l u^l: (n,) -> (n,)."""
+        return np.asarray(np.log(polyval(u, self.coefficients)))
 
 
 @dataclass(frozen=True)
@@ -242,8 +251,7 @@ class Spectral(GraphKernel):
 
     def modulation(self, length: int) -> Vector:
         """Return f_0..f_length by Cauchy's integral, (length + 1,)."""
-        check_count("length", length, 0, MAX_SERIES)
-        return _spectral_series(self, 1 << max(length - 1, 0).bit_length())[: length + 1].copy()
+        return _series_up_to(self, length)
 
 
 _GRID = np.linspace(0.0, 2.0, 201)
@@ -251,11 +259,6 @@ _GRID = np.linspace(0.0, 2.0, 201)
 
 def _heat(eigenvalues: Vector) -> Vector:
     return np.asarray(np.exp(-eigenvalues))
-
-
-@lru_cache(maxsize=16)
-def _spectral_series(kernel: Spectral, length: int) -> Vector:
-    return GraphKernel.modulation(kernel, length)
 
 
 @lru_cache(maxsize=16)

@@ -114,21 +114,21 @@ def _alternate(costs: Floats, num_walkers: int, count: int, generator: np.random
     n = len(costs)
     rows, columns = np.full(count, 1 / count), np.full(n, 1 / n)
     table = np.stack([generator.permutation(np.arange(count) % n) for _ in range(num_walkers)], axis=1)
-    laws = np.eye(n)[table]  # (S, m, n)
-    total = laws.sum(1)
+    distributions = np.eye(n)[table]  # (S, m, n)
+    total = distributions.sum(1)
     for regularization in _REGULARIZATIONS:
         for _ in range(_SWEEPS):
             for a in generator.permutation(num_walkers):
-                cost = (total - laws[:, a]) @ costs
-                law = _entropic(cost, regularization * max(cost.std(), 1e-12))
-                total += law - laws[:, a]
-                laws[:, a] = law
+                cost = (total - distributions[:, a]) @ costs
+                better = _entropic(cost, regularization * max(cost.std(), 1e-12))
+                total += better - distributions[:, a]
+                distributions[:, a] = better
     best = np.inf
     for _ in range(_EXACT_SWEEPS):
         for a in range(num_walkers):
-            cost = np.ascontiguousarray((laws.sum(1) - laws[:, a]) @ costs)
-            table[:, a] = _balanced(np.asarray(ot.emd(rows, columns, cost)))
-            laws[:, a] = np.eye(n)[table[:, a]]
+            cost = np.ascontiguousarray((distributions.sum(1) - distributions[:, a]) @ costs)
+            table[:, a] = np.argmax(ot.emd(rows, columns, cost), axis=1)
+            distributions[:, a] = np.eye(n)[table[:, a]]
         cost_now = tuple_cost(costs, table)
         if cost_now > best - _SETTLED * abs(best):
             break
@@ -152,8 +152,3 @@ def _entropic(cost: Floats, regularization: float) -> Floats:
             break
     plan = kernel * right
     return np.asarray(plan / plan.sum(1, keepdims=True))
-
-
-def _balanced(plan: Floats) -> Integers:
-    """Return the quantile of each tuple, with S / n tuples per quantile."""
-    return np.asarray(np.argmax(plan, axis=1), dtype=np.int64)

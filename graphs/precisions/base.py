@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from graphs.checks import as_numbers, short_repr
 from graphs.cholesky import Analysis, Factor, analyze
+from graphs.errors import InvalidArgumentError
 
 Floats = NDArray[np.float64]
 
@@ -134,3 +136,26 @@ class MarkovField(ABC):
         """
         factor = self.factor_at(values)
         return factor.log_determinant, self.pull_back(values, factor.inverse)
+
+
+def read_lengthscale(
+    values: Floats,  # (1,)
+) -> float:
+    """Return the lengthscale in the parameters of a field that has no others.
+
+    Args:
+        values: The lengthscale (1,).
+
+    Raises:
+        InvalidArgumentError: If it is not one positive number.
+
+    Examples:
+        >>> import numpy as np
+        >>> from graphs.precisions.base import read_lengthscale
+        >>> read_lengthscale(np.array([2.0]))
+        2.0
+    """
+    given = as_numbers(values)
+    if given.shape != (1,) or not 0 < given[0] < np.inf:
+        raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
+    return float(given[0])

@@ -13,11 +13,12 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs.checks import check_count, check_fits
+from graphs.checks import check_count
 from graphs.cholesky import Factor
 from graphs.graph import Graph
 from graphs.precisions.base import Floats, MarkovField, Pattern
 from graphs.precisions.determinant import LogDeterminant
+from graphs.precisions.powers import entry_indices, reached_within, symmetric_powers
 
 MAX_POWERS = 16
 """The largest order."""
@@ -50,7 +51,8 @@ class ResolventField(MarkovField):
     @cached_property
     def pattern(self) -> Pattern:
         """Pairs of nodes within p edges."""
-        return _pattern(self._reached)
+        nodes, remedy = f"{self._laplacian.shape[0]:,} nodes", "Hubs make it dense: use walks or a series."
+        return reached_within(self._laplacian, self.order, nodes, remedy)
 
     def entries(
         self,
@@ -92,34 +94,13 @@ class ResolventField(MarkovField):
         return self.order * value, np.array([self.order * slope])
 
     @cached_property
-    def _reached(self) -> sp.csr_array:
-        """A matrix with entries on the pattern."""
-        size = self._laplacian.shape[0]
-        L = self._laplacian
-        once = sp.csr_array((np.ones(L.nnz), L.indices, L.indptr), shape=L.shape)
-        hop = sp.csr_array(once + sp.eye_array(size))
-        reached = hop
-        for _ in range(self.order - 1):
-            check_fits(
-                f"The precision of {size:,} nodes",
-                float(np.diff(hop.indptr)[reached.indices].sum()) * 12,
-                "Hubs make it dense: use walks or a series.",
-            )
-            reached = sp.csr_array(reached @ hop)
-        reached.sort_indices()
-        return reached
-
-    @cached_property
     def powers(self) -> NDArray[np.float64]:
         """The entries of I, L, ..., L^p on the pattern, (p + 1, nnz)."""
-        pattern = self.pattern
-        power, out = sp.csr_array(sp.eye_array(self._laplacian.shape[0])), []
-        for j in range(self.order + 1):
-            out.append(_on(power, pattern))
-            if j < self.order:
-                power = sp.csr_array(power @ self._laplacian)
-                power = sp.csr_array((power + power.T) / 2)
-        return np.stack(out)
+        identity = sp.csr_array(sp.eye_array(self._laplacian.shape[0]))
+        out = np.zeros((self.order + 1, len(self.pattern.indices)))
+        for row, power in zip(out, symmetric_powers(identity, self._laplacian, self.order), strict=True):
+            row[entry_indices(power, self.pattern)] = power.data
+        return out
 
     @cached_property
     def _first(self) -> "ResolventField":
@@ -156,19 +137,3 @@ def resolvent_field(graph: Graph, order: int) -> ResolventField:
         identity = sp.eye_array(graph.num_nodes, format="csr")
         kept[order] = ResolventField(sp.csr_array(identity - graph.shift_operator), order, graph.coordinates)
     return kept[order]
-
-
-def _pattern(matrix: sp.csr_array) -> Pattern:
-    return Pattern(matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32))
-
-
-def _on(matrix: sp.csr_array, pattern: Pattern) -> Floats:
-    """Return the entries of a matrix on a pattern that contains its own."""
-    matrix = sp.csr_array(matrix)
-    matrix.sort_indices()
-    size, out = len(pattern.indptr) - 1, np.zeros(len(pattern.indices))
-    numbers = np.arange(size, dtype=np.int64) * size
-    all_keys = np.repeat(numbers, np.diff(pattern.indptr)) + pattern.indices
-    keys = np.repeat(numbers, np.diff(matrix.indptr)) + matrix.indices
-    out[np.searchsorted(all_keys, keys)] = matrix.data
-    return out

@@ -25,10 +25,10 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from graphs.checks import as_numbers, check_fits, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.base import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern, read_lengthscale
 from graphs.precisions.elements import Elements
+from graphs.precisions.powers import entry_indices, reached_within, symmetric_powers
 
 _WIDEST = 500.0
 """The largest absolute logarithm of dimensionless numbers, so that products of a few stay finite."""
@@ -74,8 +74,12 @@ class WhittleField(MarkovField):
     ) -> None:
         self.order, self.ratio, self.norm, self.coordinates = order, ratio, norm, coordinates
         self._elements = elements
-        self._pattern = _hops(elements.stiffness, order)
-        self._terms = _powers(elements, order, self._pattern)
+        self._pattern = reached_within(
+            elements.stiffness, order, f"{len(elements.masses):,} vertices", "Take a smaller alpha, or a coarser mesh."
+        )
+        step = sp.csr_array(sp.diags_array(1 / elements.masses) @ elements.stiffness)
+        powers = symmetric_powers(sp.csr_array(sp.diags_array(elements.masses)), step, order)
+        self._terms = [Term(entry_indices(matrix, self._pattern), matrix.data) for matrix in powers]
 
     @property
     def pattern(self) -> Pattern:
@@ -93,8 +97,8 @@ class WhittleField(MarkovField):
             values: The lengthscale (1,).
         """
         out = np.zeros(len(self._pattern.indices))
-        for (entry_indices, entries), coefficient in zip(self._terms, self._coefficients(values), strict=True):
-            out[entry_indices] += coefficient * entries
+        for term, coefficient in zip(self._terms, self._coefficients(values), strict=True):
+            out[term.entry_indices] += coefficient * term.entries
         return out
 
     @np.errstate(under="ignore")
@@ -110,7 +114,7 @@ class WhittleField(MarkovField):
             weights: The derivative (nnz,) of a scalar in each entry of Q.
         """
         slopes = 2 * (np.arange(self.order + 1) - 1) * self._coefficients(values) / float(values[0])
-        inner = [float(weights[entry_indices] @ entries) for entry_indices, entries in self._terms]
+        inner = [float(weights[term.entry_indices] @ term.entries) for term in self._terms]
         return np.array([slopes @ inner])
 
     def log_determinant_from(
@@ -153,16 +157,14 @@ class WhittleField(MarkovField):
         Raises:
             InvalidArgumentError: If the lengthscale is not a positive number, or out of range for the mesh.
         """
-        given = as_numbers(values)
-        if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
+        lengthscale = read_lengthscale(values)
         with np.errstate(all="ignore"):
-            shift = float(self.ratio * np.square(self._elements.unit / given[0]))
+            shift = float(self.ratio * np.square(self._elements.unit / lengthscale))
             largest = np.log(shift) + self.order * np.log1p(np.divide(self._steepest, shift))  # of C^-1 Q
         if not abs(largest) < _WIDEST:
             raise InvalidArgumentError(
                 f"The lengthscale must be in the range of a mesh with coordinates up to {self._elements.unit:.3g}, got "
-                f"{given[0]:.3g}. Use the same unit for both; other lengthscales are out of range."
+                f"{lengthscale:.3g}. Use the same unit for both; other lengthscales are out of range."
             )
         return shift
 
@@ -189,38 +191,3 @@ def unit_norm(order: int) -> float:
         (12.5664, 1.0)
     """
     return 4 * pi * (order - 1) if order > 1 else 1.0
-
-
-def _hops(stiffness: sp.csr_array, order: int) -> Pattern:
-    """Return the pattern of the power, computed with ones."""
-    hop = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
-    reached = hop
-    for _ in range(order - 1):
-        size = 12.0 * float(np.diff(hop.indptr)[reached.indices].sum())
-        check_fits(f"The precision of {hop.shape[0]:,} vertices", size, "Take a smaller alpha, or a coarser mesh.")
-        reached = sp.csr_array(reached @ hop)
-    reached.sort_indices()
-    indptr, indices = reached.indptr.astype(np.int64), reached.indices.astype(np.int32)
-    for array in (indptr, indices):
-        array.flags.writeable = False
-    return Pattern(indptr, indices)
-
-
-def _powers(elements: Elements, order: int, pattern: Pattern) -> list[Term]:
-    """Return G_0, ..., G_order, exactly symmetric."""
-    power = sp.csr_array(sp.diags_array(elements.masses))
-    step = sp.csr_array(sp.diags_array(1 / elements.masses) @ elements.stiffness)
-    terms = [_on(power, pattern)]
-    for _ in range(order):
-        power = sp.csr_array(power @ step)
-        power = sp.csr_array((power + power.T) / 2)
-        terms.append(_on(power, pattern))
-    return terms
-
-
-def _on(matrix: sp.csr_array, pattern: Pattern) -> Term:
-    """Return the entries of a matrix (N, N), and their indices on a pattern."""
-    starts = np.arange(matrix.shape[0], dtype=np.int64) * matrix.shape[0]
-    all_keys = np.repeat(starts, np.diff(pattern.indptr)) + pattern.indices
-    keys = np.repeat(starts, np.diff(matrix.indptr)) + matrix.indices
-    return Term(np.searchsorted(all_keys, keys), matrix.data)

@@ -14,8 +14,9 @@ from scipy.sparse.csgraph import dijkstra
 from graphs.builders.junctions import Junctions, Stretches, join_lines
 from graphs.builders.lines import Lines, as_lines, check_lines, first_of_each
 from graphs.builders.nearest import MAX_COORDINATE, distance_limit, project_on_lines
+from graphs.builders.parts import connected_parts
 from graphs.builders.road_files import read_roads
-from graphs.builders.roads import Roads, check_isolated, connected_parts, warn_of_duplicates
+from graphs.builders.roads import Roads, check_isolated, warn_of_duplicates
 from graphs.checks import as_numbers, check_fits, counted, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError
 
@@ -245,7 +246,7 @@ class RoadNetwork:
 
         Parallel stretches count, but not stretches without length or merged into another.
         """
-        used = self.stretches.is_distinct & (self.lengths[self.stretches.road] > 0)
+        used = self.stretches.has_length(self.lengths)
         ends = np.concatenate([self.stretches.source[used], self.stretches.target[used]])
         return np.bincount(ends, minlength=self.num_vertices)
 
@@ -377,13 +378,11 @@ class RoadNetwork:
         for vertex, before, _ in sides:
             at, row = np.unique(vertex[road], return_inverse=True)
             check_fits("The shortest paths", 8.0 * len(at) * self.num_vertices, "Ask for fewer positions at a time.")
-            vertex_distances = (
-                dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
-            )
+            paths = dijkstra(links, directed=False, indices=at) if len(at) else np.zeros((0, self.num_vertices))
             start = (before * lengths[road])[:, None]
             for target, _, after in sides:
                 end = (after * lengths[other])[None]
-                out = np.minimum(out, start + vertex_distances[row.reshape(-1)][:, target[other]] + end)
+                out = np.minimum(out, start + paths[row.reshape(-1)][:, target[other]] + end)
         return out
 
     def _along_stretches(self, positions: ArrayLike) -> tuple[Integers, Floats]:

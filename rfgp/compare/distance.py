@@ -94,7 +94,7 @@ def distance_from_exact(
     inputs, _ = now.points(X)
     order = torch.randperm(len(inputs), generator=random.generator(seed, random.Role.CHECK))
     points = inputs[order[:num_points]]
-    check_distance(len(rows), rows.inputs.shape[1], len(points), budget)
+    _check_cost(len(rows), rows.inputs.shape[1], len(points), budget)
     exact = model.exact().state
     prior = exact.prior()
     mean, noise = (value.detach() for value in mean_and_noise(exact.hyperparameters))
@@ -104,18 +104,8 @@ def distance_from_exact(
         return _distance(now, exact_posterior, points, float(noise), len(rows))
 
 
-def check_distance(rows: int, columns: int, points: int, budget: str | float) -> float:
-    """Return the predicted time of a comparison in seconds.
-
-    Args:
-        rows: The number of rows.
-        columns: The number of columns.
-        points: The number of points.
-        budget: The limit of the time, such as "2min" or seconds.
-
-    Raises:
-        InvalidArgumentError: If the time exceeds the budget, or the memory exceeds 8 GB.
-    """
+def _check_cost(rows: int, columns: int, points: int, budget: str | float) -> None:
+    """Check that a comparison is predicted to fit into the budget of time and into 8 GB."""
     seconds = STEPS * step_operations(rows, columns, points) / FLOPS_PER_SECOND
     size = 8.0 * rows * 3 * min(MAX_POINTS, rows)
     if seconds > read_seconds("budget", budget) or size > MEMORY:
@@ -123,7 +113,6 @@ def check_distance(rows: int, columns: int, points: int, budget: str | float) ->
             f"The exact process at {counted(points, 'point')} given {rows:,} rows is predicted to take "
             f"{seconds:,.0f} s and {size / 1e9:.1f} GB, more than allowed. Give a larger budget, or fewer rows."
         )
-    return seconds
 
 
 def _check(model: GP, now: GPState) -> None:

@@ -4,8 +4,9 @@ For each split the exact process is fitted to the training set. Then each method
 hyperparameters of the exact process, and is compared with it. All seeds follow from one.
 """
 
+import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -245,11 +246,12 @@ def row_case(
         gp: Process[Any]
         if named is not None and method in named:
             gp = named[method](size, seed)
-        elif method in POINTS:
-            approximation: Approximation = InducingPoints(2 * size, method=POINTS[method], seed=seed)
-            gp = exact.with_approximation({first: approximation, **(others or {})})
         else:
-            approximation = RandomFeatures(size, kind=features, coupling=method, seed=seed)
+            approximation: Approximation = (
+                InducingPoints(2 * size, method=POINTS[method], seed=seed)
+                if method in POINTS
+                else RandomFeatures(size, kind=features, coupling=method, seed=seed)
+            )
             gp = exact.with_approximation({first: approximation, **(others or {})})
         return gp.predict(X), lambda: unit_kernel(gp, rows)
 
@@ -280,16 +282,18 @@ def node_case(
     prediction = exact.predict(hidden)
     scored = _score(prediction, y, start, repr(exact.hyperparameters))
     graph = exact.graph
-    every = graph.as_nodes(_measured(graph))
+    every = graph.as_nodes(
+        np.arange(graph.num_nodes) if graph.num_nodes <= MAX_MEASURED else node_sample(graph, SAMPLED, 0)
+    )
 
     def approximate(method: str, size: int, seed: int) -> tuple[Prediction, Callable[[], Any]]:
+        budget = NONZEROS_PER_WALKER * size
         if named is not None and method in named:
             gp = named[method](size, seed)
         elif method == "chebyshev":
-            gp = exact.with_approximation(Chebyshev(graphs.max_series_degree(graph, NONZEROS_PER_WALKER * size)))
+            gp = exact.with_approximation(Chebyshev(graphs.max_series_degree(graph, budget)))
         else:
             options: dict[str, Any] = {"permutation": permutation} if method == "sigma" else {}
-            budget = NONZEROS_PER_WALKER * size
             walks = RandomWalks(size, p_halt=p_halt, seed=seed, max_nonzeros=budget, **WALKS[method], **options)
             gp = exact.with_approximation(walks)
         return gp.predict(hidden), lambda: unit_kernel(gp, every)
@@ -297,11 +301,6 @@ def node_case(
     return Case(
         approximate, unit_kernel(exact, every), exact, prediction, y, ("chebyshev", "taylor", "spectrum")
     ), scored
-
-
-def _measured(graph: graphs.Graph) -> NDArray[np.int64]:
-    """Return the nodes over which kernel matrices are compared."""
-    return np.arange(graph.num_nodes) if graph.num_nodes <= MAX_MEASURED else node_sample(graph, SAMPLED, 0)
 
 
 def run_comparison(
@@ -330,7 +329,7 @@ def run_comparison(
         exact.append(summary)
         if split == 0:
             case.approximate(methods[0], sizes[0], 0)  # compiles, so that no method's seconds contain it
-        for method, size, repeat in _jobs(methods, sizes, plan.draws):
+        for size, method, repeat in itertools.product(sizes, methods, range(plan.draws)):
             if repeat and method in case.drawn_once:
                 continue
             tell(f"{title}: {method}, {size} {size_name}", len(draws), total)
@@ -346,10 +345,6 @@ def run_comparison(
     assert example is not None
     tell(f"{title}: done", total, total)
     return Comparison(title, protocol, size_name, methods[0], exact, draws, example)
-
-
-def _jobs(methods: Sequence[str], sizes: list[int], draws: int) -> Iterator[tuple[str, int, int]]:
-    return ((method, size, repeat) for size in sizes for method in methods for repeat in range(draws))
 
 
 def _score(prediction: Prediction, observed: NDArray[np.float64], start: float, words: str) -> Exact:

@@ -1,7 +1,7 @@
 """Results of a comparison: the scores of all draws, their means and standard errors."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,20 @@ class Estimate(NamedTuple):
 
     mean: float
     error: float
+
+    @classmethod
+    def of(
+        cls,
+        values: NDArray[np.float64],  # (splits, draws)
+    ) -> Self:
+        """Return the mean of scores, with its standard error over splits, or over draws if there is one split.
+
+        Args:
+            values: Scores (splits, draws).
+        """
+        units = values.mean(1) if len(values) > 1 else values[0]
+        error = float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else float("nan")
+        return cls(float(values.mean()), error)
 
 
 @dataclass(frozen=True)
@@ -143,7 +157,7 @@ class Comparison:
             method: The method.
             size: The number of frequencies or walkers.
         """
-        return _estimate(self._by_split(figure, method, size))
+        return Estimate.of(self._by_split(figure, method, size))
 
     def error_ratio(self, method: str, size: int) -> Estimate:
         """Return the RMS kernel error divided by that of the baseline.
@@ -162,8 +176,8 @@ class Comparison:
         if method == self.baseline:
             return Estimate(1.0, 0.0)
         if len(quotients) > 1:
-            return _estimate(quotients[:, None])
-        paired = _estimate((ours - quotients[0] ** 2 * base) / base.mean())
+            return Estimate.of(quotients[:, None])
+        paired = Estimate.of((ours - quotients[0] ** 2 * base) / base.mean())
         return Estimate(float(quotients[0]), 0.5 * paired.error / float(quotients[0]))
 
     def groups(self) -> list[tuple[str, int]]:
@@ -177,10 +191,3 @@ class Comparison:
             if (draw.method, draw.size) == (method, size):
                 rows.setdefault(draw.split, []).append(getattr(draw, figure))
         return np.array(list(rows.values()))
-
-
-def _estimate(values: NDArray[np.float64]) -> Estimate:
-    """Return the mean of values (splits, draws), with its standard error."""
-    units = values.mean(1) if len(values) > 1 else values[0]
-    error = float(np.std(units, ddof=1) / np.sqrt(len(units))) if len(units) > 1 else float("nan")
-    return Estimate(float(values.mean()), error)

@@ -65,23 +65,11 @@ def to_table(comparison: Comparison) -> "Table":
 
 def _add_exact(table: "Table", comparison: Comparison) -> None:
     rmse, nlpd, seconds = (
-        Estimate(
-            float(np.mean(values)),
-            float(np.std(values, ddof=1) / len(values) ** 0.5) if len(values) > 1 else 0.0,
-        )
-        for values in ([getattr(entry, name) for entry in comparison.exact] for name in ("rmse", "nlpd", "seconds"))
+        Estimate.of(np.array([[getattr(entry, name) for entry in comparison.exact]]))
+        for name in ("rmse", "nlpd", "seconds")
     )
-    table.add_row(
-        "exact",
-        "",
-        "0",
-        "0",
-        format_estimate(rmse),
-        format_estimate(nlpd),
-        f"{seconds.mean:.2f}",
-        "",
-        end_section=True,
-    )
+    cells = ["0", "0", format_estimate(rmse), format_estimate(nlpd), f"{seconds.mean:.2f}", ""]
+    table.add_row("exact", "", *cells, end_section=True)
 
 
 def format_estimate(estimate: Estimate) -> str:

@@ -12,7 +12,8 @@ from scipy.sparse.csgraph import connected_components
 import graphs
 from graphs.builders.junctions import join_lines
 from graphs.builders.lines import as_lines
-from graphs.builders.roads import CutRoads, Piece, connected_parts
+from graphs.builders.parts import connected_parts
+from graphs.builders.roads import CutRoads, Piece
 from rfgp.errors import InvalidArgumentError
 
 _SNAP = 1.0

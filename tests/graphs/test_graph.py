@@ -127,10 +127,6 @@ def test_all_graphs_have_features_or_a_named_error():
         )  # every hop that counts is exact
         np.testing.assert_allclose(graphs.pagerank(g, num_walkers=4, seed=0).sum(), 1)
     assert kinds[1].largest_component().num_nodes == 5
-    with pytest.raises(graphs.InvalidGraphError, match=r"to_undirected"):
-        Graph.from_networkx(nx.MultiDiGraph([(0, 1)]))
-    with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
-        Graph.from_networkx(multi)
 
 
 def test_an_isolated_node_has_laplacian_zero():
@@ -198,9 +194,6 @@ def test_duplicate_edges_error_or_sum():
     with pytest.raises(graphs.InvalidGraphError, match=r"1 duplicate edge; \('a', 'b'\) appears 2 times"):
         Graph.from_edges(pairs)
     assert Graph.from_edges(pairs, [1, 1, 2], duplicates="sum").adjacency.toarray()[0, 1] == 3
-    multi = nx.MultiGraph([(0, 1), (0, 1)])
-    with pytest.raises(graphs.InvalidGraphError, match="duplicate"):
-        Graph.from_networkx(multi)
 
 
 @pytest.mark.parametrize(
@@ -223,6 +216,9 @@ def test_duplicate_edges_error_or_sum():
         (lambda: Graph.from_scipy(np.array([[0, 1j], [1j, 0]])), "complex"),
         (lambda: Graph.from_edges([(float("nan"), 0.0)]), "NaN"),
         (lambda: Graph.from_networkx(nx.DiGraph([(0, 1)])), "undirected"),
+        (lambda: Graph.from_networkx(nx.Graph([(0, 1, {"weight": "heavy"})])), "number.*'heavy'"),
+        (lambda: Graph.from_networkx(nx.MultiGraph([(0, 1), (0, 1)])), "duplicate"),
+        (lambda: Graph.from_networkx(nx.MultiDiGraph([(0, 1)])), "to_undirected"),
         (lambda: Graph.from_networkx(nx.Graph()), "no nodes"),
         (lambda: Graph.from_mesh(trimesh.Trimesh([[0, 0, 0]], [], process=False)), "no faces"),
     ],
@@ -230,13 +226,6 @@ def test_duplicate_edges_error_or_sum():
 def test_bad_graphs_are_refused(make, message):
     with pytest.raises(graphs.InvalidGraphError, match=message):
         make()
-
-
-def test_non_numeric_weight_is_refused():
-    G = nx.Graph()
-    G.add_edge(0, 1, weight="heavy")
-    with pytest.raises(graphs.InvalidGraphError, match=r"number.*'heavy'"):
-        Graph.from_networkx(G)
 
 
 @pytest.mark.parametrize("unit", [5e-324, 2.0**-1040, 2.0**-500, 2.0**1010])

@@ -8,6 +8,7 @@ the children are added to both. Then the panel is factored, L_JJ L_JJ^T and L_RJ
 import numpy as np
 
 from graphs.cholesky.compiled.blas import TRANSPOSED, potrf, syrk, trsm
+from graphs.cholesky.compiled.fronts import panel_of
 from graphs.compiled import jit
 
 
@@ -58,32 +59,14 @@ def _eliminate(f, panel, update, columns, rows, info):
 
 
 @jit
-def factorize(
-    f,
-    first,
-    last,
-    starts,
-    row_pointers,
-    relative_indices,
-    children,
-    panel_pointers,
-    entries,
-    stack,
-    update,
-    waiting,
-    state,
-):
+def factorize(f, first, last, tree, entries, stack, update, waiting, state):
     """Factor the supernodes from `first` to `last`; panels overwrite `entries`.
 
     Args:
         f: Addresses of BLAS.
         first: The first supernode.
         last: One after the last.
-        starts: The first column of each supernode, (s + 1,).
-        row_pointers: The index of the first row of each panel, (s + 1,).
-        relative_indices: The index of each row below a supernode's columns in the panel of its parent.
-        children: The numbers of children, (s,).
-        panel_pointers: The index of the first entry of each panel, (s + 1,).
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
         entries: Entries of all panels, of the matrix before and of the factor after.
         stack: Space for pending update matrices, one after another.
         update: Space for one update matrix.
@@ -93,15 +76,15 @@ def factorize(
     Returns:
         -1, or the column whose pivot is not positive.
     """
+    starts, row_pointers, relative_indices = tree.starts, tree.row_pointers, tree.relative_indices
     info = np.zeros(1, np.int32)
     depth, top = state[0], state[1]
     for s in range(first, last):
-        columns, rows = np.int64(starts[s + 1] - starts[s]), row_pointers[s + 1] - row_pointers[s]
+        columns, rows, panel = panel_of(s, tree, entries)
         below = rows - columns
-        panel = entries[panel_pointers[s] : panel_pointers[s + 1]]
         for j in range(below):
             update[j * (below + 1) : (j + 1) * below] = 0.0
-        for _ in range(children[s]):
+        for _ in range(tree.children[s]):
             depth -= 1
             c, top = waiting[0, depth], waiting[1, depth]
             num_columns = np.int64(starts[c + 1] - starts[c])
@@ -126,18 +109,16 @@ def factorize(
 
 
 @jit
-def sum_of_logarithms(starts, row_pointers, panel_pointers, entries):
+def sum_of_logarithms(tree, entries):
     """Return the sum of the logarithms of the factor's diagonal.
 
     Args:
-        starts: The first column of each supernode, (s + 1,).
-        row_pointers: The index of the first row of each panel, (s + 1,).
-        panel_pointers: The index of the first entry of each panel, (s + 1,).
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
         entries: Entries of the factor.
     """
     total = 0.0
-    for s in range(len(starts) - 1):
-        rows = row_pointers[s + 1] - row_pointers[s]
-        for j in range(starts[s + 1] - starts[s]):
-            total += np.log(entries[panel_pointers[s] + j * (rows + 1)])
+    for s in range(len(tree.parents)):
+        columns, rows, panel = panel_of(s, tree, entries)
+        for j in range(columns):
+            total += np.log(panel[j * (rows + 1)])
     return total

@@ -74,7 +74,7 @@ def supernodes(parent, counts):
 
 @jit
 def supernode_tree(parent, starts):
-    """Return the supernodes of columns (n,), parents (s,) and numbers of children (s,).
+    """Return the parents (s,) and the numbers of children (s,) of supernodes.
 
     Args:
         parent: The elimination tree (n,) in postorder, -1 for roots.
@@ -90,7 +90,7 @@ def supernode_tree(parent, starts):
         if p >= 0:
             parents[s] = of[p]
             children[of[p]] += 1
-    return of, parents, children
+    return parents, children
 
 
 @jit
@@ -146,7 +146,21 @@ def panel_rows(indptr, indices, starts, parents, row_pointers):
 
 
 @jit
-def scatter_indices(indptr, indices, order, inverse_order, starts, row_pointers, rows, panel_pointers):
+def panel_of(s, tree, entries):
+    """Return the numbers of columns and rows, and the panel of a supernode.
+
+    Args:
+        s: The supernode.
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
+        entries: Entries of all panels.
+    """
+    columns = np.int64(tree.starts[s + 1] - tree.starts[s])
+    panel = entries[tree.panel_pointers[s] : tree.panel_pointers[s + 1]]
+    return columns, tree.row_pointers[s + 1] - tree.row_pointers[s], panel
+
+
+@jit
+def scatter_indices(indptr, indices, order, inverse_order, tree):
     """Return the indices of factored entries in the matrix and in the panels.
 
     Args:
@@ -154,15 +168,13 @@ def scatter_indices(indptr, indices, order, inverse_order, starts, row_pointers,
         indices: Indices (nnz,) of the pattern.
         order: The elimination order (n,).
         inverse_order: The inverse (n,) of the order.
-        starts: The first column of each supernode, (s + 1,).
-        row_pointers: The index of the first row of each panel, (s + 1,).
-        rows: The rows of all panels, one after another.
-        panel_pointers: The index of the first entry of each panel, (s + 1,).
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
 
     Returns:
         Indices (e,) in the matrix, indices (e,) in the panels, and the first entry of each supernode, (s + 1,). Entries
         are in the order of the supernodes.
     """
+    starts, row_pointers, rows, panel_pointers = tree.starts, tree.row_pointers, tree.rows, tree.panel_pointers
     count, n = len(starts) - 1, len(order)
     total = 0
     for i in range(n):
@@ -186,16 +198,14 @@ def scatter_indices(indptr, indices, order, inverse_order, starts, row_pointers,
 
 
 @jit
-def peaks(starts, row_pointers, parents, children):
+def peaks(tree):
     """Return the peak numbers of entries: stack, one update, path of fronts, one front.
 
     Args:
-        starts: The first column of each supernode, (s + 1,).
-        row_pointers: The index of the first row of each panel, (s + 1,).
-        parents: The parents of supernodes (s,), -1 for roots.
-        children: The numbers of children, (s,).
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
     """
-    count = len(starts) - 1
+    starts, row_pointers, parents = tree.starts, tree.row_pointers, tree.parents
+    count = len(parents)
     waiting, below = 0, np.zeros(count, np.int64)
     stack = update = path = front = 0
     for s in range(count):
@@ -209,6 +219,6 @@ def peaks(starts, row_pointers, parents, children):
     depth = np.zeros(count, np.int64)
     for s in range(count - 1, -1, -1):
         rows = row_pointers[s + 1] - row_pointers[s]
-        depth[s] = (depth[parents[s]] if parents[s] >= 0 else 0) + (rows * rows if children[s] else 0)
+        depth[s] = (depth[parents[s]] if parents[s] >= 0 else 0) + (rows * rows if tree.children[s] else 0)
         path = max(path, depth[s])
     return stack, update, path, front

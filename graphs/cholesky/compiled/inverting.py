@@ -11,6 +11,7 @@ inverse of a front is kept as long as children need it, on a path from a root.
 import numpy as np
 
 from graphs.cholesky.compiled.blas import PLAIN, TRANSPOSED, gemm, potri, symm, trsm
+from graphs.cholesky.compiled.fronts import panel_of
 from graphs.compiled import jit
 
 
@@ -55,39 +56,14 @@ def _invert(f, panel, inverse, y, columns, rows, info):
 
 
 @jit
-def invert(
-    f,
-    first,
-    last,
-    starts,
-    row_pointers,
-    relative_indices,
-    parents,
-    children,
-    panel_pointers,
-    entries,
-    target,
-    first_entries,
-    out,
-    diagonal,
-    path,
-    leaf,
-    y,
-    open_fronts,
-    state,
-):
+def invert(f, first, last, tree, entries, target, first_entries, out, diagonal, path, leaf, y, open_fronts, state):
     """Fill the entries of the inverse at `target`, and its diagonal, for supernodes from `last` down to `first`.
 
     Args:
         f: Addresses of BLAS.
         first: The first supernode.
         last: One after the last.
-        starts: The first column of each supernode, (s + 1,).
-        row_pointers: The index of the first row of each panel, (s + 1,).
-        relative_indices: The index of each row below a supernode's columns in the panel of its parent.
-        parents: The parents of supernodes, (s,).
-        children: The numbers of children, (s,).
-        panel_pointers: The index of the first entry of each panel, (s + 1,).
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
         entries: Entries of the factor.
         target: Indices of wanted entries in the panels, (e,).
         first_entries: The index of the first wanted entry of each supernode, (s + 1,).
@@ -99,16 +75,17 @@ def invert(
         open_fronts: Supernodes on the path, and the begins of their inverses, (2, s + 1).
         state: The number of them, and the end of the path, (2,).
     """
+    row_pointers, relative_indices, parents = tree.row_pointers, tree.relative_indices, tree.parents
     info = np.zeros(1, np.int32)
     depth, top = state[0], state[1]
     for s in range(last - 1, first - 1, -1):
-        columns, rows = np.int64(starts[s + 1] - starts[s]), row_pointers[s + 1] - row_pointers[s]
+        columns, rows, panel = panel_of(s, tree, entries)
         while depth > 0 and open_fronts[0, depth - 1] != parents[s]:
             depth -= 1
             top = open_fronts[1, depth]
         known = path[open_fronts[1, depth - 1] :] if columns < rows else path
         inverse = leaf
-        if children[s] > 0:
+        if tree.children[s] > 0:
             inverse = path[top:]
             open_fronts[0, depth], open_fronts[1, depth] = s, top
             depth += 1
@@ -120,13 +97,12 @@ def invert(
                 column = known[np.int64(parent_rows[j]) * height :]
                 for i in range(j, rows):
                     inverse[j * rows + i] = column[parent_rows[i]]
-        panel = entries[panel_pointers[s] : panel_pointers[s + 1]]
         if columns == 1:
             _invert_one(panel, inverse, y, rows)
         else:
             _invert(f, panel, inverse, y, columns, rows, info)
         for j in range(columns):
-            diagonal[starts[s] + j] = inverse[j * (rows + 1)]
+            diagonal[tree.starts[s] + j] = inverse[j * (rows + 1)]
         for q in range(first_entries[s], first_entries[s + 1]):
-            out[q] = inverse[target[q] - panel_pointers[s]]
+            out[q] = inverse[target[q] - tree.panel_pointers[s]]
     state[0], state[1] = depth, top

@@ -6,6 +6,7 @@ A matrix (columns, k) by rows is (k, columns) by columns, so L X = B is X^T <- B
 import numpy as np
 
 from graphs.cholesky.compiled.blas import PLAIN, TRANSPOSED, gemm, trsm
+from graphs.cholesky.compiled.fronts import panel_of
 from graphs.compiled import jit
 
 
@@ -32,32 +33,28 @@ def _backward_one(panel, below, x, begin, columns, rows):
 
 
 @jit
-def _supernode(s, starts, row_pointers, lists, panel_pointers, entries):
+def _supernode(s, tree, entries):
     """Return the first column, the numbers of columns and rows, the panel, and the rows below of a supernode."""
-    begin, first, last = np.int64(starts[s]), row_pointers[s], row_pointers[s + 1]
-    columns = np.int64(starts[s + 1]) - begin
-    panel = entries[panel_pointers[s] : panel_pointers[s + 1]]
-    return begin, columns, last - first, panel, lists[first + columns : last]
+    columns, rows, panel = panel_of(s, tree, entries)
+    below = tree.rows[tree.row_pointers[s] + columns : tree.row_pointers[s + 1]]
+    return np.int64(tree.starts[s]), columns, rows, panel, below
 
 
 @jit
-def forward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspace):
+def forward(f, tree, entries, x, workspace):
     """Overwrite x (n, k) with L^-1 x.
 
     Args:
         f: Addresses of BLAS.
-        starts: The first column of each supernode, (s + 1,).
-        row_pointers: The index of the first row of each panel, (s + 1,).
-        lists: The rows of all panels, one after another.
-        panel_pointers: The index of the first entry of each panel, (s + 1,).
+        tree: The supernodes, `Supernodes` of `graphs.cholesky.analysis`.
         entries: Entries of the factor.
         x: Right-hand sides (n, k) by rows, in the elimination order.
         workspace: Space for the rows of the highest panel.
     """
     k = x.shape[1]
     flat = x.reshape(-1)
-    for s in range(len(starts) - 1):
-        begin, columns, rows, panel, below = _supernode(s, starts, row_pointers, lists, panel_pointers, entries)
+    for s in range(len(tree.parents)):
+        begin, columns, rows, panel, below = _supernode(s, tree, entries)
         block = flat[begin * k :]
         if k == 1:
             _forward_one(panel, below, x, begin, columns, rows)
@@ -72,12 +69,12 @@ def forward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspac
 
 
 @jit
-def backward(f, starts, row_pointers, lists, panel_pointers, entries, x, workspace):
+def backward(f, tree, entries, x, workspace):
     """Overwrite x (n, k) with L^-T x; arguments as for `forward`."""
     k = x.shape[1]
     flat = x.reshape(-1)
-    for s in range(len(starts) - 2, -1, -1):
-        begin, columns, rows, panel, below = _supernode(s, starts, row_pointers, lists, panel_pointers, entries)
+    for s in range(len(tree.parents) - 1, -1, -1):
+        begin, columns, rows, panel, below = _supernode(s, tree, entries)
         block = flat[begin * k :]
         if k == 1:
             _backward_one(panel, below, x, begin, columns, rows)

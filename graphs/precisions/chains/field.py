@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from graphs.checks import as_numbers, check_count, is_number, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.base import Floats, MarkovField, Pattern
+from graphs.precisions.base import Floats, MarkovField, Pattern, read_lengthscale
 from graphs.precisions.chains.knots import hermite_projector
 from graphs.precisions.chains.transition import (
     STATIONARY,
@@ -280,7 +280,4 @@ class ChainField(MarkovField):
 
     def _kappa(self, values: Floats) -> float:
         """Return sqrt(2 nu) / lengthscale."""
-        given = as_numbers(values)
-        if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
-        return math.sqrt(2 * self.alpha - 1) / float(given[0])
+        return math.sqrt(2 * self.alpha - 1) / read_lengthscale(values)

@@ -7,9 +7,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from graphs.checks import as_numbers, check_choice, counted, is_count, is_number, short_repr
+from graphs.checks import check_choice, counted, is_count, is_number, short_repr
 from graphs.errors import InvalidArgumentError
-from graphs.precisions.base import MarkovField, Pattern
+from graphs.precisions.base import MarkovField, Pattern, read_lengthscale
 from graphs.precisions.roads.layout import BOUNDARIES, KINDS, SIGNS, Layout, lay_out
 from graphs.precisions.roads.line import KAPPA, LONGEST, SHORTEST, blocks, bridge, slopes
 from graphs.precisions.roads.pieces import Pieces, cut, locate
@@ -215,14 +215,12 @@ class RoadField(MarkovField):
         """Return kappa times the lengths (P,) of pieces, clipped, and the derivative."""
         free = self._free(values, self.pieces.length)
         with np.errstate(over="ignore", under="ignore"):
-            slope = -free / float(as_numbers(values)[0])
+            slope = -free / read_lengthscale(values)
         x = np.clip(free, SHORTEST[self.alpha], LONGEST)
         return x, np.where(x == free, slope, 0.0)
 
     def _free(self, values: Floats, lengths: Floats) -> Floats:
         """Return kappa times lengths, (p,)."""
-        given = as_numbers(values)
-        if given.shape != (1,) or not 0 < given[0] < np.inf:
-            raise InvalidArgumentError(f"The lengthscale must be one positive number, (1,), got {short_repr(values)}.")
+        lengthscale = read_lengthscale(values)
         with np.errstate(over="ignore", under="ignore"):
-            return np.asarray(lengths / given[0] * KAPPA[self.alpha])
+            return np.asarray(lengths / lengthscale * KAPPA[self.alpha])

@@ -77,13 +77,14 @@ def cut(
         >>> cut(roads, np.array([0]), np.array([0.25])).length.tolist()
         [1.0, 3.0]
     """
-    stretch, fraction, vertex = roads.stretches.locate(road, fraction, roads.lengths)
+    stretches = roads.stretches
+    stretch, fraction, vertex = stretches.locate(road, fraction, roads.lengths)
     inner = np.flatnonzero(vertex < 0)
-    loops = _used(roads) & (roads.stretches.source == roads.stretches.target)
+    loops = stretches.has_length(roads.lengths) & (stretches.source == stretches.target)
     loops[stretch[inner]] = False
     halved = np.flatnonzero(loops)
     at = np.concatenate([stretch[inner], halved])
-    middles = (roads.stretches.begin + roads.stretches.end)[halved] / 2
+    middles = (stretches.begin + stretches.end)[halved] / 2
     where = np.concatenate([fraction[inner], middles])
     order = np.lexsort((where, at))
     at, where = at[order], where[order]
@@ -92,27 +93,11 @@ def cut(
     number[order] = roads.num_vertices + np.cumsum(is_new) - 1
     vertex[inner] = number[: len(inner)]
     at, where = at[is_new], where[is_new]
-    coordinates = np.concatenate([roads.coordinates, roads.lines.along(roads.stretches.road[at], where)])
-    return _between_cuts(roads, at, where, coordinates, vertex)
-
-
-def _used(roads: RoadNetwork) -> NDArray[np.bool_]:  # (S,)
-    """Return a mask of stretches with a length that represent themselves."""
-    return roads.stretches.is_distinct & (roads.lengths[roads.stretches.road] > 0)
-
-
-def _between_cuts(roads: RoadNetwork, at: Integers, where: Floats, coordinates: Floats, vertex: Integers) -> Pieces:
-    """Return the pieces between ascending cuts, numbered after the vertices."""
-    stretches, used = roads.stretches, np.flatnonzero(_used(roads))
-    stretch = np.concatenate([used, at, used])
-    fraction = np.concatenate([stretches.begin[used], where, stretches.end[used]])
-    node = np.concatenate([stretches.source[used], roads.num_vertices + np.arange(len(at)), stretches.target[used]])
-    order = np.lexsort((fraction, stretch))
-    stretch, fraction, node = stretch[order], fraction[order], node[order]
-    first = np.flatnonzero(stretch[1:] == stretch[:-1])
-    road, low, high = stretches.road[stretch[first]], fraction[first], fraction[first + 1]
-    length = (high - low) * roads.lengths[road]
-    return Pieces(node[first], node[first + 1], length, road, low, high, coordinates, vertex)
+    coordinates = np.concatenate([roads.coordinates, roads.lines.along(stretches.road[at], where)])
+    nodes = np.arange(len(coordinates))
+    made = stretches.cut(roads.lengths, nodes, (at, where, nodes[roads.num_vertices :]))
+    length = (made.end - made.begin) * roads.lengths[made.road]
+    return Pieces(made.source, made.target, length, made.road, made.begin, made.end, coordinates, vertex)
 
 
 def locate(

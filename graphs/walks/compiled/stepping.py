@@ -103,8 +103,17 @@ def _choose_in_groups(step_coupling, keys, step, rows, nodes, firsts, degrees, c
 
 
 @jit
+def _walkers(room, step_coupling, indptr):
+    """Return space for the walkers: streams, start rows, nodes, edges, and four arrays for the choice of edges."""
+    streams, rows, nodes = np.empty(room, np.uint64), np.empty(room, np.int32), np.empty(room, np.int32)
+    edges, firsts, degrees = np.empty(room, indptr.dtype), np.empty(room, indptr.dtype), np.empty(room, np.int32)
+    grouped = 0 if step_coupling == INDEPENDENT else room
+    return streams, rows, nodes, edges, firsts, degrees, np.empty(grouped, np.int32), np.empty(grouped, np.int32)
+
+
+@jit
 def _choose_edges(
-    indptr, cumulative, step_coupling, keys, streams, step, rows, nodes, count, firsts, degrees, order, taken, edges
+    indptr, cumulative, step_coupling, keys, step, count, streams, rows, nodes, edges, firsts, degrees, order, taken
 ):
     """Choose the next edges of walkers 0..count-1; the last five arrays are outputs."""
     for a in range(count):
@@ -163,11 +172,9 @@ def walk(
 ):
     """Walk with m walkers of n start nodes and append their visits."""
     room = lengths.size
-    nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
-    streams, loads = np.empty(room, np.uint64), np.empty(room if path_weights.size else 0)
-    grouped = 0 if step_coupling == INDEPENDENT else room
-    order, taken = np.empty(grouped, np.int32), np.empty(grouped, np.int32)
+    walkers = _walkers(room, step_coupling, indptr)
+    streams, rows, nodes, edges = walkers[:4]
+    left, loads = np.empty(room, np.int32), np.empty(room if path_weights.size else 0)
     count = np.int64(0)
     for row in range(lengths.shape[0]):
         for walker in range(lengths.shape[1]):
@@ -179,22 +186,7 @@ def walk(
                 count += 1
     step = 0
     while count > 0:
-        _choose_edges(
-            indptr,
-            cumulative,
-            step_coupling,
-            keys,
-            streams,
-            step,
-            rows,
-            nodes,
-            count,
-            firsts,
-            degrees,
-            order,
-            taken,
-            edges,
-        )
+        _choose_edges(indptr, cumulative, step_coupling, keys, step, count, *walkers)
         for a in range(count):
             nodes[a] = indices[np.uint64(edges[a])]
         step += 1
@@ -216,10 +208,9 @@ def walk_to_the_end(
 ):
     """Return the last nodes (n m,) of the walkers of n start nodes, in some order."""
     room = lengths.size
-    nodes, rows, left = np.empty(room, np.int32), np.empty(room, np.int32), np.empty(room, np.int32)
-    firsts, degrees, edges = np.empty(room, indptr.dtype), np.empty(room, np.int32), np.empty(room, indptr.dtype)
-    streams, ends = np.empty(room, np.uint64), np.empty(room, np.int32)
-    order, taken = np.empty(room, np.int32), np.empty(room, np.int32)
+    walkers = _walkers(room, step_coupling, indptr)
+    streams, rows, nodes, edges = walkers[:4]
+    left, ends = np.empty(room, np.int32), np.empty(room, np.int32)
     count = ended = np.int64(0)
     for row in range(lengths.shape[0]):
         for walker in range(lengths.shape[1]):
@@ -232,22 +223,7 @@ def walk_to_the_end(
             count += 1
     step = 0
     while count > 0:
-        _choose_edges(
-            indptr,
-            cumulative,
-            step_coupling,
-            keys,
-            streams,
-            step,
-            rows,
-            nodes,
-            count,
-            firsts,
-            degrees,
-            order,
-            taken,
-            edges,
-        )
+        _choose_edges(indptr, cumulative, step_coupling, keys, step, count, *walkers)
         step += 1
         kept = np.int64(0)
         for a in range(count):
