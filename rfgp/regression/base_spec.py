@@ -1,8 +1,8 @@
 """The base class of specifications: prior, likelihood and hyperparameters of a model before data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from torch import Tensor
@@ -272,23 +272,10 @@ class Member:
     spec: BaseSpec
     values: ParameterValues
 
-    def changed(self, change: Callable[[Any], BaseSpec]) -> "Member":
-        """Return the member with another specification, at the same hyperparameters.
-
-        Args:
-            change: Returns the other specification.
-        """
-        return replace(self, spec=change(self.spec))
-
     @property
     def prior(self) -> Prior:
         """The prior at these hyperparameters."""
         return self.spec.prior(self.values)
-
-    @property
-    def mean(self) -> Tensor:
-        """The standardized mean, (k,), float64."""
-        return self.values.standardized("mean").reshape(-1).double()
 
     @property
     def noise(self) -> Tensor:

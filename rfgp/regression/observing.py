@@ -19,7 +19,7 @@ from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.parameters import Hyperparameter, ParameterValues
-from rfgp.regression.base_spec import BaseSpec
+from rfgp.regression.base_spec import BaseSpec, mean_and_noise
 from rfgp.rows import (
     ArrayRows,
     Block,
@@ -251,7 +251,7 @@ def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMemb
         spec: The specification.
         values: The hyperparameters.
     """
-    return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in spec.members(values)]
+    return [MixtureMember(m.weight, m.prior, *mean_and_noise(m.values)) for m in spec.members(values)]
 
 
 def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:

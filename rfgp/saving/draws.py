@@ -42,8 +42,8 @@ from rfgp.features.inducing import JITTER
 from rfgp.kernels.role import Factor
 from rfgp.lattices import Lattice, Modes
 from rfgp.regression.spec.inputs import check_columns
+from rfgp.saving.container import Json, Tensors
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
-from rfgp.saving.models import Json, Tensors
 from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks
 from rfgp.saving.values import Decoder, Encoder
 

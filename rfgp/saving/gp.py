@@ -17,18 +17,16 @@ from rfgp.columns import ColumnKind, Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
-from rfgp.parameters import Hyperparameter, ParameterValues
+from rfgp.parameters import ParameterValues
 from rfgp.regression import Member
-from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
-from rfgp.rows import DataSummary
+from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
+from rfgp.saving.hyperparameters import tensors_of, values_of
 from rfgp.saving.kernels import approximation_of, decode_kernel, encode_approximations, encode_kernel
-from rfgp.saving.legacy import upgraded
-from rfgp.saving.models import Codec, Json, Tensors, part, tensors_of, values_of
 from rfgp.saving.options import decode_options, encode_options
 from rfgp.saving.values import Decoder, Encoder
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import Scaling
 
 NOISE = "noise."
 """The prefix of the tensors of the noise, if it has its own kernel."""
@@ -67,8 +65,11 @@ def row_terms(spec: ModelSpec) -> list[str]:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
+def encode_spec(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """Return a specification as JSON, and tensors (...).
+
+    Args:
+        spec: The specification.
 
     Raises:
         InvalidArgumentError: If the class of a part cannot be saved. The message names the term.
@@ -135,8 +136,13 @@ def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[s
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> ModelSpec:
-    """Return the specification.
+def decode_spec(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> ModelSpec:
+    """Return the specification that `encode_spec` wrote.
+
+    Args:
+        described: The JSON.
+        tensors: The tensors (...) of the file by name.
+        scaling: The maps to standardized units.
 
     Raises:
         InvalidArgumentError: If a class is unknown, or an option is invalid.
@@ -163,8 +169,8 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
         member_spec = _model(entry["options"], member_tensors, columns)
         check_average(member_spec, columns.scaling)
         known = part(member_tensors, "hyperparameters.")
-        values = values_of(entry["hyperparameters"], known, columns.scaling, member_spec, _quantities)
-        _check(member_spec, values)
+        values = values_of(entry["hyperparameters"], known, columns.scaling, member_spec)
+        check_levels(member_spec, values)
         others.append(Member(entry["weight"], member_spec, values))
     check_shares([average["weight"], *(member.weight for member in others)])
     return replace(spec, weight=average["weight"], other_members=tuple(others))
@@ -242,15 +248,16 @@ def _with_draws(
     return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
 
 
-def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Hyperparameter]:
-    """Return the hyperparameters of a specification, for their names, shapes and signs."""
-    assert spec.columns is not None
-    summary = DataSummary(scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
-    return space_of(spec, summary, None).quantities
+def check_levels(spec: ModelSpec, values: ParameterValues) -> None:
+    """Check that levels have a covariance, which excludes a correlation above 1.
 
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
 
-def _check(spec: ModelSpec, values: ParameterValues) -> None:
-    """Check that levels have a covariance, which excludes a correlation above 1."""
+    Raises:
+        ValueError: If the levels of a term have none.
+    """
     assert spec.columns is not None
     terms = (*spec.terms, *spec.inputs.noise_terms)
     known = {name: values.standardized(name) for name in values.space.quantities}
@@ -263,12 +270,3 @@ def _check(spec: ModelSpec, values: ParameterValues) -> None:
             first = torch.zeros(1, len(indices), dtype=torch.float64)
             if not bool(torch.isfinite(functions.features(first, of_prefix(known, prefix))).all()):
                 raise ValueError(f"the levels of {term.name} must have a positive definite covariance")
-
-
-def _needs_data(spec: ModelSpec) -> bool:
-    return bool(row_terms(spec))
-
-
-KINDS = ("GP", "ExactGP", "GraphGP", "MeshGP", "RoadGP", "SparseSpectrumGP", "TableGP")
-"""The names of the classes of models."""
-MODELS = Codec(KINDS, _encode, _decode, _needs_data, _quantities, _check, upgraded)

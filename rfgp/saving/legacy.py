@@ -26,8 +26,8 @@ from rfgp.kernels.stationary import LENGTHSCALE_BOUNDS
 from rfgp.regression.spec import ModelOptions
 from rfgp.regression.stationary import stationary_model
 from rfgp.saving import json_values, objects
+from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.kernels import encode_kernel
-from rfgp.saving.models import Json, Tensors, part
 from rfgp.saving.options import encode_options
 from rfgp.saving.values import NAMES_IN_FILES, Encoder, decode_coupling
 

@@ -8,8 +8,8 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.regression.spec import ModelOptions
 from rfgp.saving import json_values
+from rfgp.saving.container import Json
 from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel
-from rfgp.saving.models import Json
 from rfgp.saving.values import Decoder, Encoder
 
 _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")

@@ -27,7 +27,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.registry import Registry
 from rfgp.saving import objects
-from rfgp.saving.models import Json, Tensors, part
+from rfgp.saving.container import Json, Tensors, part
 from rfgp.spectra import Spectrum
 from rfgp.values import changed_arguments
 

@@ -14,6 +14,7 @@ from rfgp.regression.spec.changes import data_summary as data_summary
 from rfgp.regression.spec.changes import learnable_basis as learnable_basis
 from rfgp.regression.spec.changes import reassigned as reassigned
 from rfgp.regression.spec.changes import some_terms as some_terms
+from rfgp.regression.spec.changes import spec_of as spec_of
 from rfgp.regression.spec.changes import values_of_terms as values_of_terms
 from rfgp.regression.spec.changes import variance_paths as variance_paths
 from rfgp.regression.spec.changes import with_basis_of as with_basis_of

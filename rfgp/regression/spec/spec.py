@@ -366,7 +366,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     if grown is not None:
         raise InvalidArgumentError(f"Levels must be known if {grown} has a value for each, got new ones. Fit again.")
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
-    others = tuple(member.changed(lambda other: _with_levels(other, schema)) for member in spec.other_members)
+    others = tuple(replace(member, spec=_with_levels(cast(S, member.spec), schema)) for member in spec.other_members)
     return replace(spec, schema=schema, columns=columns, noise_process=noise, other_members=others)
 
 

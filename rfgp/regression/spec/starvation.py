@@ -13,6 +13,7 @@ from rfgp.errors import PoorFeaturesWarning, arguments
 from rfgp.inference.distributions import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
+from rfgp.regression.spec.changes import spec_of
 from rfgp.regression.spec.diagnostics import EXHAUSTED
 from rfgp.regression.spec.spec import ModelSpec
 from rfgp.regression.state import GPState
@@ -75,8 +76,7 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
         state: The state after a fit. Without rows in memory the comparison is skipped.
         report: The report of the fit.
     """
-    spec, values, rows = state.spec, state.hyperparameters.detached(), state.rows
-    assert isinstance(spec, ModelSpec)
+    spec, values, rows = spec_of(state), state.hyperparameters.detached(), state.rows
     used = spec.approximations.values()
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in used)
     is_known = (

@@ -12,7 +12,6 @@ import rfgp
 from rfgp.models.fitted import Fitted
 from rfgp.saving import read
 from rfgp.saving.container import read_file, write_file
-from rfgp.saving.gp import MODELS
 from rfgp.saving.legacy import TABLES
 from tests.golden.results import LOOSER
 from tests.rfgp.saving.test_fixtures import (
@@ -41,7 +40,7 @@ NAMES = [
 def model_of(path):
     """Return a file as a model of terms, as `rfgp.load` does."""
     try:
-        saved = read(path, lambda kind: MODELS)
+        saved = read(path)
     except Exception as error:
         raise rfgp.ModelFileError(repr(error)) from error
     return rfgp.GP.of(saved.state.spec, Fitted.of(saved.state, saved.report))
