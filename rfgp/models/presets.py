@@ -34,23 +34,31 @@ _SHARED = (
 """The arguments that both classes have."""
 
 
-def _argument(model: GP, name: str, default: Any) -> Any:
-    """Return an argument of a constructor, from the kernel and approximations."""
-    options = model.spec.options
-    first, *others = options.kernel.terms()
-    factor, used = first.factors[0], options.approximations
-    known = {
-        **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
-        "spectrum": factor.measure,
-        "outputscale": options.start.get(f"{first.name}.outputscale"),
-        "noise": options.start.get("noise"),
-        "local": next((kind_of(term.factors[0].measure) for term in others), None),
-    }
-    own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
-    return known.get(name, getattr(options, name, own))
+class _StationaryGP(GP):
+    """A model with one stationary kernel over all columns, or a sum of two."""
+
+    def argument(self, name: str, default: Any) -> Any:
+        """Return an argument of the constructor, or the default if it is not known.
+
+        Args:
+            name: The name of the argument.
+            default: The default.
+        """
+        options = self.spec.options
+        first, *others = options.kernel.terms()
+        factor, used = first.factors[0], options.approximations
+        known = {
+            **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
+            "spectrum": factor.measure,
+            "outputscale": options.start.get(f"{first.name}.outputscale"),
+            "noise": options.start.get("noise"),
+            "local": next((kind_of(term.factors[0].measure) for term in others), None),
+        }
+        own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
+        return known.get(name, getattr(options, name, own))
 
 
-class SparseSpectrumGP(GP):
+class SparseSpectrumGP(_StationaryGP):
     """A Gaussian process with a stationary kernel by random features.
 
     It is `GP` with `rfgp.RandomFeatures` for one term, named after its kernel, such as "rbf". With `local` there is a
@@ -129,15 +137,6 @@ class SparseSpectrumGP(GP):
         shared = {name: named[name] for name in (*_SHARED, "seed")}
         Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
 
-    def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known.
-
-        Args:
-            name: The name of the argument.
-            default: The default.
-        """
-        return _argument(self, name, default)
-
     @property
     def feature_map(self) -> FeatureMap:
         """The feature map, for standardized inputs over the lengthscale.
@@ -153,7 +152,7 @@ class SparseSpectrumGP(GP):
         return part.feature_map
 
 
-class ExactGP(GP):
+class ExactGP(_StationaryGP):
     """An exact Gaussian process with a stationary kernel over all columns.
 
     It is `GP` with `rfgp.Exact` for one term, named after its kernel, such as "rbf". It takes O(n^3) time and O(n^2)
@@ -209,12 +208,3 @@ class ExactGP(GP):
         named = locals()
         shared = {name: named[name] for name in _SHARED}
         Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
-
-    def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known.
-
-        Args:
-            name: The name of the argument.
-            default: The default.
-        """
-        return _argument(self, name, default)

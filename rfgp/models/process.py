@@ -383,7 +383,7 @@ class Process(ABC, Generic[F]):
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model and its rows, given the report of a fit or None."""
         now = self.state
-        yield from now.spec.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
+        yield from now.spec.diagnosed(now.hyperparameters, now.rows, report)
 
     # --- for models ------------------------------------------------------------------------------
 

@@ -165,7 +165,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
     of_noise = {}
     noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
-        of_noise = dict(noise_spec.inputs.quantities(summary.spread, summary.scaling))
+        of_noise = dict(noise_spec.inputs.quantities())
         bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
         scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
         of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}

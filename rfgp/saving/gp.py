@@ -14,7 +14,6 @@ import graphs
 from rfgp import random
 from rfgp.approximations import TermData
 from rfgp.columns import ColumnKind, Schema
-from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
 from rfgp.parameters import ParameterValues
@@ -23,7 +22,7 @@ from rfgp.regression.spec import ModelSpec, check_average, check_shares, restore
 from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
 from rfgp.saving.hyperparameters import tensors_of, values_of
-from rfgp.saving.kernels import approximation_of, decode_kernel, encode_approximations, encode_kernel
+from rfgp.saving.kernels import approximation_of, decode_kernel, encode_approximations, encode_kernel, naming
 from rfgp.saving.options import decode_options, encode_options
 from rfgp.saving.values import Decoder, Encoder
 from rfgp.scaling import Scaling
@@ -124,10 +123,8 @@ def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[s
     """Return the draws of the terms in order as JSON, and tensors (...)."""
     draws, tensors = [], dict[str, Tensor]()
     for index, (term, prior) in enumerate(zip(spec.terms, spec.priors, strict=True)):
-        try:
+        with naming(f"The term {term.name!r}"):
             content, drawn = encode_draw(prior, encoder)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"The term {term.name!r} cannot be saved: {error}") from error
         draws.append(content)
         tensors |= {f"draw.{index}.{name}": tensor for name, tensor in drawn.items()}
     return draws, tensors
@@ -187,10 +184,10 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
     if not is_own or not all(str(term.name).startswith(NOISE) for term in noise_terms):
         raise ValueError("the kernel of the noise must be a kernel")
-    spec = _with_draws(spec, described, tensors, decoder, columns.scaling)
+    spec = _with_draws(spec, described, tensors, decoder)
     if spec.noise_process is None or of_noise is None:
         return spec
-    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder, columns.scaling)
+    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder)
     return replace(spec, noise_process=drawn)
 
 
@@ -228,13 +225,11 @@ def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:
     return ColumnSummary(spread.new_zeros(0, len(spread)), maps.location, maps.scale, spread, sizes)
 
 
-def _with_draws(
-    spec: ModelSpec, described: Mapping[str, Any], tensors: Tensors, decoder: Decoder, scaling: Scaling
-) -> ModelSpec:
+def _with_draws(spec: ModelSpec, described: Mapping[str, Any], tensors: Tensors, decoder: Decoder) -> ModelSpec:
     """Return the specification with its approximations and draws."""
     assert spec.columns is not None
     constants_of(spec.terms, spec.columns)  # checks origins and levels
-    quantities = spec.inputs.quantities(spec.columns.spread, scaling)
+    quantities = spec.inputs.quantities()
     values = {name: quantity.start for name, quantity in quantities.items()}
     values |= {variance.name: torch.ones((), dtype=torch.float64) for variance in spec.variances}
     chosen = [approximation_of(content, decoder) for content in described["approximations"]]

@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.regression.spec import ModelOptions
 from rfgp.saving import json_values
 from rfgp.saving.container import Json
-from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel
+from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel, naming
 from rfgp.saving.values import Decoder, Encoder
 
 _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
@@ -53,10 +52,8 @@ def _encode_parameter(value: Any, encoder: Encoder) -> Any:
 
 
 def _encode_start(name: str, value: Any, encoder: Encoder) -> Any:
-    try:
+    with naming(f"The start of {name!r}"):
         return encoder.encode(value)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"The start of {name!r} cannot be saved: {error}") from error
 
 
 def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:

@@ -26,5 +26,6 @@ from rfgp.regression.spec.spec import ModelSpec as ModelSpec
 from rfgp.regression.spec.spec import restored as restored
 from rfgp.regression.spec.starts import mean_variance as mean_variance
 from rfgp.regression.spec.starts import parameters_of_nodes as parameters_of_nodes
+from rfgp.regression.spec.starvation import best_noise as best_noise
 from rfgp.regression.spec.starvation import exact_left_out as exact_left_out
 from rfgp.regression.spec.starvation import starvation_warnings as starvation_warnings

@@ -37,16 +37,17 @@ def twin(gp, phi_of):
 @pytest.mark.parametrize("num_frequencies", [5, 200])  # primal and dual
 @pytest.mark.parametrize("ard", [True, False])
 def test_a_sparse_spectrum_process_equals_its_dense_twin(num_frequencies, ard):
-    energy = rfgp.couplings.Energy()
+    energy = rfgp.couplings.Energy(weighted=True)
     gp = SparseSpectrumGP(num_frequencies=num_frequencies, coupling=energy, ard=ard, seed=0).condition(X, Y)
     gp.hyperparameters.set(outputscale=30.0, noise=2.0, mean=48.0)
     if ard:
         gp.hyperparameters.set(lengthscale=[0.7, 90.0, 0.008])
-    omega = gp.feature_map.frequencies.dense().numpy()
+    omega, weights = (t.numpy() for t in (gp.feature_map.frequencies.dense(), gp.feature_map.frequencies.weights))
 
     def phi_of(x):
         angles = x @ omega.T
-        return np.concatenate([np.cos(angles), np.sin(angles)], 1) / np.sqrt(num_frequencies)
+        root = np.sqrt(weights / num_frequencies)
+        return np.concatenate([np.cos(angles) * root, np.sin(angles) * root], 1)
 
     density, mean, covariance = twin(gp, phi_of)
     p = gp.predict(NEW)
