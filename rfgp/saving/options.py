@@ -25,7 +25,7 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
     Raises:
         InvalidArgumentError: If the class of a part cannot be saved. The message names it.
     """
-    return {
+    described = {
         **{name: getattr(options, name) for name in _CHOICES},
         "kernel": encode_kernel(options.kernel, encoder),
         "likelihood": json_values.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
@@ -33,17 +33,13 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
         "priors": json_values.encode_priors(options.priors),
         "dtype": json_values.encode_dtype(options.dtype),
-        **(
-            {"indicators": [[key, list(levels)] for key, levels in options.indicators.items()]}
-            if options.indicators
-            else {}
-        ),
-        **(
-            {"alternatives": {name: encode_kernel(kernel, encoder) for name, kernel in options.alternatives.items()}}
-            if options.alternatives
-            else {}
-        ),
     }
+    if options.indicators:
+        described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
+    if options.alternatives:
+        kernels = options.alternatives.items()
+        described["alternatives"] = {name: encode_kernel(kernel, encoder) for name, kernel in kernels}
+    return described
 
 
 def _encode_parameter(value: Any, encoder: Encoder) -> Any:

@@ -222,15 +222,6 @@ def test_fewer_rows_than_points(method):
     np.testing.assert_allclose(gp.predict(new).variance, variances(covariances, means), rtol=1e-7)
 
 
-def test_float32_features():
-    (X, y), new = table(), table(9, seed=2)[0]
-    for method in METHODS:
-        gps = [model(method=method, dtype=dtype).condition(X, y) for dtype in (torch.float32, torch.float64)]
-        one, two = (gp.predict(new) for gp in gps)
-        assert np.abs(one.mean - two.mean).max() < 2e-3 * y.std()
-        np.testing.assert_allclose(one.variance, two.variance, rtol=0.02)
-
-
 def test_rows_that_are_read_in_blocks_are_a_sample_for_points(monkeypatch):
     (X, y), new = table(300), table(9, seed=2)[0]
     monkeypatch.setattr("rfgp.approximations.inducing_points.MIN_SAMPLE", 30)

@@ -158,7 +158,7 @@ FORGED = {
 
 @pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
 def test_forged_averages_are_refused(saved, change):
-    assert_refused(saved, change, "")
+    assert_refused(saved, change, None)
 
 
 def test_kernels_on_another_graph_than_their_column_are_refused(tmp_path):
