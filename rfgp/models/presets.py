@@ -34,31 +34,29 @@ _SHARED = (
 """The arguments that both classes have."""
 
 
-class _StationaryGP(GP):
-    """A model with one stationary kernel over all columns, or a sum of two."""
+def _argument(model: GP, name: str, default: Any) -> Any:
+    """Return an argument of the constructor, or the default if it is not known.
 
-    def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known.
-
-        Args:
-            name: The name of the argument.
-            default: The default.
-        """
-        options = self.spec.options
-        first, *others = options.kernel.terms()
-        factor, used = first.factors[0], options.approximations
-        known = {
-            **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
-            "spectrum": factor.measure,
-            "outputscale": options.start.get(f"{first.name}.outputscale"),
-            "noise": options.start.get("noise"),
-            "local": next((kind_of(term.factors[0].measure) for term in others), None),
-        }
-        own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
-        return known.get(name, getattr(options, name, own))
+    Args:
+        model: The model.
+        name: The name of the argument.
+        default: The default.
+    """
+    options = model.spec.options
+    first, *others = options.kernel.terms()
+    factor, used = first.factors[0], options.approximations
+    known = {
+        **{own: getattr(factor, own) for own in ("ard", "lengthscale")},
+        "spectrum": factor.measure,
+        "outputscale": options.start.get(f"{first.name}.outputscale"),
+        "noise": options.start.get("noise"),
+        "local": next((kind_of(term.factors[0].measure) for term in others), None),
+    }
+    own = getattr(used.get(str(first.name)), name, default) if isinstance(used, Mapping) else default
+    return known.get(name, getattr(options, name, own))
 
 
-class SparseSpectrumGP(_StationaryGP):
+class SparseSpectrumGP(GP):
     """A Gaussian process with a stationary kernel by random features.
 
     It is `GP` with `rfgp.RandomFeatures` for one term, named after its kernel, such as "rbf". With `local` there is a
@@ -102,6 +100,7 @@ class SparseSpectrumGP(_StationaryGP):
     """
 
     approximation_class = RandomFeatures
+    argument = _argument
 
     @with_torch_defaults()
     def __init__(
@@ -152,7 +151,7 @@ class SparseSpectrumGP(_StationaryGP):
         return part.feature_map
 
 
-class ExactGP(_StationaryGP):
+class ExactGP(GP):
     """An exact Gaussian process with a stationary kernel over all columns.
 
     It is `GP` with `rfgp.Exact` for one term, named after its kernel, such as "rbf". It takes O(n^3) time and O(n^2)
@@ -186,6 +185,7 @@ class ExactGP(_StationaryGP):
     """
 
     approximation_class = Exact
+    argument = _argument
 
     @with_torch_defaults()
     def __init__(

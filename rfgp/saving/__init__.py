@@ -1,4 +1,4 @@
-"""Models in files: a generic container, and the form of each part of a model. No code of a file is executed."""
+"""Models in files: a generic container, and the codec of specifications. No code of a file is executed."""
 
 from rfgp.saving.gp import row_terms as row_terms
 from rfgp.saving.models import Saved as Saved
