@@ -11,7 +11,6 @@ from rfgp.models.graph import GraphGP
 from rfgp.models.presets import ExactGP, SparseSpectrumGP
 from rfgp.regression.spec import ModelSpec
 from rfgp.saving import read
-from rfgp.saving.gp import MODELS
 from rfgp.torch_context import with_torch_defaults
 
 CLASSES: dict[str, type[GP]] = {
@@ -47,7 +46,7 @@ def load(path: str | Path) -> Any:
     """
     file = Path(path)
     try:
-        saved = read(file, lambda kind: dict.fromkeys(CLASSES, MODELS)[kind])
+        saved = read(file)
         kind, spec = CLASSES[saved.kind], saved.state.spec
         if not isinstance(spec, ModelSpec) or not isinstance(spec.options.kernel, kind.leaf):
             raise ValueError(f"a {saved.kind} has another kernel")

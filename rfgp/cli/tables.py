@@ -88,6 +88,8 @@ def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> N
 
     `counts` has the number of rows used and the number of rows of the file.
     """
+    from rfgp.saving import row_terms
+
     files = {"model": folder / "model.safetensors", "report": folder / "report.html"}
     if as_json:
         print_json({**study.summary(), "files": {name: str(path) for name, path in files.items()}})
@@ -95,7 +97,7 @@ def _tell(study: Any, folder: Path, counts: tuple[int, int], as_json: bool) -> N
     print_study(study, "rows")
     gone = counts[1] - counts[0]
     left_out = f"; {gone:,} with missing values {'is' if gone == 1 else 'are'} left out" if gone else ""
-    is_kept = study.model.codec.needs_data(study.model.spec)
+    is_kept = bool(row_terms(study.model.spec))
     left_out += "; saved with its rows, which it predicts from" * is_kept
     used = f"conditioned on {counts[0]:,} of {counts[1]:,} rows{left_out}"
     say(f"Model: {files['model']} ({used})\nReport: {files['report']}")
@@ -300,6 +302,8 @@ def _save(study: Any, table: Any, path: Path, with_data: bool, log: bool) -> Non
 
     The data are saved if the model needs them or `with_data` is set.
     """
+    from rfgp.saving import row_terms
+
     final = copy(study.model).condition(table.frame(), table.y)
     final.metadata = {"schema": table.schema.to_dict(), "log": log}
-    final.save(path, data=with_data or final.codec.needs_data(final.spec))
+    final.save(path, data=with_data or bool(row_terms(final.spec)))

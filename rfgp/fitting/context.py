@@ -16,6 +16,7 @@ from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState, mean_and_noise
 from rfgp.regression.spec import ModelSpec, variance_paths
+from rfgp.regression.spec import spec_of as spec_of
 from rfgp.rows import Block, Rows, repeat_groups, rows_in_memory
 from rfgp.solvers.lowrank import LinearModel
 
@@ -154,16 +155,6 @@ class TermFit:
             training = training[~np.isin(groups[training], groups[kept])]
         half = (out + 1) // 2
         return Split(*(self.pool.take(rows) for rows in (training, kept[:half], kept[half:], kept)))
-
-
-def spec_of(state: GPState) -> ModelSpec:
-    """Return the specification of a model of terms.
-
-    Args:
-        state: The state of a model of terms.
-    """
-    assert isinstance(state.spec, ModelSpec)
-    return state.spec
 
 
 def with_new_basis(state: GPState) -> GPState:

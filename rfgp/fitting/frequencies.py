@@ -138,7 +138,7 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     Returns:
         The outcome. It has no frequencies if the gain on the test rows is at most its standard error.
     """
-    learning, fixed, values = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed, fit.values
+    learning, fixed = Learning(fit, split, start), Learning(fit, split, fit.values).best_fixed
     run, best, chosen, half = learning.run(), -math.inf, fixed, len(split.validation)
     for step in run.segments:
         if float(step.log_prob[:half].mean()) > best:
@@ -150,18 +150,15 @@ def learn(fit: TermFit, split: Split, start: ParameterValues, initial: FitReport
     stage = Stage("learning frequencies", len(learning.pool), taken, taken, ends[0] - likelihoods[0])
     trace = tuple(learning.in_units(value) for value in likelihoods)
     message = f"learned frequencies gained {gain:.2g} (standard error {error:.1g}) nats a held-out row"
+    learned: dict[str, Tensor] | None = {path: chosen.parameters[path] for path in learning.start}
+    values = learning.values(chosen.parameters)
     if not gain > error:
+        learned, values, gain, chosen = None, fit.values, 0.0, fixed
         message = f"{message}, so the fixed ones were taken"
-        return Outcome(
-            None, values, stage, 0.0, fixed.log_prob[half:], trace, ends[0] - ends[1], initial, split, message
-        )
-    if taken >= 20:
+    elif taken >= 20:
         message = f"{message}; the last tenth of the steps gained {ends[0] - ends[1]:.1g} nats a row"
-    learned = {path: chosen.parameters[path] for path in learning.start}
-    parameters = learning.values(chosen.parameters)
-    return Outcome(
-        learned, parameters, stage, gain, chosen.log_prob[half:], trace, ends[0] - ends[1], initial, split, message
-    )
+    log_prob = chosen.log_prob[half:]
+    return Outcome(learned, values, stage, gain, log_prob, trace, ends[0] - ends[1], initial, split, message)
 
 
 class _Candidate(NamedTuple):

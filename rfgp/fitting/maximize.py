@@ -142,11 +142,8 @@ class Objective:
         """
         jacobian = state.scaling.targets.log_jacobian(rows.count)
         closed_form = ClosedForm.of(state, rows) if log_likelihood is None else None
-        log_likelihood, variances = (
-            log_likelihood or marginal_likelihood(state, rows),
-            MeanVariances.of(state, rows),
-        )
-        return cls(log_likelihood, len(rows), rows.count, jacobian, closed_form, variances)
+        log_likelihood = log_likelihood or marginal_likelihood(state, rows)
+        return cls(log_likelihood, len(rows), rows.count, jacobian, closed_form, MeanVariances.of(state, rows))
 
     def likelihood(self, values: ParameterValues) -> float:
         """Return the log marginal likelihood in the user's units.

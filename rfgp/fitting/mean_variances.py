@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from rfgp.parameters import ParameterValues
 from rfgp.regression import GPState
-from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec, mean_variance, parameters_of_nodes
+from rfgp.regression.spec import NORMALIZED_ROWS, ModelSpec, mean_variance, parameters_of_nodes, spec_of
 from rfgp.rows import Block, Rows, rows_in_memory
 
 Floats = NDArray[np.float64]
@@ -50,8 +50,8 @@ class MeanVariances:
             state: The model state.
             rows: The rows. The first rows in memory are used.
         """
-        spec = state.spec
-        if spec.is_gaussian or not isinstance(spec, ModelSpec):
+        spec = spec_of(state)
+        if spec.is_gaussian:
             return None
         parameters = parameters_of_nodes(spec.terms)
         return cls(spec, rows_in_memory(rows).take(slice(NORMALIZED_ROWS)), parameters) if parameters else None

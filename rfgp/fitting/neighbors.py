@@ -15,7 +15,6 @@ the search starts with neighbors alone, and points are selected among the rows a
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -50,7 +49,6 @@ MAX_RENEWALS = 3
 
 SearchEnd = tuple[NeighborFit, ParameterValues, list[FitReport]]
 """The end of a search: the fit with its features, the values, and the reports."""
-Search = Callable[[NeighborFit], SearchEnd]
 
 
 def fit_neighbors(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
@@ -125,20 +123,19 @@ def _with_points_again(fit: NeighborFit, values: ParameterValues, reports: list[
     return fit, values, reports
 
 
-def search_all(fit: NeighborFit, search: Search = _search) -> SearchEnd:
+def search_all(fit: NeighborFit) -> SearchEnd:
     """Search on more rows until all rows are about as likely as those of the search.
 
     Args:
         fit: The fit, with the fewest rows.
-        search: Searches on the rows of a fit.
 
     Returns:
         The fit, the values and all reports.
     """
-    end, values, reports = search(fit)
+    end, values, reports = _search(fit)
     while end.needs_more_rows(values, reports[-1]):
         fit = fit.with_more(values)
-        end, values, more = search(fit)
+        end, values, more = _search(fit)
         reports = [*reports, *more]
     return end, values, reports
 

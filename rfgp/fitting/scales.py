@@ -10,7 +10,7 @@ from rfgp.fitting.context import TermFit, left_out_log_prob
 from rfgp.fitting.maximize import Bounds, Evaluation, LogLikelihood, marginal_likelihood
 from rfgp.parameters import ParameterValues
 from rfgp.regression import mean_and_noise
-from rfgp.regression.spec import block_scales, variance_paths
+from rfgp.regression.spec import best_noise, block_scales, variance_paths
 from rfgp.rows import Block
 from rfgp.solvers import WarmStart
 from rfgp.solvers.lowrank import (
@@ -73,9 +73,7 @@ def can_profile(fit: TermFit, rows: Block) -> bool:
 def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
     """Return the likelihood of rows, maximized over noise and a common factor.
 
-    Let K be the covariance with eigenvalues l, c the factor and r c the noise. With q(r) = y^T (K + r)^-1 y, the
-    optimal factor is c = q(r) / (N k). Then -2 log likelihood is N k log q(r) + k sum log(l + r) plus a constant. If
-    the two cannot be solved for, it is the likelihood at the given values.
+    See `rfgp.regression.spec.best_noise`. If the two cannot be solved for, it is the likelihood at the given values.
 
     Args:
         fit: The fit.
@@ -90,15 +88,10 @@ def noise_profile_likelihood(fit: TermFit, rows: Block) -> LogLikelihood:
             mean, _ = mean_and_noise(values)
             eigenvalues, vectors = torch.linalg.eigh(fit.spec.prior(values).kernel(rows.inputs, rows.inputs))
             squares = (vectors.mT @ (rows.targets.double() - mean)).square()
-            size, k = squares.shape
-            ratios = eigenvalues.max() * torch.logspace(*_RATIOS, dtype=eigenvalues.dtype)
-            spectra = eigenvalues.clamp_min(0) + ratios[:, None]
-            common = (squares.sum(1) / spectra).sum(1) / (size * k)
-            totals = size * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1)
-            best = totals.argmin()
-            reached = values.shifted(**dict.fromkeys(names, common[best].log()))
-            reached = reached.replaced({"noise": (common[best] * ratios[best]).log()})
-        return Evaluation(-0.5 * totals[best], reached.clamped((*names, "noise"))[0])
+            likelihood, common, ratio = best_noise(eigenvalues, squares, _RATIOS)
+            reached = values.shifted(**dict.fromkeys(names, common.log()))
+            reached = reached.replaced({"noise": (common * ratio).log()})
+        return Evaluation(likelihood, reached.clamped((*names, "noise"))[0])
 
     return log_likelihood
 

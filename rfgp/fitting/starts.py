@@ -117,17 +117,22 @@ def ranked_multipliers(fit: TermFit, rows: Block) -> list[float]:
     names = [] if fit.plan.is_continued else free_lengthscales(fit)
     if not names:
         return [1.0]
-    log_likelihood = scale_profile_likelihood(fit, rows)
+    likelihoods = _of_multipliers(fit, names, scale_profile_likelihood(fit, rows))
+    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE:
+        return [1.0]
+    ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
+    return [multiplier for _, multiplier in reversed(ranked)]
+
+
+def _of_multipliers(fit: TermFit, names: Sequence[str], log_likelihood: LogLikelihood) -> list[float]:
+    """Return the log posterior with lengthscales multiplied by each of `STARTS`."""
 
     def compute() -> dict[str, Tensor]:
         totals = [_log_posterior(log_likelihood, scaled(fit.values, names, multiplier)) for multiplier in STARTS]
         return {"values": torch.tensor(totals, dtype=torch.float64)}
 
-    likelihoods = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
-    if fit.prior.dense.has_residual and max(likelihoods) <= noise_only_log_likelihood(fit, rows) + MIN_ADVANTAGE:
-        return [1.0]
-    ranked = sorted(zip(likelihoods, STARTS, strict=True), key=lambda pair: (round(pair[0], _ROUNDED), pair[1]))
-    return [multiplier for _, multiplier in reversed(ranked)]
+    totals: list[float] = fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist()
+    return totals
 
 
 def _log_posterior(log_likelihood: LogLikelihood, values: ParameterValues) -> float:
@@ -152,15 +157,7 @@ def with_dense_start(fit: TermFit) -> TermFit:
     if not names or not can_profile(fit, some):
         return fit
     log_likelihood = noise_profile_likelihood(fit, some)
-
-    def compute() -> dict[str, Tensor]:
-        totals = [_log_posterior(log_likelihood, scaled(fit.values, names, multiplier)) for multiplier in STARTS]
-        return {"values": torch.tensor(totals, dtype=torch.float64)}
-
-    totals, alone = (
-        fit.plan.checkpoint_log.memoize("starts", compute)["values"].tolist(),
-        noise_only_log_likelihood(fit, some),
-    )
+    totals, alone = _of_multipliers(fit, names, log_likelihood), noise_only_log_likelihood(fit, some)
     gains = {multiplier: total - alone for multiplier, total in zip(STARTS, totals, strict=True)}
     best = max(STARTS, key=lambda multiplier: (round(gains[multiplier], _ROUNDED), multiplier))
     is_clear = gains[best] > ADVANTAGE_FACTOR * max(gains[1.0], 0.0) + MIN_ADVANTAGE
@@ -202,10 +199,14 @@ def screened(fit: TermFit, likelihood_of: LikelihoodOf = scale_profile_likelihoo
         log_posteriors = [
             _log_posterior(likelihood_of(trial, rows), end) for trial, end in zip(fits, ends, strict=True)
         ]
-        values = ends[
-            log_posteriors.index(max(log_posteriors)) if max(log_posteriors) > log_posteriors[0] + MIN_ADVANTAGE else 0
-        ]
+        values = _best_end(ends, log_posteriors, MIN_ADVANTAGE)
     return values
+
+
+def _best_end(ends: Sequence[ParameterValues], log_posteriors: Sequence[float], advantage: float) -> ParameterValues:
+    """Return the most likely values, or the first ones if those are less likely by no more than the advantage."""
+    best = max(log_posteriors)
+    return ends[log_posteriors.index(best) if best > log_posteriors[0] + advantage else 0]
 
 
 def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterValues:
@@ -223,12 +224,7 @@ def with_shorter_lengthscales(fit: TermFit, names: Sequence[str]) -> ParameterVa
     log_likelihood = noise_profile_likelihood(fit, rows)
     for name in names:
         ends = [values.shifted(**{name: math.log(multiplier)}) for multiplier in MULTIPLIERS]
-        log_posteriors = [_log_posterior(log_likelihood, end) for end in ends]
-        values = ends[
-            log_posteriors.index(max(log_posteriors))
-            if max(log_posteriors) > log_posteriors[0] + NEIGHBOR_ADVANTAGE
-            else 0
-        ]
+        values = _best_end(ends, [_log_posterior(log_likelihood, end) for end in ends], NEIGHBOR_ADVANTAGE)
     return values
 
 

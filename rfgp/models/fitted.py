@@ -55,46 +55,18 @@ def fit_warnings(state: GPState, report: FitReport, fixed: tuple[str, ...]) -> I
         report: The report of the fit.
         fixed: The names of the hyperparameters that the fit did not change.
     """
-    yield from selection_warnings(report)
-    yield from convergence_warnings(report)
-    yield from overfitting_warnings(state, fixed)
-
-
-def selection_warnings(report: FitReport) -> Iterator[Warning]:
-    """Yield a warning if no candidate was better than a baseline.
-
-    Args:
-        report: The report of the fit.
-    """
     baseline = None if report.selection is None else report.selection.unbeaten_baseline
     if report.selection is not None and baseline is not None:
         yield BaselineNotBeatenWarning(
             f"No candidate beat {baseline} (log density {report.selection.baselines[baseline].value:.4g} a row). The "
             "inputs may not be informative."
         )
-
-
-def convergence_warnings(report: FitReport) -> Iterator[Warning]:
-    """Yield a warning if the fit did not converge.
-
-    Args:
-        report: The report of the fit.
-    """
     if not report.converged:
         yield ConvergenceWarning(
             f"The fit stopped after {counted(report.iterations, 'iteration')} without converging: "
             f"{report.message}. Raise {arguments('max_iterations')} if they ran out; otherwise fix a "
             "hyperparameter or give it a prior."
         )
-
-
-def overfitting_warnings(state: GPState, fixed: tuple[str, ...]) -> Iterator[Warning]:
-    """Yield a warning if there are at least as many free hyperparameters as rows.
-
-    Args:
-        state: The state after the fit.
-        fixed: The names of the hyperparameters that the fit did not change.
-    """
     values, count = state.hyperparameters, state.num_observations
     free = [name for name in values.space.free(fixed) if name not in values.space.hyperpriors]
     entries = sum(values.raw[name].numel() for name in free)

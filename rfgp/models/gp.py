@@ -30,8 +30,8 @@ from rfgp.regression.spec import (
     parts_of_average,
     starvation_warnings,
 )
-from rfgp.saving.gp import MODELS, row_terms
-from rfgp.selection import AutoSpace, fit_model, run_selection
+from rfgp.saving import row_terms
+from rfgp.selection import AutoSpace, run_selection
 from rfgp.solvers.lowrank import EvidenceBounds
 from rfgp.torch_context import with_torch_defaults
 
@@ -98,12 +98,10 @@ class GP(Process[ModelSpec]):
         (torch.Size([2, 2]), (3, 2))
     """
 
-    codec = MODELS
     leaf: ClassVar[Any] = Kernel
     """The class of the kernel. Presets fix it."""
     approximation_class: ClassVar[type] = Approximation
     """The class of the approximation of the first term. Presets fix it."""
-    strategy = staticmethod(fit_model)
 
     @with_torch_defaults()
     def __init__(
@@ -327,10 +325,10 @@ class GP(Process[ModelSpec]):
             >>> np.array_equal(rfgp.load(file).predict(X).mean, gp.predict(X).mean)
             True
         """
-        needed = data is None and self._fitted is not None and self.codec.needs_data(self.spec)
-        super().save(path, needed if data is None else data)
-        if needed:
-            names = ", ".join(repr(name) for name in row_terms(self.spec))
+        from_rows = row_terms(self.spec) if data is None and self._fitted is not None else []
+        super().save(path, bool(from_rows) if data is None else data)
+        if from_rows:
+            names = ", ".join(map(repr, from_rows))
             message = (
                 f"The file holds the training rows, from which the terms {names} predict. Use data=True to save them "
                 "without this warning, or RandomFeatures() or InducingPoints() to predict without rows."

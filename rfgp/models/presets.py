@@ -35,7 +35,13 @@ _SHARED = (
 
 
 def _argument(model: GP, name: str, default: Any) -> Any:
-    """Return an argument of a constructor, from the kernel and approximations."""
+    """Return an argument of the constructor, or the default if it is not known.
+
+    Args:
+        model: The model.
+        name: The name of the argument.
+        default: The default.
+    """
     options = model.spec.options
     first, *others = options.kernel.terms()
     factor, used = first.factors[0], options.approximations
@@ -94,6 +100,7 @@ class SparseSpectrumGP(GP):
     """
 
     approximation_class = RandomFeatures
+    argument = _argument
 
     @with_torch_defaults()
     def __init__(
@@ -128,15 +135,6 @@ class SparseSpectrumGP(GP):
         second = Vecchia(num_neighbors, condition_on=condition_on, seed=seed)
         shared = {name: named[name] for name in (*_SHARED, "seed")}
         Process.__init__(self, ModelSpec(stationary_model(spectrum, first, local, second, **shared)))
-
-    def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known.
-
-        Args:
-            name: The name of the argument.
-            default: The default.
-        """
-        return _argument(self, name, default)
 
     @property
     def feature_map(self) -> FeatureMap:
@@ -187,6 +185,7 @@ class ExactGP(GP):
     """
 
     approximation_class = Exact
+    argument = _argument
 
     @with_torch_defaults()
     def __init__(
@@ -209,12 +208,3 @@ class ExactGP(GP):
         named = locals()
         shared = {name: named[name] for name in _SHARED}
         Process.__init__(self, ModelSpec(stationary_model(spectrum, Exact(), local, seed=0, **shared)))
-
-    def argument(self, name: str, default: Any) -> Any:
-        """Return an argument of the constructor, or the default if it is not known.
-
-        Args:
-            name: The name of the argument.
-            default: The default.
-        """
-        return _argument(self, name, default)

@@ -5,7 +5,7 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Self, TypeVar, cast
+from typing import Any, Generic, Self, TypeVar, cast
 
 from torch import Tensor
 
@@ -28,13 +28,14 @@ from rfgp.regression import (
     reduced,
     solved_if_read,
 )
-from rfgp.saving import Codec, Saved, write
+from rfgp.saving import Saved, write
+from rfgp.selection import fit_model
 from rfgp.torch_context import unlisted, with_torch_defaults
 
 F = TypeVar("F", bound=BaseSpec)
 
 
-@unlisted("codec", "strategy", "of", "spec", "state", "diagnosed")
+@unlisted("of", "spec", "state", "diagnosed")
 class Process(ABC, Generic[F]):
     """The base class of Gaussian process models.
 
@@ -48,9 +49,6 @@ class Process(ABC, Generic[F]):
     Attributes:
         metadata: A dict of your own, saved with the model. Values must be representable in JSON.
     """
-
-    codec: ClassVar[Codec]
-    strategy: "ClassVar[staticmethod[[GPState, Plan], tuple[GPState, FitReport]]]"
 
     def __init__(self, spec: F) -> None:
         self._spec = spec
@@ -176,7 +174,7 @@ class Process(ABC, Generic[F]):
         begun = begin(self._spec, validate_inputs(self._spec, X, y, noise, sample_weight, exposure))
         opened = open_checkpoint_log(checkpoint, lambda: fingerprint(begun, names, max_iterations))
         with opened as checkpoint_log, Reporter(callback, progress) as reporter:
-            state, report = self.strategy(begun, Plan(names, max_iterations, reporter, checkpoint_log))
+            state, report = fit_model(begun, Plan(names, max_iterations, reporter, checkpoint_log))
         self._fitted = Fitted.of(solved_if_read(state), report)
         for warning in (*fit_warnings(state, report, names), *self.diagnosed(report)):
             warnings.warn(warning, stacklevel=3)
@@ -375,7 +373,7 @@ class Process(ABC, Generic[F]):
             InvalidArgumentError: If a part cannot be written as numbers and JSON. The message names it.
         """
         saved = Saved(type(self).__name__, self.state, self.fit_report, self.metadata)
-        write(Path(path), saved, self.codec, data=data)
+        write(Path(path), saved, data=data)
 
     def __repr__(self) -> str:
         if self._fitted is None:
@@ -385,7 +383,7 @@ class Process(ABC, Generic[F]):
     def diagnosed(self, report: FitReport | None = None) -> Iterator[Warning]:
         """Yield warnings about the model and its rows, given the report of a fit or None."""
         now = self.state
-        yield from now.spec.diagnosed(now.hyperparameters, now.rows, now.scaling, report)
+        yield from now.spec.diagnosed(now.hyperparameters, now.rows, report)
 
     # --- for models ------------------------------------------------------------------------------
 

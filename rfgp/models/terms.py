@@ -12,7 +12,7 @@ from rfgp.approximations import Approximation, Cost
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import GPState
-from rfgp.regression.spec import ModelSpec, degrees_of_freedom, with_rows
+from rfgp.regression.spec import ModelSpec, degrees_of_freedom, spec_of, with_rows
 from rfgp.rows import Rows, rows_in_memory
 
 MAX_POINTS = 500
@@ -55,8 +55,7 @@ def term_reports(state: GPState) -> dict[str, TermReport]:
     Args:
         state: The state of the model.
     """
-    spec = state.spec
-    assert isinstance(spec, ModelSpec)
+    spec = spec_of(state)
     shares, freedom = dict[str, float](), dict[str, float]()
     if state.rows is not None:
         spec, points = with_rows(spec, state.rows), _some_points(state.rows, spec.options.seed)

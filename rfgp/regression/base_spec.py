@@ -1,15 +1,14 @@
 """The base class of specifications: prior, likelihood and hyperparameters of a model before data."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol, Self
 
 from torch import Tensor
 
 from rfgp.blocks import Prior
-from rfgp.errors import InvalidArgumentError
-from rfgp.likelihoods import Gaussian, Likelihood, by_name
+from rfgp.likelihoods import Gaussian, Likelihood
 from rfgp.parameters import Hyperparameter, Hyperprior, ParameterValues
 from rfgp.regression.report import FitReport
 from rfgp.rows import Chunk, DataSummary, InputReader, Rows
@@ -41,13 +40,8 @@ class Variance(NamedTuple):
 class Inputs(InputReader, Protocol):
     """The interface of readers of inputs, with the hyperparameters that inputs need."""
 
-    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
-        """Return the hyperparameters of the kernel by name.
-
-        Args:
-            spread: The standard deviations of the columns, (d,).
-            scaling: The maps to standardized units.
-        """
+    def quantities(self) -> dict[str, Hyperparameter]:
+        """Return the hyperparameters of the kernel by name."""
 
     def column_index(self, key: Any) -> int:
         """Return the index of a column of numbers.
@@ -103,44 +97,6 @@ class Options(Protocol):
     @property
     def inference(self) -> str | None:
         """The approximation of the posterior. If None, the default of the likelihood."""
-
-
-def read_likelihood(likelihood: Any, noise: Any, *, takes_kernel: bool = False) -> Likelihood:
-    """Return a likelihood as an object, after a check of the noise.
-
-    Args:
-        likelihood: The likelihood, or its name.
-        noise: The starting noise of the model. If None, it comes from the data.
-        takes_kernel: Whether the logarithm of the noise may have its own kernel.
-
-    Raises:
-        InvalidArgumentError: If the likelihood is unknown, or does not support the noise or its kernel.
-    """
-    resolved = by_name(likelihood)
-    if resolved.noise_kernel is not None and not takes_kernel:
-        raise InvalidArgumentError(f"The kernel of the noise must be None here, got {resolved!r}. Use rfgp.GP.")
-    if isinstance(resolved, Gaussian):
-        if resolved.noise is not None:
-            raise InvalidArgumentError(f"likelihood must not have a noise, got {resolved!r}. Use noise= of the model.")
-    elif noise is not None:
-        raise InvalidArgumentError(f"noise requires a Gaussian likelihood, got {resolved!r}. Leave noise= out.")
-    return resolved
-
-
-def check_approximation(approximation: str | None, likelihood: Likelihood) -> None:
-    """Check that a likelihood supports an approximation of the posterior.
-
-    Args:
-        approximation: The approximation of the posterior, such as "laplace". If None, the default of the likelihood.
-        likelihood: The likelihood.
-
-    Raises:
-        InvalidArgumentError: If it does not. The message names the supported ones.
-    """
-    known = likelihood.approximations
-    if approximation is not None and approximation not in known:
-        options = " or ".join(map(repr, known)) if known else "None"
-        raise InvalidArgumentError(f"inference must be {options} for {likelihood!r}, got {approximation!r}.")
 
 
 class BaseSpec(ABC):
@@ -219,12 +175,12 @@ class BaseSpec(ABC):
         """
         return self, summary
 
-    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
+    def with_sample(self, scaling: Scaling, rows: Rows) -> Self:
         """Return the specification with the bases for the columns of the inputs.
 
         Args:
             scaling: The maps to standardized units.
-            rows: The standardized rows, if hyperparameters depend on them. If None, they do not.
+            rows: The standardized rows.
         """
         return self
 
@@ -237,15 +193,12 @@ class BaseSpec(ABC):
         """
         return self, values
 
-    def diagnosed(
-        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
-    ) -> Iterator[Warning]:
+    def diagnosed(self, values: ParameterValues, rows: Rows | None, report: FitReport | None) -> Iterator[Warning]:
         """Yield warnings about the bases, given the hyperparameters and the report of a fit.
 
         Args:
             values: The hyperparameters.
             rows: The standardized rows. If None, they are not stored.
-            scaling: The maps to standardized units.
             report: The report of the fit. If None, there was none.
         """
         yield from ()
@@ -272,23 +225,10 @@ class Member:
     spec: BaseSpec
     values: ParameterValues
 
-    def changed(self, change: Callable[[Any], BaseSpec]) -> "Member":
-        """Return the member with another specification, at the same hyperparameters.
-
-        Args:
-            change: Returns the other specification.
-        """
-        return replace(self, spec=change(self.spec))
-
     @property
     def prior(self) -> Prior:
         """The prior at these hyperparameters."""
         return self.spec.prior(self.values)
-
-    @property
-    def mean(self) -> Tensor:
-        """The standardized mean, (k,), float64."""
-        return self.values.standardized("mean").reshape(-1).double()
 
     @property
     def noise(self) -> Tensor:

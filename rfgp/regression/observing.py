@@ -19,7 +19,7 @@ from rfgp.inference.prediction import Prediction
 from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.role import learned_parameters, refuse, standardized
 from rfgp.parameters import Hyperparameter, ParameterValues
-from rfgp.regression.base_spec import BaseSpec
+from rfgp.regression.base_spec import BaseSpec, mean_and_noise
 from rfgp.rows import (
     ArrayRows,
     Block,
@@ -165,7 +165,7 @@ def likelihood_quantities(spec: BaseSpec, summary: DataSummary) -> dict[str, Hyp
     of_noise = {}
     noise_spec = spec.noise_process or spec
     if spec.options.likelihood.has_noise_process:
-        of_noise = dict(noise_spec.inputs.quantities(summary.spread, summary.scaling))
+        of_noise = dict(noise_spec.inputs.quantities())
         bounds = (NOISE_BOUNDS[0] * unit_value, NOISE_BOUNDS[1] * unit_value)
         scales = [v for v in noise_spec.variances if v.name == "outputscale" or v.name.endswith(".outputscale")]
         of_noise |= {v.name: Hyperparameter(NOISE_START * v.start * unit_value, unit_value, bounds) for v in scales}
@@ -251,7 +251,7 @@ def mixture_members(spec: BaseSpec, values: ParameterValues) -> list[MixtureMemb
         spec: The specification.
         values: The hyperparameters.
     """
-    return [MixtureMember(m.weight, m.prior, m.mean, m.noise) for m in spec.members(values)]
+    return [MixtureMember(m.weight, m.prior, *mean_and_noise(m.values)) for m in spec.members(values)]
 
 
 def restored(spec: BaseSpec, values: ParameterValues, tensors: Mapping[str, Tensor]) -> Posterior:

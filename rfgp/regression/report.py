@@ -83,13 +83,10 @@ class FitReport:
     selection: SelectionReport | None = None
 
     def __repr__(self) -> str:
-        steps, bounds = (
-            counted(self.iterations, "iteration"),
-            f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else "",
-        )
+        bounds = f", at bounds: {', '.join(self.at_bounds)}" if self.at_bounds else ""
         return (
-            f"FitReport({'' if self.converged else 'not '}converged, {steps}, log marginal "
-            f"likelihood {self.log_marginal_likelihood:.6g}{bounds})"
+            f"FitReport({'' if self.converged else 'not '}converged, {counted(self.iterations, 'iteration')}, "
+            f"log marginal likelihood {self.log_marginal_likelihood:.6g}{bounds})"
         )
 
     @property

@@ -28,7 +28,7 @@ def space_of(spec: BaseSpec, summary: DataSummary, approximation: str | None) ->
     """
     widest = spec.options.likelihood.widest_by_laplace if approximation == "laplace" else math.inf
     unit = summary.scaling.targets.scale**2
-    quantities = dict(spec.inputs.quantities(summary.spread, summary.scaling))
+    quantities = dict(spec.inputs.quantities())
     variance = (summary.deviation**2 / unit).mean()
     for name, quantity in quantities.items():
         if quantity.is_variance:

@@ -42,8 +42,8 @@ from rfgp.features.inducing import JITTER
 from rfgp.kernels.role import Factor
 from rfgp.lattices import Lattice, Modes
 from rfgp.regression.spec.inputs import check_columns
+from rfgp.saving.container import Json, Tensors
 from rfgp.saving.frequencies import decode_frequencies, encode_frequencies
-from rfgp.saving.models import Json, Tensors
 from rfgp.saving.node_draws import decode_walks, eigenpairs, encode_walks
 from rfgp.saving.values import Decoder, Encoder
 
@@ -237,10 +237,6 @@ def _points(saved: SavedTerm) -> TermPrior:
     return replace(approximation.through(data, points, saved.seed), jitter=_jitter(saved.content))
 
 
-def _has_neighbors(prior: PointTerm) -> bool:
-    return prior.neighbors is not None
-
-
 def _always(prior: TermPrior) -> bool:
     return True
 
@@ -357,7 +353,7 @@ _FORMS = {
     "kernel": _Form(KernelTerm, _encode_kernel, _kernel, (Exact,), _always),
     "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
     "lattice": _Form(LatticeTerm, _encode_lattice, _lattice, (EquispacedFourier,)),
-    "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), _has_neighbors),
+    "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), lambda prior: prior.neighbors is not None),
     "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from rfgp.couplings import Coupling, FastSimplex, Frequencies, StructuredFrequencies
 from rfgp.couplings.hadamard import next_power_of_two
-from rfgp.saving.models import Tensors
+from rfgp.saving.container import Tensors
 
 _MAX_NORM = 40
 """The largest excess of the norm of a frequency of positive features over three standard norms."""

@@ -14,21 +14,18 @@ import graphs
 from rfgp import random
 from rfgp.approximations import TermData
 from rfgp.columns import ColumnKind, Schema
-from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Additive, ColumnSummary, Kernel
 from rfgp.kernels.terms import constants_of, of_prefix
-from rfgp.parameters import Hyperparameter, ParameterValues
+from rfgp.parameters import ParameterValues
 from rfgp.regression import Member
-from rfgp.regression.space import space_of
 from rfgp.regression.spec import ModelSpec, check_average, check_shares, restored
-from rfgp.rows import DataSummary
+from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.draws import SavedTerm, decode_draw, encode_draw, needs_data
-from rfgp.saving.kernels import approximation_of, decode_kernel, encode_approximations, encode_kernel
-from rfgp.saving.legacy import upgraded
-from rfgp.saving.models import Codec, Json, Tensors, part, tensors_of, values_of
+from rfgp.saving.hyperparameters import tensors_of, values_of
+from rfgp.saving.kernels import approximation_of, decode_kernel, encode_approximations, encode_kernel, naming
 from rfgp.saving.options import decode_options, encode_options
 from rfgp.saving.values import Decoder, Encoder
-from rfgp.scaling import Affine, Scaling
+from rfgp.scaling import Scaling
 
 NOISE = "noise."
 """The prefix of the tensors of the noise, if it has its own kernel."""
@@ -67,8 +64,11 @@ def row_terms(spec: ModelSpec) -> list[str]:
 # --- writing ---------------------------------------------------------------------------------------
 
 
-def _encode(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
+def encode_spec(spec: ModelSpec) -> tuple[Json, dict[str, Tensor]]:
     """Return a specification as JSON, and tensors (...).
+
+    Args:
+        spec: The specification.
 
     Raises:
         InvalidArgumentError: If the class of a part cannot be saved. The message names the term.
@@ -123,10 +123,8 @@ def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[s
     """Return the draws of the terms in order as JSON, and tensors (...)."""
     draws, tensors = [], dict[str, Tensor]()
     for index, (term, prior) in enumerate(zip(spec.terms, spec.priors, strict=True)):
-        try:
+        with naming(f"The term {term.name!r}"):
             content, drawn = encode_draw(prior, encoder)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"The term {term.name!r} cannot be saved: {error}") from error
         draws.append(content)
         tensors |= {f"draw.{index}.{name}": tensor for name, tensor in drawn.items()}
     return draws, tensors
@@ -135,8 +133,13 @@ def _encode_draws(spec: ModelSpec, encoder: Encoder) -> tuple[list[Json], dict[s
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _decode(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> ModelSpec:
-    """Return the specification.
+def decode_spec(described: Mapping[str, Any], tensors: Tensors, scaling: Scaling) -> ModelSpec:
+    """Return the specification that `encode_spec` wrote.
+
+    Args:
+        described: The JSON.
+        tensors: The tensors (...) of the file by name.
+        scaling: The maps to standardized units.
 
     Raises:
         InvalidArgumentError: If a class is unknown, or an option is invalid.
@@ -163,8 +166,8 @@ def _averaged(spec: ModelSpec, average: Mapping[str, Any], tensors: Tensors, col
         member_spec = _model(entry["options"], member_tensors, columns)
         check_average(member_spec, columns.scaling)
         known = part(member_tensors, "hyperparameters.")
-        values = values_of(entry["hyperparameters"], known, columns.scaling, member_spec, _quantities)
-        _check(member_spec, values)
+        values = values_of(entry["hyperparameters"], known, columns.scaling, member_spec)
+        check_levels(member_spec, values)
         others.append(Member(entry["weight"], member_spec, values))
     check_shares([average["weight"], *(member.weight for member in others)])
     return replace(spec, weight=average["weight"], other_members=tuple(others))
@@ -181,10 +184,10 @@ def _model(described: Mapping[str, Any], tensors: Tensors, columns: _Columns) ->
     is_own = noise is None or spec.options.likelihood.noise_kernel is not None
     if not is_own or not all(str(term.name).startswith(NOISE) for term in noise_terms):
         raise ValueError("the kernel of the noise must be a kernel")
-    spec = _with_draws(spec, described, tensors, decoder, columns.scaling)
+    spec = _with_draws(spec, described, tensors, decoder)
     if spec.noise_process is None or of_noise is None:
         return spec
-    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder, columns.scaling)
+    drawn = _with_draws(spec.noise_process, of_noise, part(tensors, NOISE), decoder)
     return replace(spec, noise_process=drawn)
 
 
@@ -222,13 +225,11 @@ def _summary(schema: Schema, spread: Tensor, scaling: Scaling) -> ColumnSummary:
     return ColumnSummary(spread.new_zeros(0, len(spread)), maps.location, maps.scale, spread, sizes)
 
 
-def _with_draws(
-    spec: ModelSpec, described: Mapping[str, Any], tensors: Tensors, decoder: Decoder, scaling: Scaling
-) -> ModelSpec:
+def _with_draws(spec: ModelSpec, described: Mapping[str, Any], tensors: Tensors, decoder: Decoder) -> ModelSpec:
     """Return the specification with its approximations and draws."""
     assert spec.columns is not None
     constants_of(spec.terms, spec.columns)  # checks origins and levels
-    quantities = spec.inputs.quantities(spec.columns.spread, scaling)
+    quantities = spec.inputs.quantities()
     values = {name: quantity.start for name, quantity in quantities.items()}
     values |= {variance.name: torch.ones((), dtype=torch.float64) for variance in spec.variances}
     chosen = [approximation_of(content, decoder) for content in described["approximations"]]
@@ -242,15 +243,16 @@ def _with_draws(
     return replace(spec, approximations=dict(zip(names, chosen, strict=True)), priors=tuple(priors))
 
 
-def _quantities(spec: ModelSpec, scaling: Scaling, mean: Affine) -> Mapping[str, Hyperparameter]:
-    """Return the hyperparameters of a specification, for their names, shapes and signs."""
-    assert spec.columns is not None
-    summary = DataSummary(scaling, spec.columns.spread, mean.location, mean.scale, mean.location)
-    return space_of(spec, summary, None).quantities
+def check_levels(spec: ModelSpec, values: ParameterValues) -> None:
+    """Check that levels have a covariance, which excludes a correlation above 1.
 
+    Args:
+        spec: The specification.
+        values: The hyperparameters.
 
-def _check(spec: ModelSpec, values: ParameterValues) -> None:
-    """Check that levels have a covariance, which excludes a correlation above 1."""
+    Raises:
+        ValueError: If the levels of a term have none.
+    """
     assert spec.columns is not None
     terms = (*spec.terms, *spec.inputs.noise_terms)
     known = {name: values.standardized(name) for name in values.space.quantities}
@@ -263,12 +265,3 @@ def _check(spec: ModelSpec, values: ParameterValues) -> None:
             first = torch.zeros(1, len(indices), dtype=torch.float64)
             if not bool(torch.isfinite(functions.features(first, of_prefix(known, prefix))).all()):
                 raise ValueError(f"the levels of {term.name} must have a positive definite covariance")
-
-
-def _needs_data(spec: ModelSpec) -> bool:
-    return bool(row_terms(spec))
-
-
-KINDS = ("GP", "ExactGP", "GraphGP", "MeshGP", "RoadGP", "SparseSpectrumGP", "TableGP")
-"""The names of the classes of models."""
-MODELS = Codec(KINDS, _encode, _decode, _needs_data, _quantities, _check, upgraded)

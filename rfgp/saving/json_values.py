@@ -51,18 +51,16 @@ def as_json(value: Any) -> Any:
     raise InvalidArgumentError(f"A saved value must be a number, an array, a text or None, got {value!r}.")
 
 
-def encode_priors(priors_by_name: Mapping[str, Hyperprior | None] | None) -> Any:
-    """Return priors of torch or of `rfgp.priors` as JSON, or None without priors.
+def encode_priors(priors_by_name: Mapping[str, Hyperprior | None]) -> dict[str, Any]:
+    """Return priors of torch or of `rfgp.priors` as JSON.
 
     Args:
-        priors_by_name: The priors by the names of hyperparameters, or None.
+        priors_by_name: The priors by the names of hyperparameters.
 
     Raises:
         InvalidArgumentError: If a prior has another class.
     """
-    return (
-        None if priors_by_name is None else {name: _encode_prior(name, prior) for name, prior in priors_by_name.items()}
-    )
+    return {name: _encode_prior(name, prior) for name, prior in priors_by_name.items()}
 
 
 def decode_priors(content: Mapping[str, Any]) -> dict[str, Hyperprior | None]:
@@ -159,8 +157,6 @@ def decode_dtype(name: str) -> torch.dtype:
 
 
 _ROUNDING = 1e-6
-
-
 _FORMER_REPORT = {
     "calibration": "mean_squared_zscore",
     "neighbors": "residual_autocorrelation",
@@ -255,13 +251,11 @@ def renamed_selection(content: Any) -> Any:
         return [renamed_selection(entry) for entry in content]
     if not isinstance(content, dict):
         return content
-    is_by_name = {"rules", "options"} & set(content)
-    kept = {name: content[name] for name in is_by_name}
     renamed = {_FORMER.get(name, name): renamed_selection(value) for name, value in content.items()}
-    if "rules" in kept:
-        renamed["baselines"] = {name: renamed_selection(value) for name, value in kept["rules"].items()}
-    if "options" in kept:
-        renamed["options"] = kept["options"]
+    if "rules" in content:  # the names of baselines are not entries
+        renamed["baselines"] = {name: renamed_selection(value) for name, value in content["rules"].items()}
+    if "options" in content:
+        renamed["options"] = content["options"]
     return renamed
 
 

@@ -1,15 +1,32 @@
 """Sums of kernels in files: each leaf once, and terms as indices of their factors."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from rfgp.approximations import Approximation
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum, Term
 from rfgp.kernels.terms import label_of
-from rfgp.saving.models import Json
+from rfgp.saving.container import Json
 from rfgp.saving.values import Decoder, Encoder
+
+
+@contextmanager
+def naming(owner: str) -> Iterator[None]:
+    """Name the owner of a value in errors about values that cannot be saved.
+
+    Args:
+        owner: The owner, such as "The term 'rbf'".
+
+    Raises:
+        InvalidArgumentError: If a value cannot be saved.
+    """
+    try:
+        yield
+    except InvalidArgumentError as error:
+        raise InvalidArgumentError(f"{owner} cannot be saved: {error}") from error
 
 
 def encode_kernel(kernel: Kernel, encoder: Encoder) -> Json:
@@ -37,10 +54,8 @@ def encode_kernel(kernel: Kernel, encoder: Encoder) -> Json:
 
 
 def _encoded(factor: Kernel, name: str, encoder: Encoder) -> Any:
-    try:
+    with naming(f"The term {name!r}"):
         return encoder.encode(factor)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"The term {name!r} cannot be saved: {error}") from error
 
 
 def decode_kernel(content: Mapping[str, Any], decoder: Decoder) -> Kernel:
@@ -94,10 +109,8 @@ def encode_approximations(chosen: Any, encoder: Encoder) -> Any:
         return encoder.encode(chosen)
     encoded = {}
     for name, approximation in chosen.items():
-        try:
+        with naming(f"The approximation of the term {name!r}"):
             encoded[name] = encoder.encode(approximation)
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"The approximation of the term {name!r} cannot be saved: {error}") from error
     return {"terms": encoded}
 
 

@@ -26,10 +26,10 @@ from rfgp.kernels.stationary import LENGTHSCALE_BOUNDS
 from rfgp.regression.spec import ModelOptions
 from rfgp.regression.stationary import stationary_model
 from rfgp.saving import json_values, objects
+from rfgp.saving.container import Json, Tensors, part
 from rfgp.saving.kernels import encode_kernel
-from rfgp.saving.models import Json, Tensors, part
 from rfgp.saving.options import encode_options
-from rfgp.saving.values import NAMES_IN_FILES, Encoder, decode_coupling
+from rfgp.saving.values import Encoder, arguments_from_file, decode_coupling
 
 _LOCAL = "local"
 """The name of the second term, and the prefix of the former names of its hyperparameters."""
@@ -282,8 +282,7 @@ def _walks(old: Json) -> approximations.RandomWalks:
         given = "with" if limits is not None else "without"
         raise ValueError(f"exact_hops={asked!r} must not come {given} hop_limits")
     hops = HopRule(limits) if asked == "rule" else asked
-    names = {name: present for present, name in NAMES_IN_FILES[approximations.RandomWalks].items()}
-    options = {names.get(name, name): value for name, value in old["walks"].items()}
+    options = arguments_from_file(approximations.RandomWalks, old["walks"])
     return approximations.RandomWalks(**{**options, "exact_hops": hops}, seed=old["seed"])
 
 

@@ -1,4 +1,4 @@
-"""Models in files: the specification by its codec, and a common form for everything else.
+"""Models in files: specification, hyperparameters, posterior, and data if requested.
 
 Tensors are named `draw.*`, `hyperparameters.*`, `scaling.*` and `predictor.*` (the posterior). Graph models have
 `graph.*`, models of terms `columns.*` and `object.*`, other models of an average `members.*`, and files with data=True
@@ -12,7 +12,6 @@ training data.
 """
 
 import json
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,12 +21,14 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
-from rfgp.parameters import Hyperparameter, ParameterSpace, ParameterValues
 from rfgp.regression import BaseSpec, FitReport, GPState
 from rfgp.regression.observing import restored
+from rfgp.regression.spec import spec_of
 from rfgp.rows import ArrayRows, Chunk, TrainingArrays, in_memory
 from rfgp.rows.arrays import read_per_row
-from rfgp.saving.container import read_file, write_file
+from rfgp.saving.container import Json, Tensors, part, read_file, write_file
+from rfgp.saving.gp import check_levels, decode_spec, encode_spec, row_terms
+from rfgp.saving.hyperparameters import check_affine, tensors_of, values_of
 from rfgp.saving.json_values import (
     decode_report,
     decode_selection,
@@ -35,34 +36,12 @@ from rfgp.saving.json_values import (
     encode_selection,
     renamed_selection,
 )
+from rfgp.saving.legacy import upgraded
 from rfgp.scaling import Affine, Scaling
 from rfgp.solvers import Posterior
 
-Json = dict[str, Any]
-Tensors = Mapping[str, Tensor]
-
-
-class Codec(NamedTuple):
-    """The form of a specification in a file.
-
-    Attributes:
-        kinds: The names of the classes of models with this specification.
-        encode: Returns the options as JSON, and tensors.
-        decode: Returns the specification, given its options, the tensors of a file and a scaling.
-        needs_data: Returns whether a specification predicts only from its training data.
-        quantities: Returns the hyperparameters of a specification, with their shapes and signs, given a scaling and
-            the map of the mean.
-        check: Raises an error if a specification has no covariance at some hyperparameters.
-        upgrade: Returns the header and the tensors of a file of any version in the current form.
-    """
-
-    kinds: tuple[str, ...]
-    encode: Callable[[Any], tuple[Json, dict[str, Tensor]]]
-    decode: Callable[[Mapping[str, Any], Tensors, Scaling], BaseSpec]
-    needs_data: Callable[[Any], bool]
-    quantities: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]]
-    check: Callable[[Any, ParameterValues], None]
-    upgrade: Callable[[Json, Tensors], tuple[Json, Tensors]]
+KINDS = ("GP", "ExactGP", "GraphGP", "MeshGP", "RoadGP", "SparseSpectrumGP", "TableGP")
+"""The names of the classes of models."""
 
 
 class Saved(NamedTuple):
@@ -75,37 +54,36 @@ class Saved(NamedTuple):
         metadata: The user's metadata, as JSON values.
     """
 
-    kind: str  # the name of its class
+    kind: str
     state: GPState
     report: FitReport | None
     metadata: Json
 
 
-def write(path: Path, saved: Saved, codec: Codec, *, data: bool) -> None:
+def write(path: Path, saved: Saved, *, data: bool) -> None:
     """Write a model atomically.
 
     Args:
         path: The file.
         saved: The model.
-        codec: The codec of its specification.
         data: Whether to write the training data.
 
     Raises:
         InvalidArgumentError: If a part cannot be written as numbers and JSON. The message names it.
         NotFittedError: If data are requested, and there are none.
     """
-    state = saved.state
-    if saved.kind not in codec.kinds:
-        known = " or ".join(codec.kinds)
+    state, spec = saved.state, spec_of(saved.state)
+    if saved.kind not in KINDS:
+        known = " or ".join(KINDS)
         raise InvalidArgumentError(f"A saved model must have one of the classes {known}, got {saved.kind}.")
-    if codec.needs_data(state.spec) and not data:
+    if row_terms(spec) and not data:
         raise InvalidArgumentError(
             "data must be True for a model that predicts from its training data, got False. Use data=True."
         )
     given, purpose = None, "a file with data=True"
     if data:
         given, as_numpy = in_memory(state.require_rows(purpose=purpose), purpose)
-    options, tensors = codec.encode(state.spec)
+    options, tensors = encode_spec(spec)
     header = {
         "class": saved.kind,
         "options": options,
@@ -130,20 +108,17 @@ _IN_FILE = {"noise_diag": "spread"}
 """The names of tensors in files that differ from those of the posterior."""
 
 
-def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
+def read(file: Path) -> Saved:
     """Return the model that `write` wrote.
 
     Args:
         file: The file.
-        codec_of: Returns the codec of a class of models by its name.
 
     Raises:
         ModelFileError: If the file is missing, truncated, damaged, foreign, or of a newer version.
         Exception: If the parts of the content are inconsistent.
     """
-    content, given = read_file(file)
-    codec = codec_of(content["class"])
-    header, tensors = codec.upgrade(content, given)
+    header, tensors = upgraded(*read_file(file))
     _check_values(tensors)
     if not isinstance(header["metadata"], dict):
         raise ValueError("the metadata must be a JSON object")
@@ -151,18 +126,8 @@ def read(file: Path, codec_of: Callable[[str], Codec]) -> Saved:
     if report is not None:
         content = header.get("selection", renamed_selection(header.get("choice")))
         report = replace(report, selection=decode_selection(content))
-    state = _regression(header, tensors, codec)
+    state = _regression(header, tensors)
     return Saved(header["class"], state, report, header["metadata"])
-
-
-def part(tensors: Tensors, prefix: str) -> dict[str, Tensor]:
-    """Return the tensors (...) with a prefix, by their names without it.
-
-    Args:
-        tensors: The tensors by name.
-        prefix: The prefix.
-    """
-    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
 # --- writing ---------------------------------------------------------------------------------------
@@ -181,32 +146,16 @@ def _scaling_tensors(scaling: Scaling) -> dict[str, Tensor]:
     return {f"scaling.{name}.{key}": getattr(affine, key) for name, affine in pairs for key in ("location", "scale")}
 
 
-def tensors_of(values: ParameterValues) -> dict[str, Tensor]:
-    """Return the tensors (...) of hyperparameters by name.
-
-    Args:
-        values: The hyperparameters.
-    """
-    out = {"center": values.space.mean.location, "spread": values.space.mean.scale, "mean.raw": values.raw["mean"]}
-    for name, quantity in values.space.quantities.items():
-        parts = (values.raw[name], *_parts(quantity))
-        out |= {f"{name}.{part}": tensor for part, tensor in zip(_PARTS, parts, strict=True)}
-    return out
-
-
-_PARTS = ("raw", "start", "unit", "low", "high")
-
-
 # --- reading ---------------------------------------------------------------------------------------
 
 
-def _regression(header: Json, tensors: Tensors, codec: Codec) -> GPState:
+def _regression(header: Json, tensors: Tensors) -> GPState:
     scaling = _scaling(header["columns"], tensors)
-    _check_affine(scaling.targets)
-    _check_affine(scaling.inputs, least=0)
-    spec = codec.decode(header["options"], tensors, scaling)
-    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, spec, codec.quantities)
-    codec.check(spec, values)
+    check_affine(scaling.targets)
+    check_affine(scaling.inputs, least=0)
+    spec = decode_spec(header["options"], tensors, scaling)
+    values = values_of(header["hyperparameters"], part(tensors, "hyperparameters."), scaling, spec)
+    check_levels(spec, values)
     rows = None if header["data"] is None else _rows(part(tensors, "data."), scaling, spec, header["data"])
     count = header["num_observations"]
     if check_count("num_observations", count) != count or (rows is not None and len(rows) != count):
@@ -232,87 +181,6 @@ def _scaling(columns: Any, tensors: Tensors) -> Scaling:
     if columns is not None and (len(columns) != width or len(set(columns)) != width):
         raise ValueError(f"the names of the columns must be {width} different ones")
     return scaling
-
-
-def values_of(
-    names: list[str],
-    tensors: Tensors,
-    scaling: Scaling,
-    spec: BaseSpec,
-    known: Callable[[Any, Scaling, Affine], Mapping[str, Hyperparameter]],
-) -> ParameterValues:
-    """Return the hyperparameters with given names and tensors.
-
-    Args:
-        names: The names of the hyperparameters, except the mean.
-        tensors: The tensors (...) by name.
-        scaling: The maps to standardized units.
-        spec: The specification.
-        known: Returns the hyperparameters of a specification, as `Codec.quantities`.
-
-    Raises:
-        ValueError: If they do not match the specification or the columns.
-    """
-    quantities = {
-        name: Hyperparameter(
-            tensors[f"{name}.start"], tensors[f"{name}.unit"], (tensors[f"{name}.low"], tensors[f"{name}.high"])
-        )
-        for name in names
-    }
-    mean = Affine(tensors["center"], tensors["spread"])
-    _check_affine(mean, scaling.targets if spec.options.likelihood.num_latents == 1 else None)
-    quantities = _as_known(quantities, known(spec, scaling, mean))
-    for name, quantity in quantities.items():
-        _check_sign(name, quantity)
-    values = ParameterSpace.of(quantities, mean, scaling.targets, spec.options.hyperpriors).start
-    raw = {name: tensors[f"{name}.raw"] for name in values.space.names}
-    for name, value in raw.items():
-        if value.shape != values.raw[name].shape or value.dtype != values.raw[name].dtype:
-            raise ValueError(f"{name} must match the model, got shape {tuple(value.shape)} and {value.dtype}")
-        is_log = name in quantities and quantities[name].is_positive
-        if name != "mean" and not bool((value.double().abs() < (_MAX_LOG if is_log else _LARGEST)).all()):
-            raise ValueError(f"{name} must be in the range of double precision")
-    return values.replaced(raw)
-
-
-def _check_affine(affine: Affine | None, other: Affine | None = None, *, least: int = 1) -> None:
-    """Check that the parts of a map agree in shape and dtype, also with another map, and have enough columns."""
-    if affine is None:
-        return
-    maps = [affine] if other is None else [affine, other]
-    kinds = {(tensor.shape, tensor.dtype) for part in maps for tensor in (part.location, part.scale)}
-    (shape, dtype), *others = kinds
-    if others or len(shape) > 1 or min(shape, default=1) < least or not dtype.is_floating_point:
-        raise ValueError("the parts of the scaling must agree in shape and dtype")
-    if not bool(torch.isfinite(affine.scale.double().square()).all()):
-        raise ValueError("the scaling must be in the range of double precision")
-
-
-def _as_known(
-    quantities: Mapping[str, Hyperparameter], known: Mapping[str, Hyperparameter]
-) -> dict[str, Hyperparameter]:
-    """Return hyperparameters of a file with the flags of those of the specification, if shapes and dtypes agree."""
-    if list(quantities) != list(known):
-        raise ValueError(f"the hyperparameters must be {', '.join(known)}, got {', '.join(quantities)}")
-    for name, quantity in quantities.items():
-        expected, bounds = known[name], [bound.expand(quantity.start.shape) for bound in quantity.bounds]
-        fits = quantity.start.shape == expected.start.shape and quantity.unit.shape == expected.unit.shape
-        if not fits or any(part.dtype != expected.start.dtype for part in (quantity.start, quantity.unit, *bounds)):
-            raise ValueError(f"{name} must match the kernel and the columns")
-    return {
-        name: replace(known[name], start=saved.start, unit=saved.unit, bounds=saved.bounds)
-        for name, saved in quantities.items()
-    }
-
-
-def _parts(quantity: Hyperparameter) -> tuple[Tensor, ...]:
-    return (quantity.start, quantity.unit, *quantity.bounds)
-
-
-def _check_sign(name: str, quantity: Hyperparameter) -> None:
-    """Check that starts and bounds of positive hyperparameters are positive."""
-    if quantity.is_positive and not all(bool((tensor > 0).all()) for tensor in (quantity.start, *quantity.bounds)):
-        raise ValueError(f"{name} must be positive")
 
 
 def _rows(tensors: Tensors, scaling: Scaling, spec: BaseSpec, kind: str) -> ArrayRows:
@@ -371,6 +239,5 @@ def _check_values(tensors: Tensors) -> None:
             raise ValueError(f"{name} must not exceed the prior variance")
 
 
-_MAX_LOG, _LARGEST, _MIN_PIVOT, _ROUNDING = 300.0, 1e100, 1e-100, 1e-6
-"""The largest logarithm of a hyperparameter, the largest hyperparameter of any sign, the smallest pivot of a factor,
-and the rounding error of a variance."""
+_MIN_PIVOT, _ROUNDING = 1e-100, 1e-6
+"""The smallest pivot of a factor, and the rounding error of a variance."""

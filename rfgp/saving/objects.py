@@ -14,8 +14,8 @@ from graphs.builders.lattices import GridLabels
 from graphs.builders.lines import Lines
 from graphs.checks import is_count
 from rfgp.errors import InvalidArgumentError
+from rfgp.saving.container import Json
 
-Json = dict[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 
 _LINES = {"coordinates": "f", "lengths": "f", "points": "f", "first": "i", "reached": "f"}

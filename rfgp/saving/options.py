@@ -4,12 +4,11 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
-from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.regression.spec import ModelOptions
 from rfgp.saving import json_values
-from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel
-from rfgp.saving.models import Json
+from rfgp.saving.container import Json
+from rfgp.saving.kernels import decode_approximations, decode_kernel, encode_approximations, encode_kernel, naming
 from rfgp.saving.values import Decoder, Encoder
 
 _CHOICES = ("inference", "mean", "standardize", "seed", "budget", "memory")
@@ -26,7 +25,7 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
     Raises:
         InvalidArgumentError: If the class of a part cannot be saved. The message names it.
     """
-    return {
+    described = {
         **{name: getattr(options, name) for name in _CHOICES},
         "kernel": encode_kernel(options.kernel, encoder),
         "likelihood": json_values.encode_likelihood(options.likelihood, partial(_encode_parameter, encoder=encoder)),
@@ -34,17 +33,13 @@ def encode_options(options: ModelOptions, encoder: Encoder) -> Json:
         "start": {name: _encode_start(name, value, encoder) for name, value in options.start.items()},
         "priors": json_values.encode_priors(options.priors),
         "dtype": json_values.encode_dtype(options.dtype),
-        **(
-            {"indicators": [[key, list(levels)] for key, levels in options.indicators.items()]}
-            if options.indicators
-            else {}
-        ),
-        **(
-            {"alternatives": {name: encode_kernel(kernel, encoder) for name, kernel in options.alternatives.items()}}
-            if options.alternatives
-            else {}
-        ),
     }
+    if options.indicators:
+        described["indicators"] = [[key, list(levels)] for key, levels in options.indicators.items()]
+    if options.alternatives:
+        kernels = options.alternatives.items()
+        described["alternatives"] = {name: encode_kernel(kernel, encoder) for name, kernel in kernels}
+    return described
 
 
 def _encode_parameter(value: Any, encoder: Encoder) -> Any:
@@ -53,10 +48,8 @@ def _encode_parameter(value: Any, encoder: Encoder) -> Any:
 
 
 def _encode_start(name: str, value: Any, encoder: Encoder) -> Any:
-    try:
+    with naming(f"The start of {name!r}"):
         return encoder.encode(value)
-    except InvalidArgumentError as error:
-        raise InvalidArgumentError(f"The start of {name!r} cannot be saved: {error}") from error
 
 
 def decode_options(described: Mapping[str, Any], decoder: Decoder) -> ModelOptions:

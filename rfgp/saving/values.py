@@ -27,7 +27,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
 from rfgp.registry import Registry
 from rfgp.saving import objects
-from rfgp.saving.models import Json, Tensors, part
+from rfgp.saving.container import Json, Tensors, part
 from rfgp.spectra import Spectrum
 from rfgp.values import changed_arguments
 
@@ -117,19 +117,15 @@ def _fields(value: Any) -> dict[str, Any]:
     return {entry.name: getattr(value, entry.name) for entry in fields(value)}
 
 
-def _changed(value: Any) -> dict[str, Any]:
-    return dict(changed_arguments(value))
-
-
-def _dated(value: Any) -> dict[str, Any]:
+def _arguments(value: Any) -> dict[str, Any]:
     """Return the changed arguments of a value, and those that older files lack, by their names in files."""
-    arguments = {**{name: getattr(value, name) for name in ADDED.get(type(value), {})}, **_changed(value)}
-    return _to_file(type(value), arguments)
+    added = {name: getattr(value, name) for name in ADDED.get(type(value), {})}
+    return _to_file(type(value), added | dict(changed_arguments(value)))
 
 
-def _of_dated(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
+def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
     kind = registry.find(name)
-    return kind(**{**ADDED.get(kind, {}), **_from_file(kind, arguments)})
+    return kind(**{**ADDED.get(kind, {}), **arguments_from_file(kind, arguments)})
 
 
 def _to_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -137,7 +133,13 @@ def _to_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
     return {names.get(name, name): argument for name, argument in arguments.items()}
 
 
-def _from_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def arguments_from_file(kind: type, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments of a class under their present names, with present values.
+
+    Args:
+        kind: The class.
+        arguments: The arguments by their names in files.
+    """
     names = {in_file: present for present, in_file in NAMES_IN_FILES.get(kind, {}).items()}
     renamed = {names.get(name, name): argument for name, argument in arguments.items()}
     for name, values in VALUES_IN_FILES.get(kind, {}).items():
@@ -164,11 +166,7 @@ def decode_coupling(name: str, **arguments: Any) -> Coupling:
         >>> decode_coupling("energy", broadening=1.2)
         Energy(proposal_scale=1.2)
     """
-    return couplings.by_name(name, **_from_file(Coupling, arguments))
-
-
-def _of_registry(registry: Registry[Any], name: str, arguments: Mapping[str, Any]) -> Any:
-    return registry.find(name)(**arguments)
+    return couplings.by_name(name, **arguments_from_file(Coupling, arguments))
 
 
 def _by_name(make: Callable[..., Any], name: str, arguments: Mapping[str, Any]) -> Any:
@@ -182,8 +180,8 @@ def _rule(name: str, arguments: Mapping[str, Any]) -> HopRule:
 
 
 _ROLES = {
-    "kernel": _Role(Kernel, KERNELS.name_of, _changed, partial(_of_registry, KERNELS)),
-    "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _dated, partial(_of_dated, APPROXIMATIONS)),
+    "kernel": _Role(Kernel, KERNELS.name_of, _arguments, partial(_of_registry, KERNELS)),
+    "approximation": _Role(Approximation, APPROXIMATIONS.name_of, _arguments, partial(_of_registry, APPROXIMATIONS)),
     "spectrum": _Role(Spectrum, spectra.name_of, vars, partial(_by_name, spectra.by_name)),
     "coupling": _Role(Coupling, couplings.name_of, _options, partial(_by_name, decode_coupling)),
     "graph kernel": _Role(GraphKernel, graphs.kernels.name_of, _fields, partial(_by_name, graphs.kernels.by_name)),

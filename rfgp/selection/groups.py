@@ -11,7 +11,7 @@ from scipy.signal import lombscargle
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Group
 from rfgp.regression import GPState
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import spec_of
 from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
 from rfgp.selection.candidates import FEW_ROWS
 
@@ -34,8 +34,7 @@ def group_levels(state: GPState) -> dict[Any, int]:
     Args:
         state: The state of the model before the fit.
     """
-    assert isinstance(state.spec, ModelSpec)
-    factors = [factor for term in state.spec.options.kernel.terms() for factor in term.factors]
+    factors = [factor for term in spec_of(state).options.kernel.terms() for factor in term.factors]
     keys = {key for factor in factors if isinstance(factor, Group) for key in factor.columns or ()}
     return {column.key: column.num_levels for column in _columns(state) if column.key in keys}
 
@@ -196,6 +195,6 @@ def date_column(state: GPState) -> int:
 
 def _columns(state: GPState) -> Any:
     """Return the schemas of the input columns."""
-    assert isinstance(state.spec, ModelSpec)
-    assert state.spec.schema is not None
-    return state.spec.schema.columns
+    schema = spec_of(state).schema
+    assert schema is not None
+    return schema.columns

@@ -10,7 +10,7 @@ from rfgp.fitting import Plan, fit_terms
 from rfgp.regression import FitReport, GPState, SelectionReport, Trial
 from rfgp.regression.graph import selection_of_features
 from rfgp.regression.selection_report import FLOPS_PER_SECOND
-from rfgp.regression.spec import ModelSpec
+from rfgp.regression.spec import spec_of
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered
 from rfgp.selection.racing import scores_of
@@ -31,12 +31,10 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state of the fitted model, and the report with the selection.
     """
-    spec = state.spec
-    assert isinstance(spec, ModelSpec)
+    spec = spec_of(state)
     if not spec.options.alternatives:
         fitted, report = fit_terms(state, plan)
-        assert isinstance(fitted.spec, ModelSpec)
-        return fitted, replace(report, selection=selection_of_features(fitted.spec))
+        return fitted, replace(report, selection=selection_of_features(spec_of(fitted)))
     start_time, fits = time.monotonic(), dict[str, tuple[GPState, FitReport]]()
     log_probs, failed = list[torch.Tensor](), dict[str, Exception]()
     weight = gathered(state.require_rows(purpose="a fit")).counts()

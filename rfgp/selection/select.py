@@ -13,7 +13,7 @@ from rfgp.fitting.neighbor_fit import MAX_ROWS_SHARED_NEIGHBORS
 from rfgp.fitting.neighbors import conditioned_on_all_rows
 from rfgp.regression import FitReport, GPState, Score, SelectionReport
 from rfgp.regression.selection_report import CONSTANT, FLOPS_PER_SECOND, LINEAR
-from rfgp.regression.spec import ModelSpec, averaged
+from rfgp.regression.spec import averaged, spec_of
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import candidate_periods, group_levels, merged_rows
 from rfgp.selection.kernels import fit_kernels
@@ -39,8 +39,7 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     Returns:
         The state of the fitted model, and the report with the selection if there was one.
     """
-    assert isinstance(state.spec, ModelSpec)
-    if state.spec.options.search_space is None:
+    if spec_of(state).options.search_space is None:
         return fit_kernels(state, _with_fixed_mean(state, plan))
     rounds = rounds_of(state, plan)
     chosen = rounds.run()
@@ -70,8 +69,7 @@ def run_selection(state: GPState, plan: Plan) -> SelectionReport:
 
 def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
     """Return the options of a fit, with a fixed mean if it is zero."""
-    assert isinstance(state.spec, ModelSpec)
-    is_zero = state.spec.options.mean == "zero" and "mean" not in plan.fixed
+    is_zero = spec_of(state).options.mean == "zero" and "mean" not in plan.fixed
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
@@ -84,12 +82,12 @@ def rounds_of(state: GPState, plan: Plan) -> Race:
         state: The state of the model before the fit.
         plan: The options of the fits of candidates.
     """
-    assert isinstance(state.spec, ModelSpec)
-    assert state.spec.columns is not None
-    space, num_rows = state.spec.options.search_space, merged_rows(state)[1]
+    spec = spec_of(state)
+    assert spec.columns is not None
+    space, num_rows = spec.options.search_space, merged_rows(state)[1]
     in_blocks = isinstance(state.require_rows(purpose="a fit"), SourceRows)
     groups, periods = group_levels(state), candidate_periods(state)
-    num_columns = len(state.spec.columns.spread) - len(groups)
+    num_columns = len(spec.columns.spread) - len(groups)
     candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
     plan = _with_fixed_mean(state, plan)
     return Race(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)

@@ -28,7 +28,7 @@ from rfgp.fitting.context import left_out_log_prob, observation_log_prob
 from rfgp.local import nearest
 from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
 from rfgp.regression.observing import left_out_observations
-from rfgp.regression.spec import ModelSpec, data_summary
+from rfgp.regression.spec import data_summary, spec_of
 from rfgp.regression.state import predicted
 from rfgp.rows import ArrayRows, Block, Rows
 from rfgp.rows.arrays import OutputFormat
@@ -335,8 +335,7 @@ def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCand
         rows: The rows.
         start: A fit at whose hyperparameters the search may start, or None.
     """
-    spec = state.spec
-    assert isinstance(spec, ModelSpec)
+    spec = spec_of(state)
     kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
     initial = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
     if start is None or not is_warm(candidate, start):

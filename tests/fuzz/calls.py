@@ -240,13 +240,13 @@ def _feature_calls(draw):
     }
 
 
-def _pair(kind, omega):
+def _pair(kind, omega, **options):
     softmax = rfgp.features.softmax
     makers = {"positive": softmax.Positive, "trigonometric": softmax.Trigonometric, "exponential": _exponential}
     if kind == "hybrid":
-        base, other = softmax.Trigonometric(omega), softmax.Positive(omega)
+        base, other = softmax.Trigonometric(omega, **options), softmax.Positive(omega, **options)
         return softmax.Hybrid(base, [(softmax.coefficients.Constant(0.5), other)])
-    return makers[kind](omega)
+    return makers[kind](omega, **options)
 
 
 def _exponential(omega, **options):
@@ -393,17 +393,8 @@ def _attention_calls(draw):
 
 
 def _attention_call(case):
-    softmax = rfgp.features.softmax
     omega, q, k, v = (_tensor_of(case[name]) for name in ("omega", "query", "key", "value"))
-
-    def make():
-        if case["kind"] == "hybrid":
-            part = (softmax.coefficients.Constant(0.5), softmax.Positive(omega, kernel=case["kernel"]))
-            return softmax.Hybrid(softmax.Trigonometric(omega, kernel=case["kernel"]), [part])
-        makers = {"positive": softmax.Positive, "trigonometric": softmax.Trigonometric, "exponential": _exponential}
-        return makers[case["kind"]](omega, kernel=case["kernel"])
-
-    pair = outcome(make)
+    pair = outcome(lambda: _pair(case["kind"], omega, kernel=case["kernel"]))
     if is_error(pair):
         return
     options = {"is_causal": case["causal"], "scale": case["scale"], "chunk_size": case["chunk"]}

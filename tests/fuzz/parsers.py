@@ -67,21 +67,25 @@ def _check_table(table):
         raise FoundError(f"a table of shape {table.X.shape} has {len(table.y)} targets and {len(table.columns)} names")
 
 
-def _read_text(path):
-    found = outcome(lambda: tables.read_csv(path))
-    lenient = outcome(lambda: tables.read_csv(path, **_LENIENT))
+def _read_both_ways(read, path):
+    """Return a file as a table; also read leniently it holds finite numbers, and is the same by its own schema."""
+    found, lenient = outcome(lambda: read(path)), outcome(lambda: read(path, **_LENIENT))
     for table in (found, lenient):
         if not is_error(table):
             _check_table(table)
+    if not is_error(lenient):
+        _check_same(outcome(lambda: tables.read_inputs(path, lenient.schema)), lenient)
+    return found
+
+
+def _read_text(path):
+    found = _read_both_ways(tables.read_csv, path)
     expected = _plain_table(path.read_bytes())
     if expected is not None:
         if is_error(found):
             raise FoundError(f"a plain table is refused: {type(found).__name__}: {found}")
         if not np.array_equal(np.column_stack([found.X, found.y]), expected):
             raise FoundError("a plain table is read as other numbers")
-    if not is_error(lenient):
-        again = outcome(lambda: tables.read_inputs(path, lenient.schema))
-        _check_same(again, lenient)
     levels = outcome(lambda: tables.read_csv(path, **{**_LENIENT, "categories": "levels"}))
     if not is_error(levels):
         _check_table(levels)
@@ -220,13 +224,7 @@ def _parquet_seeds():
 
 
 def _read_parquet(path):
-    found = outcome(lambda: tables.read_parquet(path))
-    lenient = outcome(lambda: tables.read_parquet(path, **_LENIENT))
-    for table in (found, lenient):
-        if not is_error(table):
-            _check_table(table)
-    if not is_error(lenient):
-        _check_same(outcome(lambda: tables.read_inputs(path, lenient.schema)), lenient)
+    found = _read_both_ways(tables.read_parquet, path)
     if not is_error(found) and found.classes is None:
         _check_blocks(lambda: tables.Parquet(path, target=found.target), found)
 

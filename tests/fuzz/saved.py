@@ -40,10 +40,8 @@ def _tensors_changed(draw, tensors):
         name = draw(st.sampled_from(sorted(out) or [""]))
         if not name:
             break
-        tensor, kind = (
-            out[name],
-            draw(st.sampled_from(["value", "value", "shape", "type", "drop", "rename", "swap", "row"])),
-        )
+        tensor = out[name]
+        kind = draw(st.sampled_from(["value", "value", "shape", "type", "drop", "rename", "swap", "row"]))
         if kind == "value" and tensor.numel():
             flat = tensor.clone().reshape(-1)
             value = draw(st.sampled_from([0.0, -1.0, 1.0, 5.0, 100.0, 1e9, 1e300, 1e-300, float("nan"), float("inf")]))

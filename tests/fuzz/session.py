@@ -24,16 +24,21 @@ TOLERANCE = {"float64": 2e-6, "float32": 2e-2, "sparse": 1e-4}
 ALARM = 6.5  # standard errors: a false alarm in 10^10 draws of a value
 
 
+def extras(rng, n, noise, weight):
+    """What rows may have beside: noise, and weights, which are whole, so that rows can repeat."""
+    more = {"noise": rng.uniform(0, 0.5, n)} if noise else {}
+    return more | ({"sample_weight": rng.integers(1, 4, n).astype(float)} if weight else {})
+
+
 def table_data(seed, n, outputs, noise, weight, single=False):
-    """Inputs (n, 3), targets (n,) or (n, k), and what rows may have beside; weights are whole, so rows can repeat."""
+    """Inputs (n, 3), targets (n,) or (n, k), and what rows may have beside."""
     rng = np.random.default_rng([1, seed])
     X = rng.standard_normal((n, D)) * [1.0, 0.1, 30.0] + [0.0, 5.0, -40.0]
     y = 3 + 2 * np.sin(X[:, :1] * np.arange(1, max(outputs, 1) + 1)) + 0.02 * X[:, 2:]
     y = y + 0.3 * rng.standard_normal(y.shape)
     y = y if outputs else y[:, 0]
     kind = np.float32 if single else np.float64
-    more = {"noise": rng.uniform(0, 0.5, n)} if noise else {}
-    more |= {"sample_weight": rng.integers(1, 4, n).astype(float)} if weight else {}
+    more = extras(rng, n, noise, weight)
     return X.astype(kind), y.astype(kind), more
 
 
@@ -60,8 +65,7 @@ def graph_data(seed, n, outputs, noise, weight, labels):
         + 0.2 * rng.standard_normal((n, max(outputs, 1)))
     )
     y = y if outputs else y[:, 0]
-    more = {"noise": rng.uniform(0, 0.5, n)} if noise else {}
-    more |= {"sample_weight": rng.integers(1, 4, n).astype(float)} if weight else {}
+    more = extras(rng, n, noise, weight)
     if not outputs and n > 4:
         y[rng.integers(0, n)] = np.nan
     return places, y, more

@@ -4,6 +4,7 @@ An entry of the corpus is an example that did what may not be. Those that still 
 beside them: each is a bug that waits, and the test fails as soon as it is none any more, so that the mark goes.
 """
 
+import importlib
 import time
 from unittest import mock
 
@@ -27,7 +28,8 @@ HEAVY = ("adapters", "dask", "checkpoint")
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled():
-    """What is compiled once, in a clean checkout, takes longer than an example may."""
+    """What is compiled once, in a clean checkout, or imported takes longer than an example may."""
+    importlib.import_module("rfgp.attention")  # and torch's compiler
     X = np.random.default_rng(0).standard_normal((12, 2))
     for condition_on in ("responses", "latent"):
         near = rfgp.Vecchia(3, condition_on=condition_on)

@@ -81,7 +81,7 @@ def test_hyperparameters_list_themselves_and_little_else():
 
 
 INNER = {  # what is there for the rest of the house, and not for completion
-    "model": (model, ("codec", "spec", "of", "state", "strategy"), ("fit", "predict", "seed", "terms")),
+    "model": (model, ("spec", "of", "state"), ("fit", "predict", "seed", "terms")),
     "prediction": (
         lambda: model().predict(np.zeros((2, 3))),
         ("latent", "location", "scale", "template"),

@@ -14,6 +14,7 @@ from rfgp.regression.spec.changes import data_summary as data_summary
 from rfgp.regression.spec.changes import learnable_basis as learnable_basis
 from rfgp.regression.spec.changes import reassigned as reassigned
 from rfgp.regression.spec.changes import some_terms as some_terms
+from rfgp.regression.spec.changes import spec_of as spec_of
 from rfgp.regression.spec.changes import values_of_terms as values_of_terms
 from rfgp.regression.spec.changes import variance_paths as variance_paths
 from rfgp.regression.spec.changes import with_basis_of as with_basis_of
@@ -25,5 +26,6 @@ from rfgp.regression.spec.spec import ModelSpec as ModelSpec
 from rfgp.regression.spec.spec import restored as restored
 from rfgp.regression.spec.starts import mean_variance as mean_variance
 from rfgp.regression.spec.starts import parameters_of_nodes as parameters_of_nodes
+from rfgp.regression.spec.starvation import best_noise as best_noise
 from rfgp.regression.spec.starvation import exact_left_out as exact_left_out
 from rfgp.regression.spec.starvation import starvation_warnings as starvation_warnings

@@ -11,7 +11,7 @@ from rfgp.columns import Schema
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.mixture import MixturePosterior
 from rfgp.regression.base_spec import Member
-from rfgp.regression.spec.changes import reassigned
+from rfgp.regression.spec.changes import reassigned, spec_of
 from rfgp.regression.spec.spec import ModelSpec
 from rfgp.regression.spec.starts import sampled
 from rfgp.regression.state import GPState
@@ -37,7 +37,7 @@ def averaged(state: GPState, weight: float, others: Sequence[Share]) -> GPState:
         InvalidArgumentError: If columns or scalings differ, or a model has several outputs or a non-Gaussian
             likelihood. Also if the weights are not positive or do not sum to one, or the first is not the largest.
     """
-    spec = _spec_of(state)
+    spec = spec_of(state)
     check_shares([weight, *(share for share, _ in others)])
     if any(share > weight for share, _ in others):
         raise InvalidArgumentError(
@@ -129,7 +129,7 @@ def approximated(state: GPState, approximation: Any) -> GPState:
         InvalidArgumentError: If the name of a term is unknown, or a term does not support an approximation.
     """
     rows, first = state.require_rows(purpose="with_approximation"), largest(state)
-    spec, values = with_rows(_spec_of(first), rows), first.hyperparameters
+    spec, values = with_rows(spec_of(first), rows), first.hyperparameters
     chosen = reassigned(spec, approximation, values, len(rows))
     spec = spec.with_approximations(chosen, values, len(rows))
     return first.replace(spec=replace(spec, options=spec.options.changed(approximations=chosen)))  # a fit keeps them
@@ -150,15 +150,9 @@ def with_rows(spec: ModelSpec, rows: Rows) -> ModelSpec:
     return replace(spec, columns=columns, noise_process=noise)
 
 
-def _spec_of(state: GPState) -> ModelSpec:
-    spec = state.spec
-    assert isinstance(spec, ModelSpec)
-    return spec
-
-
 def _member(share: float, member: GPState, state: GPState) -> Member:
     """Return a model as a member of an average, with the columns of the first model."""
-    spec, member_spec = _spec_of(state), _spec_of(member)
+    spec, member_spec = spec_of(state), spec_of(member)
     assert spec.schema is not None
     assert member_spec.schema is not None
     if _columns_of(member_spec.schema) != _columns_of(spec.schema):

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rfgp.errors import InvalidArgumentError
 from rfgp.regression.base_spec import mean_and_noise
-from rfgp.regression.spec.spec import ModelSpec
+from rfgp.regression.spec.changes import spec_of
 from rfgp.regression.state import GPState
 from rfgp.solvers.lowrank import EvidenceBounds, LinearModel, evidence_bounds
 
@@ -19,8 +19,7 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
         NotFittedError: If there are no rows.
         InvalidArgumentError: If the likelihood is not Gaussian, or a term has no bounds.
     """
-    spec, rows = state.spec, state.require_rows(purpose="evidence_bounds")
-    assert isinstance(spec, ModelSpec)
+    spec, rows = spec_of(state), state.require_rows(purpose="evidence_bounds")
     if not spec.is_gaussian:
         raise InvalidArgumentError(
             f"evidence_bounds requires a Gaussian likelihood, got {spec.options.likelihood!r}. Compare "

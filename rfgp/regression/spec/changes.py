@@ -18,6 +18,16 @@ from rfgp.regression.state import GPState
 from rfgp.rows import DataSummary
 
 
+def spec_of(state: GPState) -> ModelSpec:
+    """Return the specification of a model of terms.
+
+    Args:
+        state: The state of a model of terms.
+    """
+    assert isinstance(state.spec, ModelSpec)
+    return state.spec
+
+
 def reassigned(spec: ModelSpec, approximation: Any, values: ParameterValues, num_rows: int) -> dict[str, Approximation]:
     """Return the approximations of all terms by name, some of them changed.
 
@@ -140,7 +150,6 @@ def data_summary(state: GPState) -> DataSummary:
     Args:
         state: The state of the model.
     """
-    spec, mean = state.spec, state.hyperparameters.space.mean
-    assert isinstance(spec, ModelSpec)
+    spec, mean = spec_of(state), state.hyperparameters.space.mean
     assert spec.columns is not None
     return DataSummary(state.scaling, spec.columns.spread, mean.location, mean.scale, mean.location)

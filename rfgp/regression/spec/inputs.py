@@ -32,7 +32,6 @@ from rfgp.regression.spec.starts import NARROWER, repetitions, shares_of
 from rfgp.rows import Chunk, RowSource
 from rfgp.rows.arrays import OutputFormat
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
-from rfgp.scaling import Scaling
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,15 +120,11 @@ class ModelInputs:
         """
         return given
 
-    def quantities(self, spread: Tensor, scaling: Scaling) -> dict[str, Hyperparameter]:
+    def quantities(self) -> dict[str, Hyperparameter]:
         """Return the hyperparameters of the kernel by dotted name.
 
         Variances of slopes share the variance of the target with the other terms. Several terms on the same columns
         start at different lengthscales.
-
-        Args:
-            spread: The standard deviations of the columns, (D,). Not used.
-            scaling: The maps to standardized units. Not used.
         """
         assert self.columns is not None
         parameters = hyperparameters_of(self.terms, self.columns)

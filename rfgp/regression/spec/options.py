@@ -13,8 +13,8 @@ from rfgp.columns.indicators import Indicators
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel
+from rfgp.likelihoods import Gaussian, Likelihood, by_name
 from rfgp.parameters import Hyperprior
-from rfgp.regression.base_spec import check_approximation, read_likelihood
 from rfgp.regression.spec.noise import check_kernel
 from rfgp.spectra.spectrum import positive
 
@@ -78,9 +78,13 @@ class ModelOptions:
     def __post_init__(self) -> None:
         if not isinstance(self.kernel, Kernel):
             raise InvalidArgumentError(f'kernel must be a kernel such as k.RBF(), or "auto", got {self.kernel!r}.')
-        object.__setattr__(self, "likelihood", read_likelihood(self.likelihood, None, takes_kernel=True))
+        object.__setattr__(self, "likelihood", by_name(self.likelihood))
+        if isinstance(self.likelihood, Gaussian) and self.likelihood.noise is not None:
+            raise InvalidArgumentError(
+                f"likelihood must not have a noise, got {self.likelihood!r}. Use noise= of the model."
+            )
         check_kernel(self.likelihood)
-        check_approximation(self.inference, self.likelihood)
+        check_inference(self.inference, self.likelihood)
         object.__setattr__(self, "approximations", read_approximation(self.approximations))
         if self.mean not in MEANS:
             raise InvalidArgumentError(f"mean must be one of {', '.join(MEANS)}, got {self.mean!r}.")
@@ -110,3 +114,19 @@ class ModelOptions:
     def changed(self, **changes: Any) -> Self:
         """Return the options with some changed."""
         return replace(self, **changes)
+
+
+def check_inference(inference: str | None, likelihood: Likelihood) -> None:
+    """Check that a likelihood supports an approximation of the posterior.
+
+    Args:
+        inference: The approximation of the posterior, such as "laplace". If None, the default of the likelihood.
+        likelihood: The likelihood.
+
+    Raises:
+        InvalidArgumentError: If it does not. The message names the supported ones.
+    """
+    known = likelihood.approximations
+    if inference is not None and inference not in known:
+        options = " or ".join(map(repr, known)) if known else "None"
+        raise InvalidArgumentError(f"inference must be {options} for {likelihood!r}, got {inference!r}.")

@@ -153,12 +153,11 @@ class ModelSpec(BaseSpec):
         maps = Affine(torch.where(keep, inputs.location, 0.0), torch.where(keep, inputs.scale, 1.0))
         return self, replace(summary, scaling=replace(summary.scaling, inputs=maps))
 
-    def with_sample(self, scaling: Scaling, rows: Rows | None = None) -> Self:
+    def with_sample(self, scaling: Scaling, rows: Rows) -> Self:
         """Return the specification with the kernel resolved on standardized rows, without other models."""
         assert self.schema is not None
         assert self.kernel is not None
         assert scaling.inputs is not None
-        assert rows is not None
         summary = summary_of(self.schema, rows, self.options.seed, scaling.inputs)
         noise = None if self.noise_process is None else self.noise_process._resolved(summary, {})
         return replace(self._resolved(summary, {}), noise_process=noise, weight=1.0, other_members=())._with_paths()
@@ -287,9 +286,7 @@ class ModelSpec(BaseSpec):
         pairs = zip(kernel.terms(), variances, strict=True)
         return Sum(tuple(replace(term, variance=variance) for term, variance in pairs))
 
-    def diagnosed(
-        self, values: ParameterValues, rows: Rows | None, scaling: Scaling, report: FitReport | None
-    ) -> Iterator[Warning]:
+    def diagnosed(self, values: ParameterValues, rows: Rows | None, report: FitReport | None) -> Iterator[Warning]:
         """Yield warnings about terms that the rows do not determine, and about domains with parts without rows."""
         assert self.columns is not None
         known = {name: values.standardized(name).detach() for name in values.space.quantities}
@@ -366,7 +363,7 @@ def _with_levels(spec: S, schema: Schema) -> S:
     if grown is not None:
         raise InvalidArgumentError(f"Levels must be known if {grown} has a value for each, got new ones. Fit again.")
     noise = None if spec.noise_process is None else _with_levels(spec.noise_process, schema)
-    others = tuple(member.changed(lambda other: _with_levels(other, schema)) for member in spec.other_members)
+    others = tuple(replace(member, spec=_with_levels(cast(S, member.spec), schema)) for member in spec.other_members)
     return replace(spec, schema=schema, columns=columns, noise_process=noise, other_members=others)
 
 
@@ -389,6 +386,4 @@ def restored(
 
 def _paths_of(spec: ModelSpec) -> list[str]:
     """Return the dotted names of the hyperparameters of the terms, and of the noise if it is one number."""
-    assert spec.columns is not None
-    quantities = spec.inputs.quantities(spec.columns.scale, Scaling(Affine.identity(torch.zeros(1))))
-    return [*quantities, *(variance.name for variance in spec.variances)]
+    return [*spec.inputs.quantities(), *(variance.name for variance in spec.variances)]

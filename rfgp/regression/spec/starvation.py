@@ -13,6 +13,7 @@ from rfgp.errors import PoorFeaturesWarning, arguments
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.parameters import ParameterValues
 from rfgp.regression.report import FitReport
+from rfgp.regression.spec.changes import spec_of
 from rfgp.regression.spec.diagnostics import EXHAUSTED
 from rfgp.regression.spec.spec import ModelSpec
 from rfgp.regression.state import GPState
@@ -53,16 +54,40 @@ def exact_left_out(covariance: Tensor, y: Tensor) -> LeftOut:
         y: Centered targets (n, k), float64.
     """
     eigenvalues, vectors = torch.linalg.eigh(covariance)
-    (n, k), projected = y.shape, vectors.mT @ y
-    ratios = eigenvalues.max() * torch.logspace(*_RATIOS, dtype=eigenvalues.dtype)
+    projected = vectors.mT @ y
+    likelihood, common, ratio = best_noise(eigenvalues, projected.square(), _RATIOS)
+    spectrum = eigenvalues.clamp_min(0) + ratio
+    precisions = (vectors.square() / spectrum).sum(1, keepdim=True)
+    errors = vectors @ (projected / spectrum[:, None]) / precisions
+    log_prob = normal_log_prob(errors, torch.zeros_like(errors), common / precisions)
+    return LeftOut(float(likelihood), log_prob)
+
+
+def best_noise(
+    eigenvalues: Tensor,  # (n,)
+    squares: Tensor,  # (n, k)
+    grid: tuple[float, float, int],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the highest log likelihood over a grid of noises, with the best common factor c of noise and kernel.
+
+    Let the kernel K have eigenvalues l, and the noise be r c. With q(r) = y^T (K + r)^-1 y, the best factor is
+    c = q(r) / (n k). Then -2 log likelihood is n k log q(r) + k sum log(l + r) plus a constant.
+
+    Args:
+        eigenvalues: The eigenvalues l.
+        squares: The squared coefficients of the targets in the eigenvectors.
+        grid: The decimal logarithms of the ends of the grid of r, relative to the largest eigenvalue, and its size.
+
+    Returns:
+        The log likelihood, c and r, 0-d each.
+    """
+    n, k = squares.shape
+    ratios = eigenvalues.max() * torch.logspace(*grid, dtype=eigenvalues.dtype)
     spectra = eigenvalues.clamp_min(0) + ratios[:, None]
-    common = (projected.square().sum(1) / spectra).sum(1) / (n * k)
-    likelihoods = -0.5 * (n * k * (common.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1))
-    best = int(likelihoods.argmax())
-    precisions = (vectors.square() / spectra[best]).sum(1, keepdim=True)
-    errors = vectors @ (projected / spectra[best][:, None]) / precisions
-    log_prob = normal_log_prob(errors, torch.zeros_like(errors), common[best] / precisions)
-    return LeftOut(float(likelihoods[best]), log_prob)
+    factors = (squares.sum(1) / spectra).sum(1) / (n * k)
+    likelihoods = -0.5 * (n * k * (factors.log() + 1 + math.log(2 * math.pi)) + k * spectra.log().sum(1))
+    best = likelihoods.argmax()
+    return likelihoods[best], factors[best], ratios[best]
 
 
 def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
@@ -75,8 +100,7 @@ def starvation_warnings(state: GPState, report: FitReport) -> Iterator[Warning]:
         state: The state after a fit. Without rows in memory the comparison is skipped.
         report: The report of the fit.
     """
-    spec, values, rows = state.spec, state.hyperparameters.detached(), state.rows
-    assert isinstance(spec, ModelSpec)
+    spec, values, rows = spec_of(state), state.hyperparameters.detached(), state.rows
     used = spec.approximations.values()
     has_features = any(isinstance(approximation, RandomFeatures) for approximation in used)
     is_known = (

@@ -154,16 +154,6 @@ def test_batches_cover_all_rows_of_an_epoch(monkeypatch):
     assert not torch.equal(run.batches[0].inputs, run.batches[3].inputs)
 
 
-def test_learned_frequencies_are_saved(tmp_path):
-    X, y = exhausted(600)
-    gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, learn_frequencies=True).fit(X, y, max_iterations=60)
-    assert gp.fit_report.frequencies == "learned"
-    gp.save(tmp_path / "m.safetensors")
-    again = rfgp.load(tmp_path / "m.safetensors")
-    np.testing.assert_array_equal(again.predict(X).mean, gp.predict(X).mean)
-    assert again.fit_report == gp.fit_report
-
-
 def test_fixed_hyperparameters_stay():
     X, y = exhausted(600)
     gp = rfgp.SparseSpectrumGP(num_frequencies=12, seed=0, learn_frequencies=True, noise=0.2)

@@ -1,11 +1,10 @@
 """Models of several classes, at every front door."""
 
-import copy
-
 import networkx as nx
 import numpy as np
 import pytest
 import torch
+from model_checks import assert_update_is_condition
 
 import graphs
 import rfgp
@@ -74,21 +73,10 @@ class TestEvery:
         assert (law.cdf(median) >= 0.5 - 1e-9).all()
         assert law.quantile([0.1, 0.9]).shape == (2, 5)
 
-    def test_saved_and_loaded_it_is_the_same(self, fitted, name, tmp_path):
-        gp, new = fitted[name], table()[2]
-        gp.save(tmp_path / "m", data=True)
-        again = rfgp.load(tmp_path / "m")
-        assert again.spec.options.likelihood == Categorical(CLASSES)
-        np.testing.assert_array_equal(again.predict(new).observed().mean, gp.predict(new).observed().mean)
-
     def test_an_update_is_a_condition_on_all_rows(self, fitted, name):
         x, y, new, _ = table()
-        gp = fitted[name]
-        parts = copy.deepcopy(gp)
-        parts.condition(x[:100], y[:100])
-        parts.update(x[100:], y[100:])
         error = {"rtol": 1e-5, "atol": 1e-6} if "joint" in name else {"rtol": 1e-2, "atol": 1e-2}
-        np.testing.assert_allclose(parts.predict(new).mean, gp.predict(new).mean, **error)
+        assert_update_is_condition(fitted[name], x, y, new, 100, **error)
 
 
 def test_weights_of_many_rows_and_the_kernel_of_few_agree():

@@ -7,6 +7,7 @@ import torch
 from checks import assert_mean
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model_checks import assert_gradients
 from scipy import stats
 
 import graphs
@@ -79,14 +80,7 @@ def test_walks_equal_their_dense_twin():
 @pytest.mark.parametrize("kernel", ["diffusion", "regularized-laplacian"])
 def test_gradients_against_finite_differences(features, kernel):
     gp = GraphGP(GRAPH, kernel, features=features, num_walkers=8, seed=1).condition(TRAIN, Y)
-    gp.log_marginal_likelihood().backward()
-    for name in gp.hyperparameters.names:
-        raw, values = gp.hyperparameters.raw[name.replace(".", "/")], []
-        for step in (1e-5, -2e-5):
-            raw.data += step
-            values.append(gp.log_marginal_likelihood().item())
-        raw.data += 1e-5
-        assert raw.grad.item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-4, abs=1e-6), name
+    assert_gradients(gp, rel=1e-4, abs=1e-6)
 
 
 @pytest.mark.parametrize("features", ["exact", "walks"])

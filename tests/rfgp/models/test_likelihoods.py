@@ -1,11 +1,10 @@
 """Models of observations that are not normal: every front door, and what is asked of them."""
 
-import copy
-
 import networkx as nx
 import numpy as np
 import pytest
 import torch
+from model_checks import assert_gradients, assert_update_is_condition
 from scipy import stats
 
 import graphs
@@ -73,25 +72,9 @@ class TestEvery:
         inside = [p.grad for n, p in gp.hyperparameters.raw.items() if n not in gp.fit_report.at_bounds]
         assert max(float(g.abs().max()) for g in inside) < 0.2
 
-    def test_saved_and_loaded_it_is_the_same(self, fitted, name, tmp_path):
-        gp, new = fitted[name], table(name)[2]
-        for data in (True, False):
-            gp.save(tmp_path / "m", data=data)
-            again = rfgp.load(tmp_path / "m")
-            assert again.spec.options.likelihood == gp.spec.options.likelihood
-            np.testing.assert_array_equal(again.predict(new).observed().mean, gp.predict(new).observed().mean)
-        with pytest.raises(rfgp.NotFittedError, match="data"):
-            again.update(*table(name)[:2])
-
     def test_an_update_is_a_condition_on_all_rows(self, fitted, name):
         x, y, new, _ = table(name)
-        parts = copy.deepcopy(fitted[name])
-        parts.condition(x[:150], y[:150])
-        assert np.isfinite(parts.predict(new).mean).all()  # a posterior that would absorb rows of a normal likelihood
-        parts.update(x[150:], y[150:])
-        whole = fitted[name].predict(new)
-        np.testing.assert_allclose(parts.predict(new).mean, whole.mean, rtol=1e-6, atol=1e-7)
-        np.testing.assert_allclose(parts.predict(new).variance, whole.variance, rtol=1e-6)
+        assert_update_is_condition(fitted[name], x, y, new, 150, rtol=1e-6, atol=1e-7, variance_rtol=1e-6)
 
     def test_the_observed_law_is_a_mixture(self, fitted, name):
         """Moments, probabilities and quantiles against many draws; densities against sums and integrals."""
@@ -438,16 +421,7 @@ class TestExposure:
     def test_the_gradient_is_that_of_the_evidence(self):
         x, y, exposure = self.rows(60)
         gp = model("negative-binomial").condition(x, y, exposure=exposure)
-        gp.log_marginal_likelihood().backward()
-        for name, raw in gp.hyperparameters.raw.items():
-            ends = []
-            for sign in (1, -1):
-                with torch.no_grad():
-                    raw.reshape(-1)[0] += sign * 1e-4
-                    ends.append(float(gp.log_marginal_likelihood()))
-                    raw.reshape(-1)[0] -= sign * 1e-4
-            slope = float(raw.grad.reshape(-1)[0])
-            assert slope == pytest.approx((ends[0] - ends[1]) / 2e-4, rel=1e-4, abs=1e-4), name
+        assert_gradients(gp, step=1e-4, rel=1e-4, abs=1e-4)
 
     def test_it_stays_with_the_data(self, tmp_path):
         x, y, exposure = self.rows()

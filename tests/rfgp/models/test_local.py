@@ -1,7 +1,5 @@
 """Tables with a local process, as users hold them."""
 
-import copy
-import pickle
 import warnings
 
 import numpy as np
@@ -56,23 +54,6 @@ def same(a, b, X):
     p, q = a.predict(X), b.predict(X)
     assert np.array_equal(p.mean, q.mean)
     assert np.array_equal(p.variance, q.variance)
-
-
-@pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_model_is_saved_loaded_copied_and_pickled(kind, tmp_path):
-    (X, y), new = table(outputs=2), table(9, seed=1)[0]
-    weight = np.random.default_rng(2).integers(1, 4, 60).astype(float)
-    gp = model(kind).fit(X, y, sample_weight=weight, max_iterations=5)
-    gp.save(tmp_path / "model", data=True)
-    for other in (rfgp.load(tmp_path / "model"), copy.deepcopy(gp), pickle.loads(pickle.dumps(gp))):
-        same(gp, other, new)
-        assert (repr(other.kernel), other.spec.approximations) == (repr(gp.kernel), gp.spec.approximations)
-        assert other.log_marginal_likelihood() == gp.log_marginal_likelihood()
-        assert other.update(*table(3, seed=3, outputs=2)).num_observations == 63
-    if kind != "features":
-        with pytest.warns(rfgp.DataSavedWarning, match="holds the training rows"):
-            gp.save(tmp_path / "other")
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning")

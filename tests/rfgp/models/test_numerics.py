@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from hypothesis import strategies as st
+from model_checks import assert_gradients
 
 import rfgp
 from rfgp import SparseSpectrumGP
@@ -25,53 +26,15 @@ def drawn():
 X, Y, NEW = drawn()
 
 
-def dense_twin(gp, X, y, new):
-    """Mean and covariance by n x n float64 formulas with an inverse, from the model's features and hyperparameters."""
-    h = gp.hyperparameters
-    with torch.no_grad():
-        ell, variance, noise, mean = (t.double().numpy() for t in (h.lengthscale, h.outputscale, h.noise, h.mean))
-        omega, weights = (t.numpy() for t in (gp.feature_map.frequencies.dense(), gp.feature_map.frequencies.weights))
-
-    def phi(x):
-        angles = x / ell @ omega.T  # products of features are the same wherever inputs are counted from
-        root = np.sqrt(weights / len(omega))
-        return np.hstack([np.cos(angles) * root, np.sin(angles) * root])
-
-    a, b = phi(np.asarray(X, float)), phi(np.asarray(new, float))
-    inverse = np.linalg.inv(variance * a @ a.T + noise * np.eye(len(a)))
-    cross = variance * b @ a.T
-    return mean + cross @ inverse @ (np.asarray(y, float) - mean), variance * b @ b.T - cross @ inverse @ cross.T
-
-
 def spread(y):
     return float(np.std(np.asarray(y, float)))
-
-
-@pytest.mark.parametrize("m", [10, 40, 90])
-def test_predictions_equal_the_dense_twin(m):
-    gp = SparseSpectrumGP(num_frequencies=m, seed=0).fit(X, Y)
-    mean, covariance = dense_twin(gp, X, Y, NEW)
-    p = gp.predict(NEW)
-    np.testing.assert_allclose(p.mean, mean, atol=1e-8)
-    np.testing.assert_allclose(p.covariance, covariance, atol=1e-8)
-    np.testing.assert_allclose(p.variance, np.diag(covariance), atol=1e-8)
 
 
 @pytest.mark.parametrize("m", [10, 90])
 def test_gradients_equal_finite_differences(m):
     gp = SparseSpectrumGP(num_frequencies=m, seed=0).condition(X, Y)
     gp.hyperparameters.set(noise=0.05, lengthscale=[1.0, 2.0, 3.0], mean=0.1)
-    found = torch.autograd.grad(gp.log_marginal_likelihood(), list(gp.hyperparameters.parameters()))
-    for parameter, gradient in zip(gp.hyperparameters.parameters(), found, strict=True):
-        for place in range(parameter.numel()):
-            values = []
-            for step in (1e-5, -1e-5):
-                with torch.no_grad():
-                    parameter.view(-1)[place] += step
-                    values.append(gp.log_marginal_likelihood().item())
-                    parameter.view(-1)[place] -= step
-            slope = (values[0] - values[1]) / 2e-5
-            assert gradient.reshape(-1)[place].item() == pytest.approx(slope, rel=1e-5, abs=1e-5)
+    assert_gradients(gp)
 
 
 @pytest.mark.parametrize(("unit", "offset"), [(1e12, 0.0), (1e-12, 1e3), (1e150, 1e3), (1e-150, 0.0)])
@@ -115,6 +78,7 @@ KINDS = {
     "learned": (k.RBF(), rfgp.RandomFeatures(16, learn_frequencies=True)),
     "exact": (k.Matern(nu=1.5), rfgp.Exact()),
     "points": (k.RBF(), rfgp.InducingPoints(20, method="fitc")),
+    "neighbors": (k.Matern(nu=1.5), rfgp.Vecchia()),
 }
 
 
@@ -129,17 +93,6 @@ def test_huge_and_tiny_columns_change_nothing(kind, unit):
     expected, found = fitted(1.0).predict(NEW), fitted(unit).predict(NEW * unit)
     np.testing.assert_array_equal(found.mean, expected.mean)
     np.testing.assert_array_equal(found.variance, expected.variance)
-
-
-@pytest.mark.thinned(3)
-@pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
-def test_huge_and_tiny_columns_of_neighbours(unit):
-    kernel, near = k.Matern(nu=1.5), rfgp.Vecchia()
-    expected, found = (
-        rfgp.GP(kernel, approximation=near, seed=0).fit(X * f, Y, max_iterations=5).predict(NEW * f).mean
-        for f in (1.0, unit)
-    )
-    np.testing.assert_array_equal(found, expected)
 
 
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)

@@ -95,20 +95,13 @@ def test_a_fit_finds_the_dense_optimum():
         assert found == pytest.approx(other, rel=1e-6)
 
 
-def test_updates_and_files(tmp_path):
+def test_updates_are_those_of_the_dense_process():
     graph = GRAPHS["grid"]()
     nodes, y = data(graph)
     sparse, dense = pair(graph, KERNELS[0])
     for gp in (sparse, dense):
         gp.update(nodes[:5], y[:5])
     check(sparse, dense)
-    for with_data in (False, True):
-        sparse.save(tmp_path / "model.safetensors", data=with_data)
-        loaded = rfgp.load(tmp_path / "model.safetensors")
-        assert loaded.features == "precision"
-        for name in ("mean", "variance"):
-            found, other = (getattr(gp.predict(nodes), name) for gp in (loaded, sparse))
-            np.testing.assert_array_equal(found, other)
 
 
 def test_kernels_without_a_precision_are_refused():

@@ -37,16 +37,17 @@ def twin(gp, phi_of):
 @pytest.mark.parametrize("num_frequencies", [5, 200])  # primal and dual
 @pytest.mark.parametrize("ard", [True, False])
 def test_a_sparse_spectrum_process_equals_its_dense_twin(num_frequencies, ard):
-    energy = rfgp.couplings.Energy()
+    energy = rfgp.couplings.Energy(weighted=True)
     gp = SparseSpectrumGP(num_frequencies=num_frequencies, coupling=energy, ard=ard, seed=0).condition(X, Y)
     gp.hyperparameters.set(outputscale=30.0, noise=2.0, mean=48.0)
     if ard:
         gp.hyperparameters.set(lengthscale=[0.7, 90.0, 0.008])
-    omega = gp.feature_map.frequencies.dense().numpy()
+    omega, weights = (t.numpy() for t in (gp.feature_map.frequencies.dense(), gp.feature_map.frequencies.weights))
 
     def phi_of(x):
         angles = x @ omega.T
-        return np.concatenate([np.cos(angles), np.sin(angles)], 1) / np.sqrt(num_frequencies)
+        root = np.sqrt(weights / num_frequencies)
+        return np.concatenate([np.cos(angles) * root, np.sin(angles) * root], 1)
 
     density, mean, covariance = twin(gp, phi_of)
     p = gp.predict(NEW)
@@ -103,17 +104,6 @@ def test_the_gradient_vanishes_where_the_fit_stops():
         assert abs(gp.hyperparameters.raw[name].grad).max() < 1e-2
 
 
-def test_fixed_hyperparameters_and_priors():
-    gp = ExactGP(noise=3.0).fit(X, Y, fixed=["noise"])
-    assert gp.hyperparameters.noise.item() == pytest.approx(3.0)
-    tight = torch.distributions.LogNormal(np.log(2.0), 0.01)
-    assert ExactGP(priors={"noise": tight}).fit(X, Y).hyperparameters.noise.item() == pytest.approx(2.0, rel=0.05)
-    names = ["lengthscale", "outputscale", "noise", "mean"]
-    report = ExactGP().fit(X, Y, fixed=names).fit_report
-    assert report.converged
-    assert report.iterations == 0
-
-
 def test_a_fit_that_stops_early_says_so():
     with pytest.warns(
         rfgp.ConvergenceWarning, match="stopped after 1 iteration without converging.*the iterations ran out"
@@ -146,15 +136,6 @@ def test_snapshots_are_untied():
     assert other.hyperparameters.noise.item() != 9.0
     same = gp.with_approximation(gp.spec.approximations)
     np.testing.assert_array_equal(same.predict(NEW).mean, gp.predict(NEW).mean)
-
-
-def test_predictions_follow_the_hyperparameters():
-    gp = SparseSpectrumGP(num_frequencies=20, seed=3).condition(X, Y)
-    before = gp.predict(NEW).mean
-    gp.hyperparameters.set(noise=1e3)
-    assert abs(gp.predict(NEW).mean - before).max() > 0.1
-    gp.hyperparameters.raw["noise"].data.fill_(np.log(0.1))
-    np.testing.assert_allclose(gp.predict(NEW).mean, before)
 
 
 @pytest.mark.parametrize("wrap", [np.array, torch.as_tensor, pd.DataFrame])
@@ -227,13 +208,6 @@ def test_variances_at_training_points_are_not_negative():
     assert (gp.predict(X).variance >= 0).all()
 
 
-def test_predictions_are_differentiable_in_their_inputs():
-    gp = ExactGP().condition(torch.as_tensor(X), torch.as_tensor(Y))
-    new = torch.as_tensor(NEW[:2]).requires_grad_()
-    gp.predict(new).mean.sum().backward()
-    assert abs(new.grad).min() > 0
-
-
 def with_value(value, row=3, column=1):
     x = X.copy()
     x[row, column] = value
@@ -277,11 +251,6 @@ def test_a_refused_fit_leaves_no_half_model():
     for use in (lambda: gp.hyperparameters, lambda: gp.predict(NEW), gp.log_marginal_likelihood, gp.exact):
         with pytest.raises(rfgp.NotFittedError, match="fit"):
             use()
-    fitted = SparseSpectrumGP(num_frequencies=40, seed=0).fit(X, Y)
-    before = fitted.predict(NEW).mean
-    with pytest.raises(rfgp.DataError):
-        fitted.fit(with_value(np.nan), Y)
-    np.testing.assert_array_equal(fitted.predict(NEW).mean, before)
 
 
 def test_new_inputs_must_have_the_same_columns():
@@ -317,13 +286,6 @@ def test_bad_starting_values_are_named(options):
 def test_reports_name_what_ended_at_a_bound():
     assert "noise" in ExactGP().fit(X, np.sin(X[:, 0])).fit_report.at_bounds
     assert ExactGP().fit(X[:, :2], Y).fit_report.at_bounds == ()
-
-
-@pytest.mark.parametrize("m", [20, 200])
-def test_single_precision_is_close_to_double(m):
-    gp = SparseSpectrumGP(num_frequencies=m, seed=0, noise=1e-3).condition(X, Y)
-    single = SparseSpectrumGP(num_frequencies=m, seed=0, noise=1e-3, dtype=torch.float32).condition(X, Y)
-    assert single.log_marginal_likelihood().item() == pytest.approx(gp.log_marginal_likelihood().item(), rel=1e-2)
 
 
 @pytest.mark.parametrize("standardize", [True, False])

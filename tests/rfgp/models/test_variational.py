@@ -1,10 +1,9 @@
 """Models by variational inference, those whose noise varies among them."""
 
-import copy
-
 import numpy as np
 import pytest
 import torch
+from model_checks import assert_update_is_condition
 
 import graphs
 import rfgp
@@ -75,25 +74,9 @@ class TestEvery:
         assert gp.fit_report.leave_one_out == pytest.approx(found, abs=0.25)
         assert gp.leave_one_out().log_prob.mean() == pytest.approx(gp.fit_report.leave_one_out)
 
-    def test_saved_and_loaded_it_is_the_same(self, fitted, name, tmp_path):
-        gp, new = fitted[name], noisy()[2]
-        for data in (True, False):
-            gp.save(tmp_path / "m", data=data)
-            again = rfgp.load(tmp_path / "m")
-            assert again.spec.options.inference == gp.spec.options.inference
-            for one in ("mean", "variance"):
-                np.testing.assert_array_equal(
-                    getattr(again.predict(new).observed(), one), getattr(gp.predict(new).observed(), one)
-                )
-
     def test_an_update_is_a_condition_on_all_rows(self, fitted, name):
         x, y, new, _ = (labels if name == "bernoulli" else noisy)()
-        parts = copy.deepcopy(fitted[name])
-        parts.condition(x[:150], y[:150])
-        parts.update(x[150:], y[150:])
-        whole = fitted[name].predict(new)
-        np.testing.assert_allclose(parts.predict(new).mean, whole.mean, rtol=1e-3, atol=1e-3)
-        np.testing.assert_allclose(parts.predict(new).variance, whole.variance, rtol=1e-3)
+        assert_update_is_condition(fitted[name], x, y, new, 150, rtol=1e-3, atol=1e-3, variance_rtol=1e-3)
 
     def test_the_exact_process_is_near(self, fitted, name):
         new = noisy()[2]

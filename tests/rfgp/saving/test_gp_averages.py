@@ -4,7 +4,7 @@ import field_cases
 import numpy as np
 import pytest
 from average_cases import CASES, EXACT, FEATURES, MORE, NEW, ROWS, SHARES, Y, average, models_of
-from model_files import rewrite
+from model_files import assert_refused, assert_same
 from safetensors.torch import load_file
 
 import graphs
@@ -12,11 +12,6 @@ import rfgp
 from rfgp import kernels as k
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning", "ignore::graphs.GraphWarning")
-
-
-def assert_same(a, b):
-    for name in ("mean", "std", "covariance"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 
 def assert_saved(gp, new, tmp_path, data=None):
@@ -162,10 +157,8 @@ FORGED = {
 
 
 @pytest.mark.parametrize("change", FORGED.values(), ids=FORGED)
-def test_forged_averages_are_refused(saved, tmp_path, change):
-    rewrite(saved, tmp_path / "forged", change)
-    with pytest.raises(rfgp.ModelFileError):
-        rfgp.load(tmp_path / "forged")
+def test_forged_averages_are_refused(saved, change):
+    assert_refused(saved, change, None)
 
 
 def test_kernels_on_another_graph_than_their_column_are_refused(tmp_path):
@@ -181,6 +174,4 @@ def test_kernels_on_another_graph_than_their_column_are_refused(tmp_path):
         leaf = options["average"]["members"][0]["options"]["resolved"]["leaves"][0]
         leaf["arguments"]["graph"] = {"object": 1}
 
-    rewrite(tmp_path / "m", tmp_path / "forged", change)
-    with pytest.raises(rfgp.ModelFileError, match="graph of its column"):
-        rfgp.load(tmp_path / "forged")
+    assert_refused(tmp_path / "m", change, "graph of its column")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 import trimesh
+from model_files import argument, assert_refused, assert_same, changed, draw, entry, option, rewrite, shared, tensor
 from safetensors.torch import load_file, save_file
 from stationary import model_of
 
@@ -25,7 +26,6 @@ from rfgp.saving import container
 
 pytestmark = pytest.mark.filterwarnings("ignore::graphs.LargeVarianceWarning", "ignore::rfgp.RfgpWarning")
 X, Y, NEW, ERRORS = (np.random.default_rng(seed).standard_normal(n) for seed, n in enumerate(((40, 3), 40, (7, 3), 15)))
-TWO_OUTPUTS = np.stack([Y, Y[::-1]], axis=1)
 GRID = graphs.Graph.from_networkx(nx.grid_2d_graph(5, 6))
 SEEN, HIDDEN = GRID.labels[::2], GRID.labels[1::2]
 VALUES = np.array([a + np.sin(b) for a, b in SEEN]) + 0.1 * ERRORS
@@ -39,54 +39,16 @@ def graph_model(**options):
     return rfgp.GraphGP(GRID, num_walkers=8, seed=1, **options).fit(list(SEEN), VALUES, max_iterations=5)
 
 
-def wide_halting():
-    return graph_model(features="walks", p_halt=np.array([1.0, 0.8, 0.5, 0.2]))
-
-
 MODELS = {
-    "primal": (lambda: table_model(), NEW),
-    "laplace": (lambda: table_model(kind="laplace", coupling="orthogonal"), NEW),
-    "rows": (lambda: rfgp.SparseSpectrumGP(num_frequencies=64, seed=1, ard=False).fit(X, Y, max_iterations=5), NEW),
+    "features": (lambda: table_model(), NEW),
+    "more features than rows": (
+        lambda: rfgp.SparseSpectrumGP(num_frequencies=64, seed=1, ard=False).fit(X, Y, max_iterations=5),
+        NEW,
+    ),
     "float32": (lambda: table_model(dtype=torch.float32, standardize=False, lengthscale=[1.0, 2.0, 3.0]), NEW),
-    "priors": (
-        lambda: table_model(priors={"noise": torch.distributions.Gamma(torch.tensor(2.0), torch.tensor(3.0))}),
-        NEW,
-    ),
-    "matern copula": (
-        lambda: table_model(
-            spectrum=rfgp.spectra.Matern(2.2), coupling=rfgp.couplings.Copula([[1, 0.3, 0], [0.3, 1, 0], [0, 0, 1]])
-        ),
-        NEW,
-    ),
-    "inducing points": (
-        lambda: model_of("gaussian", rfgp.InducingPoints(8, method="vfe"), seed=1).fit(X, Y, max_iterations=5),
-        NEW,
-    ),
-    "antithetic": (
-        lambda: table_model(kind="laplace", coupling=rfgp.couplings.Antithetic(rfgp.couplings.SimplexPlus(3))),
-        NEW,
-    ),
     "walks": (lambda: graph_model(features="walks"), list(HIDDEN)),
-    "sigma": (lambda: graph_model(features="walks", lengths="sigma"), list(HIDDEN)),
-    "learned": (lambda: graph_model(features="walks", lengths="learned"), list(HIDDEN)),
-    "survival": (wide_halting, list(HIDDEN)),
-    "chebyshev": (lambda: graph_model(features="chebyshev", degree=3), list(HIDDEN)),
-    "spectrum": (lambda: graph_model(features="spectrum", rank=12), list(HIDDEN)),
-    "free modulation": (
-        lambda: graph_model(features="walks", kernel=graphs.kernels.FreeModulation(factors=(0.8, 1.2, 1.0))),
-        list(HIDDEN),
-    ),
     "exact graph": (lambda: graph_model(kernel=graphs.kernels.RegularizedLaplacian(3, 2.0)), list(HIDDEN)),
 }
-pytestmark = [
-    pytestmark,
-    pytest.mark.filterwarnings("ignore::rfgp.ConvergenceWarning", "ignore::rfgp.PoorFeaturesWarning"),
-]
-
-
-def assert_same_law(a, b):
-    for name in ("mean", "variance", "covariance"):
-        np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -102,7 +64,7 @@ def test_a_loaded_model_predicts_bit_for_bit(name, data, tmp_path):
     assert repr(again.hyperparameters) == repr(gp.hyperparameters)
     for attribute in ("fit_report", "metadata", "num_observations"):
         assert getattr(again, attribute) == getattr(gp, attribute)
-    assert_same_law(again.predict(new), gp.predict(new))
+    assert_same(again.predict(new), gp.predict(new))
     again.save(tmp_path / "again.safetensors", data=data)
     assert (tmp_path / "again.safetensors").read_bytes() == (tmp_path / "m.safetensors").read_bytes()
 
@@ -115,23 +77,18 @@ def test_with_data_everything_works_on(name, tmp_path):
     gp.save(tmp_path / "m.safetensors", data=True)
     again = rfgp.load(tmp_path / "m.safetensors")
     assert again.log_marginal_likelihood().item() == gp.log_marginal_likelihood().item()
-    assert_same_law(redrawn(again, 5).predict(new), redrawn(gp, 5).predict(new))
-    assert_same_law(again.exact().predict(new), gp.exact().predict(new))
+    assert_same(redrawn(again, 5).predict(new), redrawn(gp, 5).predict(new))
+    assert_same(again.exact().predict(new), gp.exact().predict(new))
     y = np.arange(len(new), dtype=np.float64)
-    assert_same_law(again.update(new, y).predict(new), gp.update(new, y).predict(new))
-    fitted = [
-        model.fit(*((X, Y) if name not in GRAPHS else (list(SEEN), VALUES)), max_iterations=3) for model in (again, gp)
-    ]
-    assert_same_law(fitted[0].predict(new), fitted[1].predict(new))
+    assert_same(again.update(new, y).predict(new), gp.update(new, y).predict(new))
+    fitted = [model.fit(*((X, Y) if new is NEW else (list(SEEN), VALUES)), max_iterations=3) for model in (again, gp)]
+    assert_same(fitted[0].predict(new), fitted[1].predict(new))
 
 
 def redrawn(gp, seed):
     """Return a model with other random draws."""
     (used,) = gp.spec.approximations.values()
     return gp.with_approximation(replace(used, seed=seed))
-
-
-GRAPHS = ("walks", "sigma", "learned", "survival", "chebyshev", "spectrum", "free modulation", "exact graph")
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -153,22 +110,14 @@ def test_without_data_the_model_says_what_to_do(name, tmp_path):
     with pytest.raises(rfgp.NotFittedError, match=r"known for a file with data=True.*saved without data"):
         again.save(tmp_path / "n.safetensors", data=True)
     assert not (tmp_path / "n.safetensors").exists()
-    data = (X, Y) if name not in GRAPHS else (list(SEEN), VALUES)
-    assert_same_law(again.condition(*data).predict(new), gp.condition(*data).predict(new))
+    data = (X, Y) if new is NEW else (list(SEEN), VALUES)
+    assert_same(again.condition(*data).predict(new), gp.condition(*data).predict(new))
     again.exact()
     again.hyperparameters.noise = 2.0
     loaded = rfgp.load(tmp_path / "m.safetensors")
     loaded.hyperparameters.noise = 2.0
     with pytest.raises(rfgp.NotFittedError, match="other hyperparameters"):
         loaded.predict(new)
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_only_data_true_writes_the_data(name, tmp_path):
-    gp = MODELS[name][0]()
-    for data in (False, True):
-        gp.save(tmp_path / "m.safetensors", data=data)
-        assert any(key.startswith("data.") for key in load_file(tmp_path / "m.safetensors")) == data
 
 
 def test_what_the_posterior_tells_about_the_data(tmp_path):
@@ -194,42 +143,16 @@ def test_copies_predict_the_same(name, source, way, tmp_path):
         gp.save(tmp_path / "m.safetensors")
         gp = rfgp.load(tmp_path / "m.safetensors")
     other = way(gp)
-    assert_same_law(other.predict(new), expected)
+    assert_same(other.predict(new), expected)
     with torch.no_grad():
         other.hyperparameters.noise = 9.0
-    assert_same_law(gp.predict(new), expected)
+    assert_same(gp.predict(new), expected)
     if source == "loaded":
         with pytest.raises(rfgp.NotFittedError):
             other.predict(new)
 
 
-def test_models_without_rows_are_not_saved(tmp_path):
-    with pytest.raises(rfgp.NotFittedError):
-        rfgp.SparseSpectrumGP().save(tmp_path / "n.safetensors")
-
-
-class OwnCoupling(rfgp.couplings.IID):
-    pass
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: table_model(coupling=OwnCoupling()), "coupling must be one of"),
-        (
-            lambda: table_model(priors={"noise": torch.distributions.Chi2(torch.tensor(2.0))}),
-            "prior of noise is a Chi2",
-        ),
-        (
-            lambda: rfgp.GraphGP(graphs.Graph.from_edges([(frozenset("a"), 1), (1, 2)])).fit([1, 2], [0.0, 1.0]),
-            "node label frozenset",
-        ),
-    ],
-)
-def test_what_cannot_be_written_is_refused_by_name(make, message, tmp_path):
-    gp = make()
-    with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        gp.save(tmp_path / "m.safetensors")
+def test_metadata_that_json_has_not_are_refused(tmp_path):
     gp = table_model()
     for metadata in ({"a": object()}, {"a": float("nan")}, {"a": {1, 2}}):
         gp.metadata = metadata
@@ -271,11 +194,11 @@ def test_labels_that_are_computed_are_saved_as_a_shape(kind, tmp_path):
     assert again.graph.labels == graph.labels
     np.testing.assert_array_equal(again.predict(nodes).mean, gp.predict(nodes).mean)
     for wrong in ([0, 30], [5, 7], "56", [5, 6.5], {}) if kind == "grid" else (29, "x", None):
-        rewrite(tmp_path / "m", tmp_path / "forged", set_object(kind, wrong))
+        rewrite(tmp_path / "m", tmp_path / "forged", shared(0, **{kind: wrong}))
         with pytest.raises(rfgp.ModelFileError):
             rfgp.load(tmp_path / "forged")
 
-    rewrite(tmp_path / "m", tmp_path / "old", lambda header, tensors: header["options"]["objects"][0].pop(kind))
+    rewrite(tmp_path / "m", tmp_path / "old", lambda options, *_: options["objects"][0].pop(kind))
     old = rfgp.load(tmp_path / "old")
     assert old.graph.labels is None
     np.testing.assert_array_equal(old.predict(np.arange(0, 30, 2)).mean, gp.predict(nodes).mean)
@@ -285,9 +208,7 @@ def test_labels_that_are_lost_are_missed(tmp_path):
     rfgp.GraphGP(graphs.Graph.from_edges([("a", "b"), ("b", "c")])).condition(["a", "b"], [0.0, 1.0]).save(
         tmp_path / "m"
     )
-    rewrite(tmp_path / "m", tmp_path / "forged", set_object("labels", None))
-    with pytest.raises(rfgp.ModelFileError, match="must have labels of its nodes"):
-        rfgp.load(tmp_path / "forged")
+    assert_refused(tmp_path / "m", shared(0, labels=None), "must have labels of its nodes")
 
 
 # --- files that are not right ------------------------------------------------------------------
@@ -298,20 +219,6 @@ def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("saved") / "m.safetensors"
     table_model().save(path, data=True)
     return path
-
-
-def rewrite(saved, path, change, *, sign=True):
-    """Write the file again after change(header, tensors); with its checksum right if `sign`."""
-    tensors = load_file(saved)
-    content = saved.read_bytes()
-    metadata = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
-    entry = json.loads(metadata["rfgp"])
-    header = json.loads(entry["header"])
-    change(header, tensors)
-    entry["header"] = json.dumps(header, sort_keys=True)
-    if sign:
-        entry["sha256"] = container.digest(entry["header"], tensors)
-    save_file(tensors, path, {"rfgp": json.dumps(entry)})
 
 
 def test_every_truncation_is_found(saved, tmp_path):
@@ -336,35 +243,11 @@ def vars_of_a_report():
     return dataclasses.asdict(FitReport(True, 1, 1, 0.0, "done"))
 
 
-def set_in(name, value):
-    return lambda header, tensors: header.__setitem__(name, value)
-
-
-def set_option(name, value):
-    return lambda header, tensors: header["options"].__setitem__(name, value)
-
-
-def set_object(name, value):
-    return lambda header, tensors: header["options"]["objects"][0].__setitem__(name, value)
-
-
-def set_draw(name, value):
-    return lambda header, tensors: header["options"]["draws"][0].__setitem__(name, value)
-
-
-def set_argument(name, value):
-    return lambda header, tensors: header["options"]["resolved"]["leaves"][0]["arguments"].__setitem__(name, value)
-
-
-def set_tensor(name, value):
-    return lambda header, tensors: tensors.__setitem__(name, value)
-
-
 @pytest.mark.parametrize("approximation", [rfgp.InducingPoints(4), rfgp.RandomFeatures(4), rfgp.Exact()], ids=repr)
 def test_the_class_in_a_file_has_the_approximation(approximation, tmp_path):
     model_of("gaussian", approximation).condition(X, Y).save(tmp_path / "m", data=True)
     for name, kind in (("SparseSpectrumGP", rfgp.RandomFeatures), ("ExactGP", rfgp.Exact)):
-        rewrite(tmp_path / "m", tmp_path / name, set_in("class", name))
+        rewrite(tmp_path / "m", tmp_path / name, entry("class", name))
         if isinstance(approximation, kind):
             assert type(rfgp.load(tmp_path / name)).__name__ == name
         else:
@@ -375,66 +258,31 @@ def test_the_class_in_a_file_has_the_approximation(approximation, tmp_path):
 @pytest.mark.parametrize(
     "change",
     [
-        set_in("class", "os.system"),
-        set_in("class", ["SparseSpectrumGP"]),
-        set_in("options", None),
-        set_in("num_observations", 10**12),
-        set_in("num_observations", "40"),
-        set_in("hyperparameters", ["lengthscale"]),
-        set_in("hyperparameters", ["lengthscale", "outputscale", "noise", "__class__"]),
-        set_in("fit_report", {"converged": True}),
-        set_in("class", "GraphGP"),
-        set_option("dtype", "object"),
-        set_option("priors", {"noise": {"distribution": "__builtins__", "arguments": {}}}),
-        set_tensor("predictor.factor", torch.zeros(3, 3, dtype=torch.float64)),
-        set_tensor("predictor.evil", torch.zeros(3, dtype=torch.float64)),
-        set_tensor("hyperparameters.noise.raw", torch.zeros(2, dtype=torch.float64)),
-        set_tensor("scaling.targets.scale", torch.full((), torch.inf, dtype=torch.float64)),
-        set_in("metadata", 5),
-        set_in("fit_report", {**vars_of_a_report(), "iterations": "<b>"}),
-        set_in("fit_report", {**vars_of_a_report(), "trace": ["<b>"]}),
-        set_tensor("scaling.inputs.scale", torch.zeros(3, dtype=torch.float64)),
-        set_tensor("predictor.factor", torch.zeros(16, 16, dtype=torch.float64)),
-        set_tensor("hyperparameters.noise.unit", -torch.ones((), dtype=torch.float64)),
-        lambda header, tensors: tensors.pop("predictor.weights"),
-        lambda header, tensors: tensors.pop("data.targets"),
-        lambda header, tensors: header.clear(),
+        entry("class", "os.system"),
+        entry("class", ["SparseSpectrumGP"]),
+        entry("options", None),
+        entry("num_observations", 10**12),
+        entry("num_observations", "40"),
+        entry("hyperparameters", ["lengthscale"]),
+        entry("hyperparameters", ["lengthscale", "outputscale", "noise", "__class__"]),
+        entry("fit_report", {"converged": True}),
+        tensor("predictor.factor", torch.zeros(3, 3, dtype=torch.float64)),
+        tensor("predictor.evil", torch.zeros(3, dtype=torch.float64)),
+        tensor("hyperparameters.noise.raw", torch.zeros(2, dtype=torch.float64)),
+        tensor("scaling.targets.scale", torch.full((), torch.inf, dtype=torch.float64)),
+        entry("metadata", 5),
+        entry("fit_report", {**vars_of_a_report(), "iterations": "<b>"}),
+        entry("fit_report", {**vars_of_a_report(), "trace": ["<b>"]}),
+        tensor("scaling.inputs.scale", torch.zeros(3, dtype=torch.float64)),
+        tensor("predictor.factor", torch.zeros(16, 16, dtype=torch.float64)),
+        tensor("hyperparameters.noise.unit", -torch.ones((), dtype=torch.float64)),
+        lambda options, tensors, _: tensors.pop("predictor.weights"),
+        lambda options, tensors, _: tensors.pop("data.targets"),
+        lambda options, tensors, header: header.clear(),
     ],
 )
-def test_a_forged_content_is_refused(saved, tmp_path, change):
-    rewrite(saved, tmp_path / "forged", change)
-    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
-        rfgp.load(tmp_path / "forged")
-
-
-def odd(tensor):
-    """Yield tensors that none of a model's can be in the place of: other shapes, other kinds."""
-    yield tensor[None]
-    yield tensor.to(torch.complex64)
-    for axis in range(tensor.ndim):
-        yield tensor.narrow(axis, 0, 0)
-        yield torch.cat([tensor, tensor.narrow(axis, 0, 1)], axis)
-    if tensor.dtype.is_floating_point:
-        yield torch.full_like(tensor, torch.nan)
-
-
-@pytest.mark.parametrize("name", ["two outputs", "exact", "rows", "chebyshev", "spectrum"])
-def test_tensors_of_other_shapes_and_kinds_are_refused(name, tmp_path):
-    """Each in turn, in a file whose checksum is right: refused when it is loaded, not in a prediction."""
-    make = {
-        "two outputs": lambda: rfgp.SparseSpectrumGP(num_frequencies=4, coupling="iid", seed=1).condition(
-            X, TWO_OUTPUTS
-        ),
-        "rows": lambda: rfgp.SparseSpectrumGP(num_frequencies=32, coupling="iid", ard=False).condition(X, Y),
-        "exact": lambda: rfgp.ExactGP().condition(X, Y),
-    }
-    gp = make[name]() if name in make else rfgp.GraphGP(GRID, features=name, rank=5, degree=2).condition(SEEN, VALUES)
-    gp.save(tmp_path / "m", data=True)
-    for key, tensor in load_file(tmp_path / "m").items():
-        for number, other in enumerate(odd(tensor)):
-            rewrite(tmp_path / "m", tmp_path / "forged", set_tensor(key, other.contiguous()))
-            with pytest.raises(rfgp.ModelFileError, match="consistent model"):
-                pytest.fail(f"{key} {number} is loaded: {rfgp.load(tmp_path / 'forged')}")
+def test_a_forged_content_is_refused(saved, change):
+    assert_refused(saved, change)
 
 
 @pytest.mark.parametrize(
@@ -452,34 +300,23 @@ def test_tensors_of_other_shapes_and_kinds_are_refused(name, tmp_path):
 )
 def test_numbers_out_of_range_are_refused(key, change, tmp_path):
     rfgp.GraphGP(GRID, features="chebyshev", degree=2).condition(SEEN, VALUES).save(tmp_path / "m", data=True)
-    rewrite(tmp_path / "m", tmp_path / "forged", lambda header, tensors: tensors.update({key: change(tensors[key])}))
-    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
-        rfgp.load(tmp_path / "forged")
+    assert_refused(tmp_path / "m", changed(key, change))
 
 
-def test_an_honest_rewrite_is_accepted(saved, tmp_path):
-    """Without this, the test above would pass on a `rewrite` that breaks every file."""
-    rewrite(saved, tmp_path / "same", lambda *_: None)
-    assert_same_law(rfgp.load(tmp_path / "same").predict(NEW), rfgp.load(saved).predict(NEW))
-    rewrite(saved, tmp_path / "unsigned", set_option("seed", 7), sign=False)
+def test_other_options_under_an_old_checksum_are_found(saved, tmp_path):
+    rewrite(saved, tmp_path / "unsigned", option("seed", 7), sign=False)
     with pytest.raises(rfgp.ModelFileError, match="checksum"):
         rfgp.load(tmp_path / "unsigned")
 
 
-def pickle_bomb(path):
-    class Bomb:
-        def __reduce__(self):
-            return (os.mkdir, (str(path.parent / "executed"),))
+class Bomb:
+    """An object whose unpickling makes a folder."""
 
-    torch.save({"model": Bomb()}, path)
+    def __init__(self, path):
+        self.path = path
 
-
-def plain_pickle(path):
-    class Bomb:
-        def __reduce__(self):
-            return (os.mkdir, (str(path.parent / "executed"),))
-
-    path.write_bytes(pickle.dumps(Bomb()))
+    def __reduce__(self):
+        return (os.mkdir, (str(self.path.parent / "executed"),))
 
 
 def nested_zip(path):
@@ -499,8 +336,8 @@ BAD = {
     "folder": (lambda path: path.mkdir(), "must be a file, got the folder"),
     "empty": (lambda path: path.write_bytes(b""), "not a saved model"),
     "text": (lambda path: path.write_text("hello, world"), "not a saved model"),
-    "torch.save": (pickle_bomb, "pickle"),
-    "pickle": (plain_pickle, "pickle"),
+    "torch.save": (lambda path: torch.save({"model": Bomb(path)}, path), "pickle"),
+    "pickle": (lambda path: path.write_bytes(pickle.dumps(Bomb(path))), "pickle"),
     "nested archive": (nested_zip, "pickle or an archive"),
     "huge claimed header": (lambda path: path.write_bytes((2**62).to_bytes(8, "little") + b"{}"), "not a saved model"),
     "huge claimed tensor": (
@@ -582,36 +419,26 @@ def test_a_rule_of_the_users_own_is_kept(tmp_path):
 def test_a_forged_graph_is_refused(tmp_path):
     path = tmp_path / "m.safetensors"
     graph_model(features="walks").save(path, data=True)
-    indices = load_file(path)["object.0.indices"].clone()
-    indices[0] = 10**6
     asymmetric = load_file(path)["object.0.data"].clone()
     asymmetric[0] = 5.0
     for change in (
-        set_tensor("object.0.indices", indices),
-        set_tensor("object.0.data", asymmetric),
-        set_tensor("object.0.data", -asymmetric),
-        set_tensor("data.inputs", torch.full((15, 1), 1e6, dtype=torch.float64)),
-        set_tensor("predictor.inputs", torch.full((15, 1), 1e6, dtype=torch.float64)),
-        set_tensor("predictor.inputs", torch.full((15, 1), -1.0, dtype=torch.float64)),
-        set_object("labels", ["a"]),
-        set_object("labels", [[{}]] * 30),
-        set_draw("halt", "x"),
-        set_draw("kind", "others"),
-        set_draw("permutation", list(range(20_000))),
-        set_draw("tuples", [[0, 1], [1, 0]]),
-        set_draw("hop_limits", []),
-        set_draw("hop_limits", [1] * 10**5),
-        set_draw("hop_limits", [1, "2"]),
-        set_argument("kernel", "os.system"),
-        set_argument("kernel", {"role": "graph kernel", "name": "os.system", "arguments": {}}),
-        set_argument("graph", {"object": 7}),
+        tensor("object.0.data", asymmetric),
+        tensor("object.0.data", -asymmetric),
+        shared(0, labels=["a"]),
+        shared(0, labels=[[{}]] * 30),
+        draw(0, halt="x"),
+        draw(0, kind="others"),
+        draw(0, hop_limits=[1] * 10**5),
+        draw(0, hop_limits=[1, "2"]),
+        argument(0, "kernel", "os.system"),
+        argument(0, "graph", {"object": 7}),
     ):
         rewrite(path, tmp_path / "forged", change)
         with pytest.raises(rfgp.ModelFileError, match="consistent model"):
             rfgp.load(tmp_path / "forged")
 
 
-def test_a_full_disk_leaves_the_old_file(saved, tmp_path, monkeypatch):
+def test_a_full_disk_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "m.safetensors"
     gp = table_model()
     gp.save(path)
@@ -677,10 +504,8 @@ def test_functions_of_classes_that_are_not_all_there(tmp_path):
     gp.save(whole)
     assert {name.split(".")[1] for name in load_file(whole) if name.startswith("predictor.")} == {"0", "1", "2"}
 
-    def change(header, tensors):
+    def change(options, tensors, _):
         for name in [name for name in tensors if name.startswith("predictor.2.")]:
             tensors[name.replace(".2.", ".7.")] = tensors.pop(name)
 
-    rewrite(whole, tmp_path / "broken.safetensors", change)
-    with pytest.raises(rfgp.ModelFileError, match="consistent model"):
-        rfgp.load(tmp_path / "broken.safetensors")
+    assert_refused(whole, change)

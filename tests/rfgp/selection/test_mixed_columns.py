@@ -219,15 +219,6 @@ def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, app
     assert gp.predict(pd.DataFrame({"x": [0.0], "store": ["elsewhere"]})).std[0] > 0.7
 
 
-def test_saved_models_read_columns_of_many_levels(tmp_path):
-    rows, _ = with_stores(300, 60, seed=0)
-    chosen = rfgp.GP(approximation=rfgp.RandomFeatures(32), seed=0).fit(rows, "y")
-    new = with_stores(20, 60, seed=1)[0]
-    chosen.save(tmp_path / "model.safetensors")
-    loaded = rfgp.load(tmp_path / "model.safetensors").predict(new.drop(columns="y"))
-    np.testing.assert_array_equal(loaded.mean, chosen.predict(new.drop(columns="y")).mean)
-
-
 def test_given_kernels_name_columns_of_many_levels():
     with pytest.raises(rfgp.DataError, match=r"50 levels to be read as indicators, got 58. Add k.Group\('store'\)"):
         rfgp.GP(k.RBF(), seed=0).fit(with_stores(300, 60, seed=0)[0], "y")
