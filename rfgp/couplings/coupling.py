@@ -181,6 +181,35 @@ class Coupling(ABC):
         return f"{type(self).__name__}()"
 
 
+class WeightedCoupling(Coupling):
+    """A coupling that draws frequencies together with their weights."""
+
+    @abstractmethod
+    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        """Draw the frequencies in random order."""
+
+    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return self._draw(m, d, spectrum, generator).dense()
+
+
+def check_gaussian(coupling: Coupling, spectrum: Spectrum) -> None:
+    """Refuse other spectra than the Gaussian one.
+
+    Args:
+        coupling: The coupling, for the message.
+        spectrum: The spectrum.
+
+    Raises:
+        InvalidArgumentError: If the spectrum is another.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> check_gaussian(couplings.Fastfood(), spectra.Gaussian())
+    """
+    if not isinstance(spectrum, Gaussian):
+        raise InvalidArgumentError(f"The spectrum of {coupling!r} must be Gaussian, got {spectrum!r}.")
+
+
 def uniform(count: int, generator: torch.Generator) -> Tensor:
     """Return uniforms strictly inside (0, 1), so that u and 1 - u have quantiles.
 
