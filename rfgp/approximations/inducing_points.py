@@ -169,17 +169,14 @@ class InducingPoints(Approximation):
         A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
-        is_known = isinstance(prior, PointTerm) and prior.lengthscales is not None
-        if self.is_tuned(data) and is_known and not self._has_moved(data, prior):
-            return prior
+        if self.is_tuned(data) and isinstance(prior, PointTerm) and prior.lengthscales is not None:
+            change = _lengthscales(data, prior.points) / prior.lengthscales
+            if not self._has_moved(change[_column_indices(data.term)]):
+                return prior
         return super().redraw(data, seed, prior)
 
-    def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether lengthscales changed so much that points should be selected again."""
-        assert isinstance(prior, PointTerm)
-        assert prior.lengthscales is not None
-        indices = _column_indices(data.term)
-        change = (_lengthscales(data, prior.points) / prior.lengthscales)[indices]
+    def _has_moved(self, change: Tensor) -> bool:
+        """Return whether ratios (c,) of lengthscales differ so much that points should be selected again."""
         is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * MOVED < 1
         return is_shorter or bool(change.max() > MOVED * change.min())
 

@@ -123,23 +123,23 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: If the state has another coupling, spectrum, kind or number of features.
         """
-        found = decode(state)
-        if not {"seed", "num_dims", "num_frequencies", *_DISTRIBUTION} <= set(found):
+        found = from_bytes(state)
+        found = found if isinstance(found, dict) else {}
+        integers = all(isinstance(found.get(name), int) for name in ("num_frequencies", "seed"))
+        dims = found.get("num_dims", "unknown")
+        if not integers or not isinstance(dims, int | None) or not set(_DISTRIBUTION) <= set(found):
             raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
         for name in _DISTRIBUTION:
             own = repr(getattr(self, name))
             if found[name] != own:
                 raise InvalidArgumentError(f"The state has the {name} {found[name]}, not {own}.")
-        numbers = (found["num_frequencies"], found["seed"], found["num_dims"])
-        if any(not (isinstance(n, int) or (n is None and place == 2)) for place, n in enumerate(numbers)):
-            raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
         if found["num_frequencies"] != self.num_frequencies:
             raise InvalidArgumentError(
                 f"The state has {found['num_frequencies']} frequencies, not {self.num_frequencies}."
             )
         self.seed, self.feature_map = found["seed"], None
-        if found["num_dims"] is not None:
-            self._draw(found["num_dims"])
+        if dims is not None:
+            self._draw(dims)
 
     def forward(
         self,
@@ -201,30 +201,11 @@ def encode(state: dict[str, Any]) -> Tensor:
         state: The dictionary, with the key "num_dims".
 
     Examples:
-        >>> decode(encode({"seed": 1, "num_dims": None}))
+        >>> from_bytes(encode({"seed": 1, "num_dims": None}))
         {'seed': 1, 'num_dims': None}
     """
     width = len(json.dumps({**state, "num_dims": None})) + 16
     return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
-
-
-def decode(state: Any) -> dict[str, Any]:
-    """Return the dictionary that `encode` received.
-
-    Args:
-        state: The result (b,) of `encode`.
-
-    Raises:
-        InvalidArgumentError: If the state is not a result of `encode`.
-
-    Examples:
-        >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]
-        1
-    """
-    found = from_bytes(state)
-    if not isinstance(found, dict):
-        raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
-    return found
 
 
 def from_bytes(state: Any) -> Any:
