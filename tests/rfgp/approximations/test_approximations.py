@@ -222,15 +222,6 @@ def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
         rfgp.GP(kernel, approximation=approximation).fit({**ROWS, "node": np.arange(60) % 6}, Y)
 
 
-def test_values_are_shown_and_compared():
-    assert (
-        repr(rfgp.RandomFeatures(64, coupling="orthogonal"))
-        == "RandomFeatures(num_frequencies=64, coupling='orthogonal')"
-    )
-    assert rfgp.Vecchia(20) == rfgp.Vecchia(20)
-    assert rfgp.Vecchia(20) != rfgp.Vecchia(30)
-
-
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 @pytest.mark.parametrize(
     ("approximation", "stage"),

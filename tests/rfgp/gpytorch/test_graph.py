@@ -19,19 +19,6 @@ from rfgp.gpytorch import GraphExactKernel, GraphFeatureKernel, SparseRootLinear
 GRAPH = graphs.Graph.from_networkx(nx.convert_node_labels_to_integers(nx.grid_2d_graph(5, 5)))
 
 
-@pytest.mark.parametrize("dtype", [torch.int64, torch.float64])
-def test_graph_features_in_gpytorch(dtype):
-    walks = graphs.sample_walks(GRAPH, seed=0)
-    kernel = GraphFeatureKernel(walks, graphs.kernels.Diffusion(1.5))
-    positions = torch.tensor([[3], [3], [24], [0]], dtype=dtype)
-    phi = walks.features(graphs.kernels.Diffusion(1.5)).toarray()[[3, 3, 24, 0]]
-    np.testing.assert_allclose(kernel(positions).to_dense().detach(), phi @ phi.T, rtol=1e-6)
-    np.testing.assert_allclose(kernel(positions, diag=True).detach(), (phi**2).sum(1), rtol=1e-6)
-    assert kernel.lengthscale.item() == pytest.approx(1.5)
-    kernel(positions).to_dense().sum().backward()
-    assert kernel.raw_lengthscale.grad.abs() > 0
-
-
 def test_graph_parameters_can_be_set():
     kernel = GraphFeatureKernel(graphs.sample_walks(GRAPH, seed=0), graphs.kernels.RegularizedLaplacian())
     kernel.sigma = 0.5
