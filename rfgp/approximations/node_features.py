@@ -80,9 +80,6 @@ class NodeFeatures(ABC):
         """
         return None
 
-    def forget(self) -> None:
-        """Drop the cached draws for rows."""
-
 
 class ExactFeatures(NodeFeatures):
     """The exact kernel, by the eigenvectors of the Laplacian."""
@@ -250,10 +247,6 @@ class DrawnFeatures(NodeFeatures):
         """Warn if walks have a large or infinite variance for a kernel."""
         if self.walks is not None:
             self.walks.check_second_moment(kernel)
-
-    def forget(self) -> None:
-        """Drop the cached draws for rows."""
-        self._recent = ()
 
     def _values(self, positions: Tensor, keep: bool, theta: Tensor) -> SparseValues:
         """Return the features of positions (n,) at theta (p,).

@@ -177,17 +177,34 @@ class PositivePass(Pass):
         """F: one maximum per feature."""
         return self.pair.num_features
 
-    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor) -> State:
+    def absorb(
+        self,
+        state: State,
+        key: Tensor,  # (..., n, E)
+        value: Tensor,  # (..., n, Ev)
+        bias: Tensor,  # (..., n)
+    ) -> State:
         """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self._log_keys(key, bias), value)
 
-    def read(self, state: State, query: Tensor) -> Rows:
+    def read(
+        self,
+        state: State,
+        query: Tensor,  # (..., n, E)
+    ) -> Rows:
         """Return the outputs of queries, as specified by `Pass.read`."""
         logs = _log_values(self.pair.left, query) + _finite(state.peak)[..., None, :]
         left = (logs - logs.detach().amax(-1, keepdim=True)).exp()
         return _divide(left @ state.values, left @ state.total[..., None])
 
-    def step(self, state: State, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Rows, State]:
+    def step(
+        self,
+        state: State,
+        query: Tensor,  # (..., n, E)
+        key: Tensor,  # (..., n, E)
+        value: Tensor,  # (..., n, Ev)
+        bias: Tensor,  # (..., n)
+    ) -> tuple[Rows, State]:
         """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         log_left, log_right = _log_values(self.pair.left, query), self._log_keys(key, bias)
         peak = _finite(state.peak)[..., None, :]
@@ -237,16 +254,33 @@ class SignedPass(Pass):
         """1: one maximum for all features."""
         return 1
 
-    def absorb(self, state: State, key: Tensor, value: Tensor, bias: Tensor) -> State:
+    def absorb(
+        self,
+        state: State,
+        key: Tensor,  # (..., n, E)
+        value: Tensor,  # (..., n, Ev)
+        bias: Tensor,  # (..., n)
+    ) -> State:
         """Return the state with more keys, as specified by `Pass.absorb`."""
         return self._absorb(state, self.pair.right(key), value, self.key_bias(key, bias))
 
-    def read(self, state: State, query: Tensor) -> Rows:
+    def read(
+        self,
+        state: State,
+        query: Tensor,  # (..., n, E)
+    ) -> Rows:
         """Return the outputs of queries, as specified by `Pass.read`."""
         left = self.pair.left(query)
         return self._divide(left @ state.values, left @ state.total[..., None], state.mass[..., None])
 
-    def step(self, state: State, query: Tensor, key: Tensor, value: Tensor, bias: Tensor) -> tuple[Rows, State]:
+    def step(
+        self,
+        state: State,
+        query: Tensor,  # (..., n, E)
+        key: Tensor,  # (..., n, E)
+        value: Tensor,  # (..., n, Ev)
+        bias: Tensor,  # (..., n)
+    ) -> tuple[Rows, State]:
         """Return the outputs of queries and the next state, as specified by `Pass.step`."""
         left, right, logs = self.pair.left(query), self.pair.right(key), self.key_bias(key, bias)
         peak = _finite(torch.maximum(state.peak, logs.cummax(-1).values))  # (..., n), over the keys that a row sees

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -216,9 +215,13 @@ def _descend(
     """Return directions and log b after Adam steps whose rates decay along a cosine."""
     strata, table_end = problem.strata(len(start)), problem.table_end(len(start))
     repulsion, knots = Repulsion(problem.potential, table_end), np.linspace(0.0, table_end, 4096)
-    mean_term = partial(np.interp, xp=knots, fp=problem.potential.mean_term(knots))
+    means = problem.potential.mean_term(knots)
     directions, log_b = start, np.array([log_scale])
     direction_moments = scale_moments = (0.0, 0.0)  # of Adam
+
+    def mean_term(r: Array) -> Array:
+        return np.interp(r, knots, means)
+
     with repulsion.threads():
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
