@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from rfgp.counts import counted
-from rfgp.couplings.coupling import WeightedCoupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.energy import Energy
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
@@ -33,7 +33,7 @@ MIN_SQUARED_DISTANCE = 1e-3
 """The least mean squared distance of two rows, in squared lengthscales, at which frequencies are optimized."""
 
 
-class DataAdapted(WeightedCoupling):
+class DataAdapted(WeightedDraws, Coupling):
     """The weighted energy coupling, optimized for given rows.
 
     First the frequencies omega_i and weights a_i minimize an expected squared error of the kernel. Its expectation is

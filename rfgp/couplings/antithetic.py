@@ -4,13 +4,13 @@ from typing import ClassVar
 
 import torch
 
-from rfgp.couplings.coupling import Coupling, WeightedCoupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
 
-class Antithetic(WeightedCoupling):
+class Antithetic(WeightedDraws, Coupling):
     """Pairs omega, -omega of the frequencies of another coupling, in random order.
 
     For positive (Laplace) features exp(omega . x - |x|^2) the two signs are negatively correlated. Fourier features

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -181,15 +181,12 @@ class Coupling(ABC):
         return f"{type(self).__name__}()"
 
 
-class WeightedCoupling(Coupling):
-    """A coupling that draws frequencies together with their weights."""
+class WeightedDraws:
+    """The part of a coupling whose `_draw` draws frequencies together with their weights."""
 
-    @abstractmethod
-    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        """Draw the frequencies in random order."""
-
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
+    def _frequencies(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        frequencies: Tensor = self._draw(m, d, spectrum, generator).dense()
+        return frequencies
 
 
 def check_gaussian(coupling: Coupling, spectrum: Spectrum) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from rfgp import random
-from rfgp.couplings.coupling import WeightedCoupling, uniform
+from rfgp.couplings.coupling import Coupling, WeightedDraws, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import RadialDistribution, check_histogram
@@ -16,7 +16,7 @@ from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 
-class Leverage(WeightedCoupling):
+class Leverage(WeightedDraws, Coupling):
     """Independent frequencies whose norms follow a ridge leverage.
 
     Source: Avron et al. (2017) and Li et al. (2019).

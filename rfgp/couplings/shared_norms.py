@@ -7,7 +7,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from rfgp.couplings.coupling import WeightedCoupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import RadialDistribution, check_histogram
@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
 
-class SharedNorms(WeightedCoupling):
+class SharedNorms(WeightedDraws, Coupling):
     """Orthogonal directions with one norm for each block, correlated over blocks.
 
     It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all

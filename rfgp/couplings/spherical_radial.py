@@ -3,14 +3,14 @@
 import torch
 from torch import Tensor
 
-from rfgp.couplings.coupling import WeightedCoupling, check_gaussian
+from rfgp.couplings.coupling import Coupling, WeightedDraws, check_gaussian
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.couplings.simplex import simplex_around
 from rfgp.spectra import Spectrum
 
 
-class SphericalRadial(WeightedCoupling):
+class SphericalRadial(WeightedDraws, Coupling):
     """Quadrature features of degree (3, 3), for the Gaussian spectrum.
 
     Source: Munkhoeva et al. (2018, Section 3).

@@ -1,12 +1,12 @@
 """Structured frequencies: products of sign flips and Hadamard matrices, which are not formed."""
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from rfgp.couplings.coupling import WeightedCoupling, check_gaussian, uniform
+from rfgp.couplings.coupling import Coupling, WeightedDraws, check_gaussian, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.hadamard import flip_and_transform, next_power_of_two
 from rfgp.couplings.simplex import check_simplex_dims
@@ -102,8 +102,8 @@ class StructuredFrequencies(Frequencies):
         return self.project(torch.eye(self.num_dims, dtype=torch.float64)).mT.contiguous()
 
 
-class _FastProducts(WeightedCoupling):
-    """A coupling that draws blocks of rows of products H D_k ... H D_1, of independent lengths."""
+class _FastProducts:
+    """The part of a coupling that draws blocks of rows of products H D_k ... H D_1, of independent lengths."""
 
     has_simplex: ClassVar[bool] = False
     """Whether the rows are multiplied by the simplex matrix."""
@@ -118,7 +118,7 @@ class _FastProducts(WeightedCoupling):
         """Always True."""
         return True
 
-    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+    def _draw(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         check_gaussian(self, spectrum)
         size = next_power_of_two(d)
         bits = torch.randint(0, 2, (-(-m // size), self.num_products, size), generator=generator, dtype=torch.int8)
@@ -133,7 +133,7 @@ class _FastProducts(WeightedCoupling):
         return f"{type(self).__name__}(num_products={self.num_products})"
 
 
-class Structured(_FastProducts):
+class Structured(_FastProducts, WeightedDraws, Coupling):
     """Structured orthogonal random features (SORF): sqrt(D) H D_1 H D_2 H D_3.
 
     Source: Yu et al. (2016, Eq. 5).
@@ -155,7 +155,7 @@ class Structured(_FastProducts):
         return torch.full((m,), math.sqrt(size), dtype=torch.float64)
 
 
-class FastOrthogonal(_FastProducts):
+class FastOrthogonal(_FastProducts, WeightedDraws, Coupling):
     """Orthogonal features by fast products H D_3 H D_2 H D_1, with chi norms.
 
     Source: Reid et al. (2023, Table 3 and App. B.2.2).
@@ -180,7 +180,7 @@ class FastOrthogonal(_FastProducts):
     """
 
 
-class FastSimplex(_FastProducts):
+class FastSimplex(_FastProducts, WeightedDraws, Coupling):
     """Simplex features by fast products: the simplex matrix after products H D.
 
     Source: Reid et al. (2023, Section 4.2).

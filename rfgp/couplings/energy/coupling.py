@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from rfgp.couplings import norms
-from rfgp.couplings.coupling import WeightedCoupling, random_signs
+from rfgp.couplings.coupling import Coupling, WeightedDraws, random_signs
 from rfgp.couplings.energy import product, solver, store
 from rfgp.couplings.energy.potential import KINDS, check_distances, make_potential
 from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
@@ -23,7 +23,7 @@ from rfgp.spectra import Gaussian, Spectrum
 Array = NDArray[Any]
 
 
-class Energy(WeightedCoupling):
+class Energy(WeightedDraws, Coupling):
     """Frequencies that repel each other, for any m.
 
     The norms are stratified over all m frequencies, one in each of m quantiles of their distribution. The directions

@@ -18,7 +18,7 @@ THREE, MIXED = [(MIDDLE, 1), (ROUGH, 2), (SMOOTH, 1)], [(MIDDLE, 1), (SMOOTH, 2)
 CASES = {"wide": WIDE, "lines": LINES, "mixed": MIXED}
 
 
-class Paired(coupling.WeightedCoupling):
+class Paired(coupling.WeightedDraws, couplings.Coupling):
     """Ensembles of the energy coupling, paired at random."""
 
     def __init__(self, base=None):
