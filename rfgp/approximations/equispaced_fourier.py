@@ -97,7 +97,7 @@ class EquispacedFourier(Approximation):
         others = [factor for factor in factors if factor.measure is None]
         if others:
             return f"{label_of(others[0])} is not stationary. Use InducingPoints() or Exact()."
-        indices = [index for _, group, _ in data.term.parts() for index in group]
+        indices = column_indices_of(data.term)
         if len(indices) != len(set(indices)):
             return "two factors read one column. Use RandomFeatures() or Exact()."
         if (count := len(indices)) > MAX_COLUMNS:

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -103,7 +103,7 @@ class FieldReader:
         Returns:
             The projection A (n, F N) and the residual variances (n,).
         """
-        reads, left = _product([_read(part) for part in self._parts(field, values, inputs)])
+        reads, left = _product(self._parts(field, values, inputs))
         if self.features is None:
             return reads, left
         functions = self._functions(self.features, inputs)
@@ -124,20 +124,17 @@ class FieldReader:
             The derivatives in one column of the rows.
         """
         parts = self._parts(field, values, inputs)
-        reads_of_parts = [_read(part) for part in parts]
         functions = np.ones((len(inputs), 1)) if self.features is None else self._functions(self.features, inputs)
         for number, (part, indices) in enumerate(zip(parts, self.indices, strict=True)):
             if part.latent.slopes is None:
                 continue
             moved, slope = part.latent.slopes(part.field, part.values, part.rows)
-            reads = reduce(
-                row_products, [moved if i == number else part.reads for i, part in enumerate(reads_of_parts)]
-            )
-            others = [part.known for i, part in enumerate(reads_of_parts) if i != number]
+            reads = reduce(row_products, [moved if i == number else one.between[0] for i, one in enumerate(parts)])
+            others = [one.known for i, one in enumerate(parts) if i != number]
             left = np.square(functions).sum(axis=1) * slope * np.prod(others, axis=0)
             yield Slope(indices[0], row_products(functions, reads), left)
         if self.features is not None:
-            reads, left = _product(reads_of_parts)
+            reads, left = _product(parts)
             for column, slopes in enumerate(_jacobian(self.features, inputs)):
                 if slopes.any():
                     yield Slope(column, row_products(slopes, reads), 2 * (functions * slopes).sum(axis=1) * left)
@@ -157,7 +154,8 @@ class FieldReader:
         return as_array(features(inputs.double()))
 
 
-class _Part(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class _Part:
     """A refined field of a product, with its parameters (p,) and rows (n, c)."""
 
     latent: LatentField
@@ -165,36 +163,29 @@ class _Part(NamedTuple):
     values: Array
     rows: Tensor
 
-
-@dataclass(frozen=True, eq=False)
-class _Read:
-    """The projection A (n, N) of the rows of a part, and residual variances (n,)."""
-
-    part: _Part
-    reads: sp.csr_array
-    left: Array
+    @cached_property
+    def between(self) -> tuple[sp.csr_array, Array]:
+        """The projection A (n, N) of the rows, and residual variances (n,)."""
+        return self.latent.between(self.field, self.values, self.rows)
 
     @cached_property
     def known(self) -> Array:
         """The variances (n,) of the projections."""
-        field = self.part.field
-        return quadratic_forms(self.reads, field.pattern, field.factor_at(self.part.values).inverse)[0]
+        return quadratic_forms(self.between[0], self.field.pattern, self.field.factor_at(self.values).inverse)[0]
 
 
-def _read(part: _Part) -> _Read:
-    return _Read(part, *part.latent.between(part.field, part.values, part.rows))
-
-
-def _product(parts: Sequence[_Read]) -> tuple[sp.csr_array, Array]:
+def _product(parts: Sequence[_Part]) -> tuple[sp.csr_array, Array]:
     """Return the projection of rows to a product of fields.
 
     The second result has the residual variances (n,).
     """
-    reads = reduce(row_products, [part.reads for part in parts])
+    all_reads, all_left = zip(*(part.between for part in parts), strict=True)
+    reads = reduce(row_products, all_reads)
     if len(parts) == 1:
-        return reads, parts[0].left
-    total = np.prod([part.known + part.left for part in parts], axis=0)
-    return reads, np.maximum(total - np.prod([part.known for part in parts], axis=0), 0.0)
+        return reads, all_left[0]
+    known = [part.known for part in parts]
+    total = np.prod([one + left for one, left in zip(known, all_left, strict=True)], axis=0)
+    return reads, np.maximum(total - np.prod(known, axis=0), 0.0)
 
 
 def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:

@@ -23,11 +23,18 @@ from rfgp.blocks import Prior, Residual, VecchiaBlock, WeightBlock
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
-from rfgp.features.inducing import JITTER, MIN_SAMPLE, SAMPLED, by_k_means, by_pivots, mean_square_error
+from rfgp.features.inducing import (
+    JITTER,
+    MIN_SAMPLE,
+    SAMPLED,
+    by_k_means,
+    by_pivots,
+    mean_square_error,
+    whitening_of,
+)
 from rfgp.kernels.role import Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of
-from rfgp.linalg import cholesky
 
 INITS = ("kmeans", "pivoted-cholesky")
 """The names of methods that select the points."""
@@ -162,17 +169,14 @@ class InducingPoints(Approximation):
         A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
-        is_known = isinstance(prior, PointTerm) and prior.lengthscales is not None
-        if self.is_tuned(data) and is_known and not self._has_moved(data, prior):
-            return prior
+        if self.is_tuned(data) and isinstance(prior, PointTerm) and prior.lengthscales is not None:
+            change = _lengthscales(data, prior.points) / prior.lengthscales
+            if not self._has_moved(change[_column_indices(data.term)]):
+                return prior
         return super().redraw(data, seed, prior)
 
-    def _has_moved(self, data: TermData, prior: TermPrior) -> bool:
-        """Return whether lengthscales changed so much that points should be selected again."""
-        assert isinstance(prior, PointTerm)
-        assert prior.lengthscales is not None
-        indices = _column_indices(data.term)
-        change = (_lengthscales(data, prior.points) / prior.lengthscales)[indices]
+    def _has_moved(self, change: Tensor) -> bool:
+        """Return whether ratios (c,) of lengthscales differ so much that points should be selected again."""
         is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * MOVED < 1
         return is_shorter or bool(change.max() > MOVED * change.min())
 
@@ -227,13 +231,11 @@ def _column_indices(term: BoundTerm) -> list[int]:
 
 def _lengthscales(data: TermData, rows: Tensor) -> Tensor:
     """Return the shortest lengthscale of each column of rows (r, D), or 1."""
-    scale = torch.ones(rows.shape[1], dtype=rows.dtype)
-    read = torch.zeros(rows.shape[1], dtype=torch.bool)
+    shortest = torch.full((rows.shape[1],), torch.inf, dtype=rows.dtype)
     for _, indices, prefix in data.term.parts():
-        lengthscale = data.values[f"{prefix}lengthscale"].to(rows).expand(len(indices))
-        scale[indices] = torch.where(read[indices], torch.minimum(scale[indices], lengthscale), lengthscale)
-        read[indices] = True
-    return scale
+        lengthscale = data.values[f"{prefix}lengthscale"].to(rows)
+        shortest[indices] = torch.minimum(shortest[indices], lengthscale.expand(len(indices)))
+    return shortest.where(shortest.isfinite(), 1.0)
 
 
 def _unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) -> dict[str, Tensor]:
@@ -347,10 +349,7 @@ class PointFeatures:
         points, parameters_of_k = self._divided(parameters)
         z = points.double()
         kernel = self.covariance(z, z, *(parameter.double() for parameter in parameters_of_k)).double()
-        identity = torch.eye(len(z), dtype=z.dtype, device=z.device)
-        jitter = self.jitter * kernel.diagonal().mean().detach()
-        factor = cholesky(kernel + jitter * identity, "The kernel at the inducing points")
-        whitening: Tensor = torch.linalg.solve_triangular(factor, identity, upper=False)
+        whitening = whitening_of(kernel, self.jitter * kernel.diagonal().mean().detach())
         self._last = None if whitening.requires_grad else (parameters, whitening)
         return whitening
 

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
 from rfgp import spectra
 from rfgp.approximations.parts import TermCovariance, TermEmbedding
@@ -147,7 +146,7 @@ class NeighborTerm(TermPrior):
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, given all columns."""
         indices = [index for _, group, _ in self.term.parts() for index in group]
-        lengthscales = [_expanded(values[f"{prefix}lengthscale"], group) for _, group, prefix in self.term.parts()]
+        lengthscales = [values[f"{prefix}lengthscale"].expand(len(group)) for _, group, prefix in self.term.parts()]
         assert self.term.outputscale is not None
         block = VecchiaBlock(
             self.kind,
@@ -191,8 +190,3 @@ class KernelNeighborTerm(TermPrior):
         indices = tuple(sorted({index for _, group, _ in self.term.parts() for index in group}))
         options = self.num_neighbors, self.seed, self.condition_on, indices, self.term.name
         return Prior(neighbors=KernelVecchiaBlock((kernel,), (embedding,), *options))
-
-
-def _expanded(lengthscale: Tensor, indices: list[int]) -> Tensor:
-    """Return the lengthscale of each column, (d,)."""
-    return lengthscale.expand(len(indices))

@@ -17,7 +17,7 @@ from graphs.kernels.kernel import precision_order
 from graphs.precisions import RationalField, default_num_terms, resolvent_field
 from rfgp import features as feature_maps
 from rfgp.blocks import KernelBlock, PrecisionBlock, Prior, SparseWeightBlock, WeightBlock
-from rfgp.features import kernel_function
+from rfgp.features.walks import function_of_kernel, resolvent_values, spectral_values
 from rfgp.sparse import SparseValues
 
 FEATURES = ("auto", "walks", "chebyshev", "taylor", "spectrum", "rational", "precision", "exact")
@@ -80,9 +80,6 @@ class NodeFeatures(ABC):
         """
         return None
 
-    def forget(self) -> None:
-        """Drop the cached draws for rows."""
-
 
 class ExactFeatures(NodeFeatures):
     """The exact kernel, by the eigenvectors of the Laplacian."""
@@ -96,11 +93,7 @@ class ExactFeatures(NodeFeatures):
         """Return the prior of outputscale V k(eigenvalues) V^T at theta (p,)."""
         eigenvalues, eigenvectors = self._graph.spectrum
         vectors = torch.from_numpy(eigenvectors)
-        values = outputscale * kernel_function(
-            theta,
-            lambda point: self._kernel.with_values(point).spectral(eigenvalues),
-            lambda point: self._kernel.with_values(point).spectral_jacobian(eigenvalues),
-        )
+        values = outputscale * spectral_values(theta, self._kernel, eigenvalues)
         covariance, variances = partial(_spectral_covariance, vectors), partial(_spectral_variances, vectors)
         functions = _SpectralFunctions(vectors, values.detach().clamp_min(0))
         return Prior(kernels=(KernelBlock(covariance, variances, (values,), functions),))
@@ -133,7 +126,7 @@ class PrecisionFeatures(NodeFeatures):
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of outputscale amplitude (shift + L)^-order at theta (p,)."""
-        shift, amplitude = _resolvent(self._kernel, theta)
+        shift, amplitude = resolvent_values(theta, self._kernel)
         projector = partial(_selection, self._graph.num_nodes)
         return Prior(precisions=(PrecisionBlock(self._field, shift, outputscale * amplitude, projector),))
 
@@ -165,7 +158,7 @@ class RationalFeatures(NodeFeatures):
 
     def prior(self, theta: Tensor, outputscale: Tensor) -> Prior:
         """Return the prior of the sum at theta (p,)."""
-        shift, amplitude = _resolvent(self._kernel, theta)
+        shift, amplitude = resolvent_values(theta, self._kernel)
         projector = partial(_sum_of_fields, self.field)
         return Prior(precisions=(PrecisionBlock(self.field, shift, outputscale * amplitude, projector),))
 
@@ -190,17 +183,6 @@ class RationalFeatures(NodeFeatures):
 def _sum_of_fields(field: RationalField, positions: Tensor) -> sp.csr_array:
     """Return the matrix that sums the values of all fields at positions (n,)."""
     return field.projector(positions.numpy())
-
-
-def _resolvent(kernel: GraphKernel, theta: Tensor) -> tuple[Tensor, Tensor]:
-    """Return shift (1,) and amplitude, 0-d, at kernel parameters theta (p,)."""
-
-    def value(point: Any) -> Any:
-        resolvent = kernel.with_values(point).resolvent()
-        return np.array([resolvent.shift, resolvent.amplitude])
-
-    shift, amplitude = kernel_function(theta, value, lambda point: kernel.with_values(point).resolvent().jacobian)
-    return shift[None], amplitude
 
 
 class _SpectralFunctions(NamedTuple):
@@ -266,10 +248,6 @@ class DrawnFeatures(NodeFeatures):
         if self.walks is not None:
             self.walks.check_second_moment(kernel)
 
-    def forget(self) -> None:
-        """Drop the cached draws for rows."""
-        self._recent = ()
-
     def _values(self, positions: Tensor, keep: bool, theta: Tensor) -> SparseValues:
         """Return the features of positions (n,) at theta (p,).
 
@@ -323,11 +301,7 @@ class SpectrumFeatures(NodeFeatures):
         return {"rank": len(self.draw.eigenvalues)}
 
     def _features(self, positions: Tensor, theta: Tensor) -> Tensor:
-        root = kernel_function(
-            theta,
-            lambda point: self.draw.weights(self._kernel.with_values(point)),
-            lambda point: self.draw.weights_jacobian(self._kernel.with_values(point)),
-        )
+        root = function_of_kernel(theta, self._kernel, self.draw.weights, self.draw.weights_jacobian)
         return self._vectors[positions] * root
 
 

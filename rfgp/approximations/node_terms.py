@@ -63,7 +63,7 @@ class NodeTerm(TermPrior):
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path. It does not depend on the columns."""
-        theta = self.theta(values)
+        theta = kernel_parameters(self.paths, values)
         scale = torch.ones((), dtype=torch.float64) if self.scale is None else values[self.scale].double().reshape(())
         prior = self.features.prior(theta, scale)
         ((_, (column,), _),) = self.term.parts()
@@ -82,14 +82,6 @@ class NodeTerm(TermPrior):
     def has_basis_of(self, other: TermPrior) -> bool:
         """Return whether another prior of the same term has the same features."""
         return isinstance(other, NodeTerm) and other.features is self.features
-
-    def theta(self, values: Values) -> Tensor:
-        """Return the parameters of the graph kernel (p,) among hyperparameters by path.
-
-        Args:
-            values: The hyperparameters by path.
-        """
-        return kernel_parameters(self.paths, values)
 
 
 def kernel_parameters(paths: tuple[str, ...], values: Values) -> Tensor:

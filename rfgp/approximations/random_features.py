@@ -65,17 +65,17 @@ class RandomFeatures(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no random features, or None."""
-        factors = data.term.term.factors
+        measures = [factor.measure for factor in data.term.term.factors if factor.measure is not None]
         others = [part for part in data.term.parts() if part[0].measure is None and finite_factor(data, *part) is None]
         if others:
             return f"{label_of(others[0][0])} has no spectral measure. Use InducingPoints() or Exact()."
         if all(factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()):
             return "it consists of finitely many functions. Use Exact(), which uses their weights."
-        if self._coupling.needs_isotropy and not all(f.measure.is_isotropic for f in factors if f.measure is not None):
+        if self._coupling.needs_isotropy and not all(measure.is_isotropic for measure in measures):
             return f"the coupling {self.coupling!r} needs isotropic spectra. Use coupling='iid'."
         if self.learn_frequencies and not data.is_gaussian:
             return "learn_frequencies=True requires a Gaussian likelihood. Use learn_frequencies=False."
-        if self.kind == "laplace" and any(not _is_gaussian(f) for f in factors if f.measure is not None):
+        if self.kind == "laplace" and not all(isinstance(measure, spectra.Gaussian) for measure in measures):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
         return None
 
@@ -129,10 +129,6 @@ class RandomFeatures(Approximation):
         if self.coupling == "energy" and self.kind == "fourier" and not self.learn_frequencies:
             return couplings.Energy(weighted=True)
         return couplings.for_features(self.coupling, self.kind)
-
-
-def _is_gaussian(factor: Factor) -> bool:
-    return isinstance(factor.measure, spectra.Gaussian)
 
 
 def finite_factor(data: TermData, factor: Factor, indices: list[int], prefix: str) -> Factor | None:

@@ -298,15 +298,6 @@ def num_weights(data: TermData, prior: TermPrior) -> int:
     return prior.at(data.values, data.columns).num_features
 
 
-def names_of(term: BoundTerm) -> str:
-    """Return the classes of a term's factors, as a product.
-
-    Args:
-        term: The term.
-    """
-    return " * ".join(type(factor).__name__ for factor in term.term.factors)
-
-
 def scale_name(term: BoundTerm, values: Values) -> str | None:
     """Return the path of the one variance of a term, or None.
 

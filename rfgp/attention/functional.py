@@ -1,6 +1,5 @@
 """Attention with random features as a function of queries, keys and values."""
 
-import contextlib
 import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -176,7 +175,7 @@ def attend(
     root = math.sqrt(scale if scale is not None else 1 / math.sqrt(query.shape[-1]))
     again = _is_large(query, key, pair) if recompute is None else recompute
     call = _Call(one_pass, root, value.dtype, again and torch.is_grad_enabled())
-    with _plain_precision(query):
+    with torch.autocast(query.device.type, enabled=False):
         state = call.start(key, value)
         if always is not None:
             state = call.absorb(state, *always, key.new_zeros(always[0].shape[:-1])[..., None], None)
@@ -309,12 +308,6 @@ def check_pair(pair: object, floor: float) -> Pass:
             'stabilized. Use kernel="gaussian". The weights of the keys restore the softmax kernel.'
         )
     return SignedPass(pair, floor)
-
-
-@contextlib.contextmanager
-def _plain_precision(like: Tensor) -> Iterator[None]:
-    with torch.autocast(like.device.type, enabled=False):
-        yield
 
 
 def hiding_bias(

@@ -8,7 +8,7 @@ from scipy.optimize import nnls
 from torch import Tensor
 
 from rfgp.counts import counted
-from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.energy import Energy
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
@@ -33,7 +33,7 @@ MIN_SQUARED_DISTANCE = 1e-3
 """The least mean squared distance of two rows, in squared lengthscales, at which frequencies are optimized."""
 
 
-class DataAdapted(Coupling):
+class DataAdapted(WeightedDraws, Coupling):
     """The weighted energy coupling, optimized for given rows.
 
     First the frequencies omega_i and weights a_i minimize an expected squared error of the kernel. Its expectation is
@@ -90,9 +90,6 @@ class DataAdapted(Coupling):
         if self.optimize_frequencies and m <= MAX_OPTIMIZED and isinstance(spectrum, Gaussian):
             omega = optimized_frequencies(omega, base.weights / m, x)
         return Frequencies(omega, m * fitted_weights(omega, x, spectrum))
-
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
         shown = ["rows=..."] * (self.rows is not None) + ["optimize_frequencies=False"] * (

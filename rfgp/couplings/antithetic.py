@@ -3,15 +3,14 @@
 from typing import ClassVar
 
 import torch
-from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
 
-class Antithetic(Coupling):
+class Antithetic(WeightedDraws, Coupling):
     """Pairs omega, -omega of the frequencies of another coupling, in random order.
 
     For positive (Laplace) features exp(omega . x - |x|^2) the two signs are negatively correlated. Fourier features
@@ -53,9 +52,6 @@ class Antithetic(Coupling):
             raise InvalidArgumentError(f"num_frequencies must be even, got {m}. Antithetic frequencies come in pairs.")
         half = self.base.sample(m // 2, d, spectrum=spectrum, generator=generator)
         return half.with_negatives()
-
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
         return f"Antithetic({self.base!r})"

@@ -8,12 +8,12 @@ from numpy.typing import NDArray
 from scipy import optimize, special
 from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling, uniform
-from rfgp.couplings.simplex import norm_adapted_simplices, rotated
+from rfgp.couplings.coupling import Coupling, check_gaussian
+from rfgp.couplings.simplex import norm_adapted_simplices, norms_of_blocks, rotated
 from rfgp.errors import InvalidArgumentError
 from rfgp.linalg import read_numbers
 from rfgp.special import direction_average
-from rfgp.spectra import Gaussian, Spectrum
+from rfgp.spectra import Spectrum
 
 Array = NDArray[np.float64]
 
@@ -47,15 +47,9 @@ class SimplexOptimized(Coupling):
         self.distance = float(distance)
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
-        if d < 2:
-            raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")
-        blocks = -(-m // d)
-        norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
-        vectors = np.array(
-            [least_conformity(block, self.distance) for block in norm_adapted_simplices(norms, 20).numpy()]
-        )
+        check_gaussian(self, spectrum)
+        starts = norm_adapted_simplices(norms_of_blocks(m, d, spectrum, generator), 20).numpy()
+        vectors = np.array([least_conformity(block, self.distance) for block in starts])
         return rotated(torch.as_tensor(vectors), generator)[:m]
 
     def __repr__(self) -> str:

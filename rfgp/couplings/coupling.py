@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -179,6 +179,32 @@ class Coupling(ABC):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
+
+
+class WeightedDraws:
+    """The part of a coupling whose `_draw` draws frequencies together with their weights."""
+
+    def _frequencies(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        frequencies: Tensor = self._draw(m, d, spectrum, generator).dense()
+        return frequencies
+
+
+def check_gaussian(coupling: Coupling, spectrum: Spectrum) -> None:
+    """Refuse other spectra than the Gaussian one.
+
+    Args:
+        coupling: The coupling, for the message.
+        spectrum: The spectrum.
+
+    Raises:
+        InvalidArgumentError: If the spectrum is another.
+
+    Examples:
+        >>> from rfgp import couplings, spectra
+        >>> check_gaussian(couplings.Fastfood(), spectra.Gaussian())
+    """
+    if not isinstance(spectrum, Gaussian):
+        raise InvalidArgumentError(f"The spectrum of {coupling!r} must be Gaussian, got {spectrum!r}.")
 
 
 def uniform(count: int, generator: torch.Generator) -> Tensor:

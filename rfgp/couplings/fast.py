@@ -8,10 +8,9 @@ import math
 import torch
 from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling, uniform
+from rfgp.couplings.coupling import Coupling, check_gaussian, random_signs, uniform
 from rfgp.couplings.hadamard import hadamard, next_power_of_two
-from rfgp.errors import InvalidArgumentError
-from rfgp.spectra import Gaussian, Spectrum
+from rfgp.spectra import Spectrum
 
 
 class Fastfood(Coupling):
@@ -29,8 +28,7 @@ class Fastfood(Coupling):
     """
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
+        check_gaussian(self, spectrum)
         size = next_power_of_two(d)
         blocks = torch.cat([self._directions(size, generator) for _ in range(-(-m // size))])[:m, :d]
         return blocks * spectrum.radial_quantile(uniform(m, generator), size)[:, None]
@@ -39,13 +37,8 @@ class Fastfood(Coupling):
     def _directions(size: int, generator: torch.Generator) -> Tensor:
         """Return the unit rows (D, D) of a block."""
         h = hadamard(size)
-        signs = _signs(size, generator)
+        signs = random_signs(size, generator)[:, 0]
         order = torch.randperm(size, generator=generator)
         normal = torch.randn(size, generator=generator, dtype=torch.float64)
         rows: Tensor = math.sqrt(size) * ((h * normal) @ (h * signs)[order]) / normal.norm()
         return rows
-
-
-def _signs(count: int, generator: torch.Generator) -> Tensor:
-    """Return signs (count,), float64."""
-    return 2 * torch.randint(0, 2, (count,), generator=generator).double() - 1

@@ -166,6 +166,25 @@ class Frequencies:
             )
 
 
+def check_unpaired(frequencies: Frequencies, purpose: str, remedy: str = "") -> None:
+    """Refuse antithetic frequencies.
+
+    Args:
+        frequencies: The frequencies.
+        purpose: The features or the matrix that need others, or "".
+        remedy: What else can be done, after the advice of another coupling.
+
+    Raises:
+        InvalidArgumentError: If the frequencies are antithetic.
+
+    Examples:
+        >>> check_unpaired(Frequencies(torch.ones(2, 3)), "for sign features")
+    """
+    if frequencies.antithetic:
+        needed = f"frequencies must not be antithetic {purpose}".rstrip()
+        raise InvalidArgumentError(f"{needed}, got pairs omega, -omega. Use the coupling without -antithetic{remedy}.")
+
+
 def as_frequencies(frequencies: Frequencies | Tensor) -> Frequencies:
     """Return `Frequencies`, given as such or as a plain tensor.
 

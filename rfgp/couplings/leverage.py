@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from rfgp import random
-from rfgp.couplings.coupling import Coupling, uniform
+from rfgp.couplings.coupling import Coupling, WeightedDraws, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import RadialDistribution, check_histogram
@@ -17,7 +16,7 @@ from rfgp.linalg import cholesky, finite_rows
 from rfgp.spectra import Gaussian, Spectrum
 
 
-class Leverage(Coupling):
+class Leverage(WeightedDraws, Coupling):
     """Independent frequencies whose norms follow a ridge leverage.
 
     Source: Avron et al. (2017) and Li et al. (2019).
@@ -39,9 +38,7 @@ class Leverage(Coupling):
     """
 
     def __init__(self, proposal_histogram: Sequence[float] | None = None) -> None:
-        self.proposal_histogram = (
-            None if proposal_histogram is None else [float(height) for height in check_histogram(proposal_histogram)]
-        )
+        self.proposal_histogram = None if proposal_histogram is None else check_histogram(proposal_histogram).tolist()
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
         gaussian = torch.randn(m, d, generator=generator, dtype=torch.float64)
@@ -49,9 +46,6 @@ class Leverage(Coupling):
             uniform(m, generator)
         )
         return Frequencies(gaussian / gaussian.norm(dim=1, keepdim=True) * norms[:, None], weights)
-
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
         return f"Leverage({'' if self.proposal_histogram is None else 'proposal_histogram=...'})"

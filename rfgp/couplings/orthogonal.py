@@ -7,9 +7,8 @@ import torch
 from torch import Tensor
 
 from rfgp.couplings import norms
-from rfgp.couplings.coupling import Coupling, uniform
-from rfgp.errors import InvalidArgumentError
-from rfgp.spectra import Gaussian, Spectrum
+from rfgp.couplings.coupling import Coupling, check_gaussian, uniform
+from rfgp.spectra import Spectrum
 
 
 class Orthogonal(Coupling):
@@ -73,8 +72,7 @@ class ConstantNorm(Coupling):
         return True
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
+        check_gaussian(self, spectrum)
         return math.sqrt(d) * haar_blocks(m, d, generator)
 
 

@@ -7,7 +7,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_blocks
 from rfgp.couplings.radial import RadialDistribution, check_histogram
@@ -15,7 +15,7 @@ from rfgp.errors import InvalidArgumentError
 from rfgp.spectra import Spectrum
 
 
-class SharedNorms(Coupling):
+class SharedNorms(WeightedDraws, Coupling):
     """Orthogonal directions with one norm for each block, correlated over blocks.
 
     It extends `Monotone` by two degrees of freedom. A correlation between the blocks adds a common factor to all
@@ -64,9 +64,6 @@ class SharedNorms(Coupling):
         drawn = torch.randn(1 + blocks, generator=generator, dtype=torch.float64)
         normal = math.sqrt(self.correlation) * drawn[0] + math.sqrt(1 - self.correlation) * drawn[1:]
         return torch.as_tensor(special.ndtr(normal.numpy())).clamp(2.0**-53, 1 - 2.0**-53)
-
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
 
     def __repr__(self) -> str:
         options = (f"{name}={value}" for name, value in vars(self).items())

@@ -34,7 +34,7 @@ class Simplex(Coupling):
     """
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        _check_dims(d)
+        check_simplex_dims(d)
         norms = spectrum.radial_quantile(uniform(m, generator), d)
         return rotated(simplex(d).expand(-(-m // d), d, d), generator)[:m] * norms[:, None]
 
@@ -58,9 +58,7 @@ class SimplexPlus(Coupling):
         self.num_sweeps = check_count("num_sweeps", num_sweeps, least=0)
 
     def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        _check_dims(d)
-        blocks = -(-m // d)
-        norms = spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
+        norms = norms_of_blocks(m, d, spectrum, generator)
         return rotated(norm_adapted_simplices(norms, self.num_sweeps), generator)[:m]
 
     def __repr__(self) -> str:
@@ -170,6 +168,44 @@ def rotated(blocks: Tensor, generator: torch.Generator) -> Tensor:
     return (blocks @ rotations).reshape(-1, d)
 
 
-def _check_dims(d: int) -> None:
+def norms_of_blocks(
+    m: int,
+    d: int,
+    spectrum: Spectrum,
+    generator: torch.Generator,
+) -> Tensor:  # (b, d)
+    """Return the norms of enough simplices of d vectors for m frequencies.
+
+    Args:
+        m: The number of frequencies.
+        d: The number of dimensions.
+        spectrum: The spectrum of the norms.
+        generator: A CPU generator.
+
+    Raises:
+        InvalidArgumentError: If d is 1.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> norms_of_blocks(4, 3, spectra.Gaussian(), torch.Generator().manual_seed(0)).shape
+        torch.Size([2, 3])
+    """
+    check_simplex_dims(d)
+    blocks = -(-m // d)
+    return spectrum.radial_quantile(uniform(blocks * d, generator), d).reshape(blocks, d)
+
+
+def check_simplex_dims(d: int) -> None:
+    """Refuse a single dimension, which has no simplex.
+
+    Args:
+        d: The number of dimensions.
+
+    Raises:
+        InvalidArgumentError: If d is 1.
+
+    Examples:
+        >>> check_simplex_dims(2)
+    """
     if d < 2:
         raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")

@@ -3,15 +3,14 @@
 import torch
 from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling
+from rfgp.couplings.coupling import Coupling, WeightedDraws, check_gaussian
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.orthogonal import haar_rows
 from rfgp.couplings.simplex import simplex_around
-from rfgp.errors import InvalidArgumentError
-from rfgp.spectra import Gaussian, Spectrum
+from rfgp.spectra import Spectrum
 
 
-class SphericalRadial(Coupling):
+class SphericalRadial(WeightedDraws, Coupling):
     """Quadrature features of degree (3, 3), for the Gaussian spectrum.
 
     Source: Munkhoeva et al. (2018, Section 3).
@@ -41,8 +40,7 @@ class SphericalRadial(Coupling):
         return self.origin
 
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
+        check_gaussian(self, spectrum)
         while (drawn := self._attempt(m, d, generator)) is None:
             pass
         return drawn
@@ -78,6 +76,3 @@ class SphericalRadial(Coupling):
 
     def __repr__(self) -> str:
         return f"SphericalRadial({'origin=True' if self.origin else ''})"
-
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()

@@ -1,16 +1,17 @@
 """Structured frequencies: products of sign flips and Hadamard matrices, which are not formed."""
 
 import math
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from rfgp.couplings.coupling import Coupling, uniform
+from rfgp.couplings.coupling import Coupling, WeightedDraws, check_gaussian, uniform
 from rfgp.couplings.frequencies import Frequencies
 from rfgp.couplings.hadamard import flip_and_transform, next_power_of_two
+from rfgp.couplings.simplex import check_simplex_dims
 from rfgp.errors import InvalidArgumentError
-from rfgp.spectra import Gaussian, Spectrum
+from rfgp.spectra import Spectrum
 
 
 class StructuredFrequencies(Frequencies):
@@ -34,16 +35,7 @@ class StructuredFrequencies(Frequencies):
 
     def __init__(self, signs: Tensor, lengths: Tensor, num_dims: int, simplex: bool = False) -> None:
         self.signs, self.lengths, self.num_dims, self.simplex = signs, lengths, num_dims, simplex
-
-    @property
-    def weights(self) -> Tensor:
-        """Ones (m,)."""
-        return torch.ones_like(self.lengths)
-
-    @property
-    def antithetic(self) -> bool:
-        """Always False."""
-        return False
+        self._weights, self._antithetic = torch.ones_like(lengths), False
 
     @property
     def requires_grad(self) -> bool:
@@ -111,7 +103,10 @@ class StructuredFrequencies(Frequencies):
 
 
 class _FastProducts:
-    """The part of a coupling that draws blocks of rows of products H D_k ... H D_1."""
+    """The part of a coupling that draws blocks of rows of products H D_k ... H D_1, of independent lengths."""
+
+    has_simplex: ClassVar[bool] = False
+    """Whether the rows are multiplied by the simplex matrix."""
 
     def __init__(self, num_products: int = 3) -> None:
         if not isinstance(num_products, int) or isinstance(num_products, bool) or num_products not in (1, 2, 3):
@@ -123,23 +118,22 @@ class _FastProducts:
         """Always True."""
         return True
 
-    def _signs(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        """Draw the diagonals of D_1, ..., D_k, (blocks, k, D)."""
-        if not isinstance(spectrum, Gaussian):
-            raise InvalidArgumentError(f"The spectrum of {self!r} must be Gaussian, got {spectrum!r}.")
+    def _draw(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
+        check_gaussian(self, spectrum)
         size = next_power_of_two(d)
         bits = torch.randint(0, 2, (-(-m // size), self.num_products, size), generator=generator, dtype=torch.int8)
-        return 2 * bits - 1
+        lengths = self._lengths(m, size, spectrum, generator)
+        return StructuredFrequencies(2 * bits - 1, lengths, d, self.has_simplex)
 
-    def _frequencies(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        frequencies: Tensor = self._draw(m, d, spectrum, generator).dense()
-        return frequencies
+    def _lengths(self, m: int, size: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        """Draw the lengths of rows (m,) in D dimensions."""
+        return spectrum.radial_quantile(uniform(m, generator), size)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(num_products={self.num_products})"
 
 
-class Structured(_FastProducts, Coupling):
+class Structured(_FastProducts, WeightedDraws, Coupling):
     """Structured orthogonal random features (SORF): sqrt(D) H D_1 H D_2 H D_3.
 
     Source: Yu et al. (2016, Eq. 5).
@@ -157,12 +151,11 @@ class Structured(_FastProducts, Coupling):
         StructuredFrequencies(m=8, d=3)
     """
 
-    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        signs = self._signs(m, d, spectrum, generator)
-        return StructuredFrequencies(signs, torch.full((m,), math.sqrt(signs.shape[2]), dtype=torch.float64), d)
+    def _lengths(self, m: int, size: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
+        return torch.full((m,), math.sqrt(size), dtype=torch.float64)
 
 
-class FastOrthogonal(_FastProducts, Coupling):
+class FastOrthogonal(_FastProducts, WeightedDraws, Coupling):
     """Orthogonal features by fast products H D_3 H D_2 H D_1, with chi norms.
 
     Source: Reid et al. (2023, Table 3 and App. B.2.2).
@@ -186,12 +179,8 @@ class FastOrthogonal(_FastProducts, Coupling):
         StructuredFrequencies(m=8, d=3)
     """
 
-    def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        signs = self._signs(m, d, spectrum, generator)
-        return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d)
 
-
-class FastSimplex(_FastProducts, Coupling):
+class FastSimplex(_FastProducts, WeightedDraws, Coupling):
     """Simplex features by fast products: the simplex matrix after products H D.
 
     Source: Reid et al. (2023, Section 4.2).
@@ -209,11 +198,11 @@ class FastSimplex(_FastProducts, Coupling):
         StructuredFrequencies(m=8, d=3)
     """
 
+    has_simplex: ClassVar[bool] = True
+
     def _draw(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Frequencies:
-        signs = self._signs(m, d, spectrum, generator)
-        if d < 2:
-            raise InvalidArgumentError(f"num_dims must be at least 2 for a simplex, got {d}.")
-        return StructuredFrequencies(signs, _chi_norms(m, signs, spectrum, generator), d, simplex=True)
+        check_simplex_dims(d)
+        return super()._draw(m, d, spectrum, generator)
 
 
 def times_simplex(
@@ -238,7 +227,3 @@ def times_simplex(
     total = y[:, : d - 1].sum(1, keepdim=True)
     first = math.sqrt(d / (d - 1)) * y[:, : d - 1] - (math.sqrt(d) + 1) / (d - 1) ** 1.5 * total
     return torch.cat([first, total / math.sqrt(d - 1)], dim=1)
-
-
-def _chi_norms(m: int, signs: Tensor, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-    return spectrum.radial_quantile(uniform(m, generator), signs.shape[2])

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from rfgp.couplings import Frequencies, as_frequencies
+from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError
 
 _ENTRIES = 2**19
@@ -52,11 +53,7 @@ class Fourier(_FeatureMap):
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         super().__init__(frequencies)
-        if self.frequencies.antithetic:
-            raise InvalidArgumentError(
-                "frequencies must not be antithetic for Fourier features, got pairs omega, -omega. Use the coupling "
-                "without -antithetic, or Laplace features."
-            )
+        check_unpaired(self.frequencies, "for Fourier features", ", or Laplace features")
 
     @property
     def num_features(self) -> int:

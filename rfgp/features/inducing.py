@@ -96,12 +96,28 @@ class Nystrom(nn.Module):
         if jitter in self._kept:
             return self._kept[jitter]
         z = self.points.double()
-        identity = torch.eye(len(z), dtype=z.dtype, device=z.device)
-        factor = cholesky(self.spectrum.kernel_between(z, z) + jitter * identity, "The kernel at the inducing points")
-        whitening: Tensor = half_solve(factor, identity)
+        whitening = whitening_of(self.spectrum.kernel_between(z, z), jitter)
         if not self.points.requires_grad:
             self._kept[jitter] = whitening
         return whitening
+
+
+def whitening_of(
+    kernel: Tensor,  # (M, M)
+    jitter: Tensor | float,
+) -> Tensor:  # (M, M)
+    """Return L^-1 with L L^T = K + jitter I.
+
+    Args:
+        kernel: K, the kernel at the inducing points, (M, M).
+        jitter: The jitter.
+
+    Examples:
+        >>> whitening_of(torch.eye(1), 3.0).tolist()
+        [[0.5]]
+    """
+    identity = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
+    return half_solve(cholesky(kernel + jitter * identity, "The kernel at the inducing points"), identity)
 
 
 def mean_square_error(

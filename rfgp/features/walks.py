@@ -8,6 +8,7 @@ autograd. It does not import `graphs`.
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
+import numpy as np
 from torch import Tensor, nn
 
 from rfgp.autograd import Array, numpy_function
@@ -88,6 +89,81 @@ def kernel_function(
     return numpy_function(theta, value, lambda point, grad: jacobian(point).T @ grad)
 
 
+def function_of_kernel(
+    theta: Tensor,  # (p,)
+    kernel: Kernel,
+    value: Callable[[Any], Any],
+    jacobian: Callable[[Any], Any],
+) -> Tensor:
+    """Return a function (k,) of the kernel of a family, differentiable in its parameters.
+
+    Args:
+        theta: The parameters, (p,).
+        kernel: A member of the family.
+        value: Maps a kernel to the values (k,).
+        jacobian: Maps a kernel to their derivatives (k, p).
+
+    Examples:
+        >>> import graphs, torch
+        >>> kernel = graphs.kernels.by_name("diffusion")
+        >>> at_zero = lambda k: k.spectral([0.0]), lambda k: k.spectral_jacobian([0.0])
+        >>> function_of_kernel(torch.tensor(kernel.values), kernel, *at_zero).tolist()
+        [1.0]
+    """
+    return kernel_function(
+        theta, lambda point: value(kernel.with_values(point)), lambda point: jacobian(kernel.with_values(point))
+    )
+
+
+def spectral_values(
+    theta: Tensor,  # (p,)
+    kernel: Kernel,
+    eigenvalues: Any,
+) -> Tensor:  # (N,)
+    """Return a graph kernel at eigenvalues of the Laplacian, differentiable in its parameters.
+
+    Args:
+        theta: The parameters, (p,).
+        kernel: A member of the family.
+        eigenvalues: The eigenvalues, (N,).
+
+    Examples:
+        >>> import graphs, torch
+        >>> kernel = graphs.kernels.by_name("diffusion")
+        >>> spectral_values(torch.tensor(kernel.values), kernel, [0.0]).tolist()
+        [1.0]
+    """
+    return function_of_kernel(
+        theta, kernel, lambda one: one.spectral(eigenvalues), lambda one: one.spectral_jacobian(eigenvalues)
+    )
+
+
+def resolvent_values(
+    theta: Tensor,  # (p,)
+    kernel: Kernel,
+) -> tuple[Tensor, Tensor]:  # (1,), ()
+    """Return the shift and the amplitude of a kernel that is a power of the resolvent of the Laplacian.
+
+    Args:
+        theta: The parameters, (p,).
+        kernel: A member of the family.
+
+    Examples:
+        >>> import graphs, torch
+        >>> kernel = graphs.kernels.by_name("matern")
+        >>> shift, _ = resolvent_values(torch.tensor(kernel.values), kernel)
+        >>> shift.shape
+        torch.Size([1])
+    """
+
+    def value(one: Any) -> Array:
+        resolvent = one.resolvent()
+        return np.array([resolvent.shift, resolvent.amplitude])
+
+    shift, amplitude = function_of_kernel(theta, kernel, value, lambda one: one.resolvent().jacobian)
+    return shift[None], amplitude
+
+
 class WalkFeatures(nn.Module):
     """The features of one draw for a family of graph kernels.
 
@@ -121,11 +197,7 @@ class WalkFeatures(nn.Module):
         Returns:
             The values, (nnz,), differentiable in theta.
         """
-        f = kernel_function(
-            theta,
-            lambda point: self.walks.weights(self.kernel.with_values(point)),
-            lambda point: self.walks.weights_jacobian(self.kernel.with_values(point)),
-        )
+        f = function_of_kernel(theta, self.kernel, self.walks.weights, self.walks.weights_jacobian)
         return numpy_function(f, self.walks.values, lambda _, grad: self.walks.values_adjoint(grad))
 
     def __deepcopy__(self, memo: Any) -> "WalkFeatures":

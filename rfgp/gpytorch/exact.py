@@ -56,8 +56,7 @@ class SpectrumKernel(Kernel):
             last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
             params: Not used.
         """
-        x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
-        scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
+        x1, x2, scale = with_columns_as_batch(self, x1, x2, last_dim_is_batch)
         x1, x2 = x1 / scale, x2 / scale
         if diag:
             pairs: Tensor = self.spectrum.kernel_between(x1.unsqueeze(-2), x2.unsqueeze(-2))
@@ -66,19 +65,29 @@ class SpectrumKernel(Kernel):
         return out
 
 
-def columns_as_batch(
-    x: Tensor,  # (..., n, d)
-) -> Tensor:  # (..., d, n, 1)
-    """Return each column as an input of its own.
+def with_columns_as_batch(
+    kernel: Kernel,
+    x1: Tensor,  # (..., n, d)
+    x2: Tensor,  # (..., k, d)
+    last_dim_is_batch: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return two inputs and the lengthscale, with each column as an input of its own if this is wanted.
 
     Args:
-        x: Inputs (..., n, d).
+        kernel: The kernel with the lengthscale.
+        x1: The first inputs, (..., n, d).
+        x2: The second inputs, (..., k, d).
+        last_dim_is_batch: Whether each column is an input of its own, (..., d, n, 1).
 
     Examples:
-        >>> columns_as_batch(torch.ones(5, 3)).shape
-        torch.Size([3, 5, 1])
+        >>> x = torch.zeros(5, 2)
+        >>> [one.shape[:-1] for one in with_columns_as_batch(gpytorch.kernels.RBFKernel(), x, x, True)]
+        [torch.Size([2, 5]), torch.Size([2, 5]), torch.Size([1, 1])]
     """
-    return x.transpose(-1, -2).unsqueeze(-1)
+    if not last_dim_is_batch:
+        return x1, x2, kernel.lengthscale
+    first, second = (x.transpose(-1, -2).unsqueeze(-1) for x in (x1, x2))
+    return first, second, kernel.lengthscale.unsqueeze(-3)
 
 
 def exact_kernel(spectrum: spectra.Spectrum, like: Kernel) -> Kernel:

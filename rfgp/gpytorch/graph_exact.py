@@ -9,7 +9,7 @@ import graphs
 from graphs.graph import not_a_graph_message
 from graphs.kernels import GraphKernel
 from rfgp.errors import InvalidArgumentError
-from rfgp.features import kernel_function
+from rfgp.features.walks import spectral_values
 from rfgp.gpytorch.positions import PositionKernel, whole
 
 
@@ -96,12 +96,5 @@ class GraphExactKernel(PositionKernel):
     def _values(self) -> Tensor:
         """Return the kernel at the eigenvalues, (..., N)."""
         eigenvalues, family = self._shared.graph.spectrum.eigenvalues, self._shared.kernel
-
-        def at(theta: Tensor) -> Tensor:
-            return kernel_function(
-                theta,
-                lambda point: family.with_values(point).spectral(eigenvalues),
-                lambda point: family.with_values(point).spectral_jacobian(eigenvalues),
-            )
-
-        return torch.stack([at(theta) for theta in self._theta()]).reshape(*self.batch_shape, -1)
+        values = [spectral_values(theta, family, eigenvalues) for theta in self._theta()]
+        return torch.stack(values).reshape(*self.batch_shape, -1)

@@ -19,8 +19,10 @@ from rfgp import features as feature_maps
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
 from rfgp.features import Fourier, Laplace
-from rfgp.gpytorch.exact import columns_as_batch, exact_kernel
+from rfgp.gpytorch.exact import exact_kernel, with_columns_as_batch
 
+LINEAR_STRATEGY: Any = getattr(strategies, "LinearPredictionStrategy", None)
+"""GPyTorch's prediction strategy for products of features, since GPyTorch 1.15, or None."""
 _DISTRIBUTION = ("feature_kind", "coupling", "spectrum")
 """Attributes that a state must agree with."""
 
@@ -121,23 +123,23 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: If the state has another coupling, spectrum, kind or number of features.
         """
-        found = decode(state)
-        if not {"seed", "num_dims", "num_frequencies", *_DISTRIBUTION} <= set(found):
+        found = from_bytes(state)
+        found = found if isinstance(found, dict) else {}
+        integers = all(isinstance(found.get(name), int) for name in ("num_frequencies", "seed"))
+        dims = found.get("num_dims", "unknown")
+        if not integers or not isinstance(dims, int | None) or not set(_DISTRIBUTION) <= set(found):
             raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
         for name in _DISTRIBUTION:
             own = repr(getattr(self, name))
             if found[name] != own:
                 raise InvalidArgumentError(f"The state has the {name} {found[name]}, not {own}.")
-        numbers = (found["num_frequencies"], found["seed"], found["num_dims"])
-        if any(not (isinstance(n, int) or (n is None and place == 2)) for place, n in enumerate(numbers)):
-            raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
         if found["num_frequencies"] != self.num_frequencies:
             raise InvalidArgumentError(
                 f"The state has {found['num_frequencies']} frequencies, not {self.num_frequencies}."
             )
         self.seed, self.feature_map = found["seed"], None
-        if found["num_dims"] is not None:
-            self._draw(found["num_dims"])
+        if dims is not None:
+            self._draw(dims)
 
     def forward(
         self,
@@ -158,8 +160,7 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
             last_dim_is_batch: Whether each column is an input of its own. The covariance then has the batch (..., d).
             params: Not used.
         """
-        x1, x2 = (columns_as_batch(x) if last_dim_is_batch else x for x in (x1, x2))
-        scale = self.lengthscale.unsqueeze(-3) if last_dim_is_batch else self.lengthscale
+        x1, x2, scale = with_columns_as_batch(self, x1, x2, last_dim_is_batch)
         phi1 = self._features(x1, scale)
         same = x1 is x2 or (torch.equal(x1, x2) and not (x1.requires_grad or x2.requires_grad))
         phi2 = phi1 if same else self._features(x2, scale)
@@ -175,10 +176,8 @@ class RandomFeatureKernel(gpytorch.kernels.Kernel):
         GPyTorch before 1.15 has no such strategy. The result is then the default one. Arguments are those of
         `gpytorch.kernels.Kernel`.
         """
-        linear: Any = getattr(strategies, "LinearPredictionStrategy", None)  # since GPyTorch 1.15
-        if linear is None:
-            return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)
-        return linear(train_inputs, train_prior_dist, train_labels, likelihood)
+        strategy = LINEAR_STRATEGY or super().prediction_strategy
+        return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
 
     def _features(self, x: Tensor, scale: Tensor) -> Tensor:
         feature_map = self._draw(x.shape[-1]) if self.feature_map is None else self.feature_map
@@ -202,30 +201,24 @@ def encode(state: dict[str, Any]) -> Tensor:
         state: The dictionary, with the key "num_dims".
 
     Examples:
-        >>> decode(encode({"seed": 1, "num_dims": None}))
+        >>> from_bytes(encode({"seed": 1, "num_dims": None}))
         {'seed': 1, 'num_dims': None}
     """
     width = len(json.dumps({**state, "num_dims": None})) + 16
     return torch.frombuffer(bytearray(json.dumps(state).ljust(width).encode()), dtype=torch.uint8)
 
 
-def decode(state: Any) -> dict[str, Any]:
-    """Return the dictionary that `encode` received.
+def from_bytes(state: Any) -> Any:
+    """Return the content of JSON in a tensor (b,) of bytes, or None if there is none.
 
     Args:
-        state: The result (b,) of `encode`.
-
-    Raises:
-        InvalidArgumentError: If the state is not a result of `encode`.
+        state: The tensor.
 
     Examples:
-        >>> decode(encode({"seed": 1, "num_dims": None}))["seed"]
-        1
+        >>> from_bytes(torch.tensor([91, 93])), from_bytes("other")
+        ([], None)
     """
     try:
-        found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
+        return json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
     except (AttributeError, TypeError, ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
-        raise InvalidArgumentError("This is no state of a RandomFeatureKernel.")
-    return found
+        return None

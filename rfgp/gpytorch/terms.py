@@ -9,7 +9,6 @@ from typing import Any, Self
 
 import gpytorch
 import torch
-from gpytorch.models import exact_prediction_strategies as strategies
 from linear_operator import to_linear_operator
 from linear_operator.operators import LinearOperator
 from torch import Tensor
@@ -19,6 +18,7 @@ from rfgp.approximations.role import Approximation
 from rfgp.errors import InvalidArgumentError
 from rfgp.gpytorch.covariances import BatchOfPriors, have_equal_values, is_one_element, is_same_memory
 from rfgp.gpytorch.drawn import DrawnTerms
+from rfgp.gpytorch.kernels import LINEAR_STRATEGY, from_bytes
 from rfgp.kernels import Kernel
 from rfgp.kernels.terms import unused
 from rfgp.paths import find_path, find_paths
@@ -261,11 +261,7 @@ class TermKernel(gpytorch.kernels.Kernel):
         Raises:
             InvalidArgumentError: If the state has other terms, approximations or rows X.
         """
-        try:
-            found = json.loads(bytes(state.detach().cpu().to(torch.uint8).tolist()))
-        except (AttributeError, TypeError, ValueError, RecursionError):
-            found = None
-        self._drawn = self._drawn.restored(found)
+        self._drawn = self._drawn.restored(from_bytes(state))
 
     # --- covariances ------------------------------------------------------------------------------
 
@@ -336,10 +332,8 @@ class TermKernel(gpytorch.kernels.Kernel):
         Otherwise, and for GPyTorch before 1.15, it is the default one. Arguments are those of
         `gpytorch.kernels.Kernel`.
         """
-        linear: Any = getattr(strategies, "LinearPredictionStrategy", None)  # since GPyTorch 1.15
-        if linear is None or not self._drawn.is_low_rank:
-            return super().prediction_strategy(train_inputs, train_prior_dist, train_labels, likelihood)
-        return linear(train_inputs, train_prior_dist, train_labels, likelihood)
+        strategy = (LINEAR_STRATEGY if self._drawn.is_low_rank else None) or super().prediction_strategy
+        return strategy(train_inputs, train_prior_dist, train_labels, likelihood)
 
     def _priors_of(self, batch: torch.Size) -> BatchOfPriors:
         """Return the priors of all kernels of the batch, for a batch of inputs."""

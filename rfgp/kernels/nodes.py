@@ -15,7 +15,7 @@ from graphs.kernels.kernel import precision_order
 from graphs.precisions import resolvent_field
 from rfgp.columns import ColumnKind
 from rfgp.errors import InvalidArgumentError
-from rfgp.features import kernel_function
+from rfgp.features.walks import resolvent_values, spectral_values
 from rfgp.kernels.arguments import Key, bounds_in
 from rfgp.kernels.kernel import Kernel
 from rfgp.kernels.role import LatentField, Values
@@ -127,12 +127,7 @@ class Nodes(Kernel):
         """Return the eigenvectors (N, N) of the Laplacian and the kernel's eigenvalues (N,)."""
         eigenvalues, eigenvectors = self.graph.spectrum
         theta = torch.stack([values[name].double() for name in self.graph_kernel.parameters])
-        kernel_eigenvalues = kernel_function(
-            theta,
-            lambda point: self.graph_kernel.with_values(point).spectral(eigenvalues),
-            lambda point: self.graph_kernel.with_values(point).spectral_jacobian(eigenvalues),
-        )
-        return torch.from_numpy(eigenvectors), kernel_eigenvalues
+        return torch.from_numpy(eigenvectors), spectral_values(theta, self.graph_kernel, eigenvalues)
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,16 +154,7 @@ class NodeField(LatentField):
     def parameters(self, values: Values) -> tuple[Tensor, Tensor]:
         """Return the shift (1,) and the amplitude, 0-d."""
         theta = torch.stack([values[name].double() for name in self.kernel.parameters])
-
-        def value(point: Any) -> Any:
-            resolvent = self.kernel.with_values(point).resolvent()
-            return np.array([resolvent.shift, resolvent.amplitude])
-
-        def jacobian(point: Any) -> Any:
-            return self.kernel.with_values(point).resolvent().jacobian
-
-        shift, amplitude = kernel_function(theta, value, jacobian)
-        return shift[None], amplitude
+        return resolvent_values(theta, self.kernel)
 
     def projector(self, a: Tensor) -> sp.csr_array:
         """Return the matrix (n, N) that selects the values at positions a (n, 1)."""

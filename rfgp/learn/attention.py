@@ -7,12 +7,10 @@ import torch
 from rfgp.counts import check_counts
 from rfgp.couplings import Frequencies, SharedNorms, by_name
 from rfgp.couplings.antithetic import Antithetic
-from rfgp.couplings.coupling import Coupling
 from rfgp.couplings.orthogonal import haar_blocks
-from rfgp.couplings.radial import PROPOSAL_SCALES, histogram_quantile
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
-from rfgp.learn.pieces import LogDensity, Radial, to_normal
+from rfgp.learn.pieces import proposal_scale_of, proposed_norms
 from rfgp.learn.search import Learned, Search
 from rfgp.spectra import Gaussian
 
@@ -74,13 +72,9 @@ def learn_attention(
     shared = SharedNormDistribution(num_frequencies // 2, num_dims, num_bins)
     search = Search(objective, shared.draw, shared.parameters, num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
-
-    def score(coupling: Coupling) -> float:
-        return search.validate(lambda g: coupling.sample(num_frequencies, num_dims, generator=g))
-
-    values = {coupling: score(coupling) for coupling in (by_name("monotone-antithetic"), shared.coupling())}
-    best = min(values, key=values.__getitem__)
-    return Learned(best, trace, values[best], steps, message)
+    candidates = (by_name("monotone-antithetic"), shared.coupling())
+    best, value = search.best_of(candidates, num_frequencies, num_dims, shared.measure)
+    return Learned(best, trace, value, steps, message)
 
 
 class SharedNormDistribution:
@@ -124,20 +118,11 @@ class SharedNormDistribution:
         blocks = -(-self.half // self.num_dims)
         drawn = torch.randn(1 + blocks, generator=generator, dtype=torch.float64)
         u = torch.special.ndtr(self.angle.sin() * drawn[0] + self.angle.cos() * drawn[1:])
-        inner, weights = histogram_quantile(self.heights(), u)
-        radius: torch.Tensor = Radial.apply(to_normal(inner), self.measure, self.num_dims)
-        log_b = self.log_b.clamp(*(math.log(b) for b in PROPOSAL_SCALES))
-        wide = radius * log_b.exp()
-        ratio = LogDensity.apply(wide, self.measure, self.num_dims) - LogDensity.apply(
-            radius, self.measure, self.num_dims
-        )
-        lengths, weights = (
-            x.repeat_interleave(self.num_dims)[: self.half] for x in (wide, weights * (log_b + ratio).exp())
-        )
+        drawn_norms = proposed_norms(self.heights(), self.log_b, u, self.measure, self.num_dims)
+        lengths, weights = (x.repeat_interleave(self.num_dims)[: self.half] for x in drawn_norms)
         return Frequencies.paired(directions * lengths[:, None], weights)
 
     def coupling(self) -> Antithetic:
         """Return the coupling with the current options."""
-        proposal_scale = min(max(math.exp(float(self.log_b.detach())), PROPOSAL_SCALES[0]), PROPOSAL_SCALES[1])
         correlation = math.sin(float(self.angle.detach())) ** 2
-        return Antithetic(SharedNorms(correlation, self.heights().detach().tolist(), proposal_scale))
+        return Antithetic(SharedNorms(correlation, self.heights().detach().tolist(), proposal_scale_of(self.log_b)))

@@ -8,9 +8,8 @@ from torch import Tensor
 from rfgp.counts import check_counts
 from rfgp.couplings import Copula, Energy, Frequencies, norms
 from rfgp.couplings.orthogonal import haar_blocks, haar_rows
-from rfgp.couplings.radial import PROPOSAL_SCALES, histogram_quantile
 from rfgp.learn.objectives import Objective
-from rfgp.learn.pieces import LogDensity, Radial, factor, to_normal
+from rfgp.learn.pieces import Radial, factor, proposal_scale_of, proposed_norms
 from rfgp.learn.search import Learned, Search, check_search
 from rfgp.spectra import Gaussian, Spectrum
 
@@ -133,30 +132,16 @@ def learn_radial_distribution(
     solved = start.unit()
     logits = torch.zeros(num_bins, dtype=torch.float64, requires_grad=True)
     log_b = torch.tensor(math.log(start.proposal_scale), dtype=torch.float64, requires_grad=True)
-    bounds = math.log(PROPOSAL_SCALES[0]), math.log(PROPOSAL_SCALES[1])
 
     def draw(generator: torch.Generator) -> Frequencies:
-        n = len(solved)
-        u = norms.stratified(n, generator, mirrored=True)
-        inner, weights = histogram_quantile(torch.softmax(logits, 0) * num_bins, u)
-        radius: Tensor = Radial.apply(to_normal(inner), measure, num_dims)
-        inside = log_b.clamp(*bounds)
-        wide = radius * inside.exp()
-        weights = weights * torch.exp(
-            inside + LogDensity.apply(wide, measure, num_dims) - LogDensity.apply(radius, measure, num_dims)
-        )
-        rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * wide[:, None]
+        u = norms.stratified(len(solved), generator, mirrored=True)
+        lengths, weights = proposed_norms(torch.softmax(logits, 0) * num_bins, log_b, u, measure, num_dims)
+        rows = (solved @ haar_rows(1, num_dims, num_dims, generator)) * lengths[:, None]
         return Frequencies(rows, weights) if features == "fourier" else Frequencies.paired(rows, weights)
 
     search = Search(objective, draw, [logits, log_b], num_steps, num_draws, learning_rate, patience, seed)
     trace, steps, message = search.run(progress)
-    proposal_scale = min(max(math.exp(float(log_b.detach())), PROPOSAL_SCALES[0]), PROPOSAL_SCALES[1])
     heights = torch.softmax(logits.detach(), 0) * num_bins
-    learned = Energy(features, proposal_histogram=heights.tolist(), proposal_scale=proposal_scale)
-
-    def score(coupling: Energy) -> float:
-        return search.validate(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=measure, generator=g))
-
-    values = {coupling: score(coupling) for coupling in (base, learned)}
-    best = min(values, key=values.__getitem__)
-    return Learned(best, trace, values[best], steps, message)
+    learned = Energy(features, proposal_histogram=heights.tolist(), proposal_scale=proposal_scale_of(log_b))
+    best, value = search.best_of((base, learned), num_frequencies, num_dims, measure)
+    return Learned(best, trace, value, steps, message)

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -41,15 +42,11 @@ def kernel_error(
         >>> 0 <= float(objective(couplings.by_name("iid").sample(16, 1, seed=0))) < 0.5
         True
     """
-    rows, kind = finite_rows(x, least=2), feature_maps.by_name(features)
-    exact = (spectrum or Gaussian()).kernel_between(rows, rows)
 
-    def objective(frequencies: Frequencies) -> Tensor:
-        phi = kind(frequencies)(rows)
-        error: Tensor = (phi @ phi.mT - exact).square().mean().sqrt()
-        return error
+    def error(exact: Tensor, estimate: Tensor) -> Tensor:
+        return (estimate - exact).square().mean().sqrt()
 
-    return objective
+    return _of_kernels(error, x, spectrum, features)
 
 
 def posterior_divergence(
@@ -80,12 +77,20 @@ def posterior_divergence(
         >>> float(objective(couplings.by_name("iid").sample(16, 1, seed=0))) > 0
         True
     """
+    divergence = partial(metrics.expected_posterior_kl, num_train=num_train, noise=noise)
+    return _of_kernels(divergence, x, spectrum, features)
+
+
+def _of_kernels(
+    compare: Callable[[Tensor, Tensor], Tensor], x: Any, spectrum: Spectrum | None, features: str
+) -> Objective:
+    """Return a function of frequencies that compares the exact kernel of inputs (n, d) with its estimate."""
     rows, kind = finite_rows(x, least=2), feature_maps.by_name(features)
     exact = (spectrum or Gaussian()).kernel_between(rows, rows)
 
     def objective(frequencies: Frequencies) -> Tensor:
         phi = kind(frequencies)(rows)
-        return metrics.expected_posterior_kl(exact, phi @ phi.mT, num_train, noise)
+        return compare(exact, phi @ phi.mT)
 
     return objective
 

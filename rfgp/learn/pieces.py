@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rfgp.couplings.radial import PROPOSAL_SCALES, histogram_quantile
 from rfgp.spectra import Spectrum
 
 _MAX_NORMAL = 8.0
@@ -93,3 +94,46 @@ class LogDensity(torch.autograd.Function):
         """Return the gradient (k,)."""
         (slope,) = ctx.saved_tensors
         return grads[0] * slope, None, None
+
+
+def proposed_norms(
+    heights: Tensor,  # (K,), mean 1
+    log_b: Tensor,  # ()
+    u: Tensor,  # (k,)
+    spectrum: Spectrum,
+    num_dims: int,
+) -> tuple[Tensor, Tensor]:  # (k,), (k,)
+    """Return norms and their importance weights, differentiable in the heights and in log b.
+
+    Args:
+        heights: The heights of the proposal histogram, (K,), with mean 1.
+        log_b: The logarithm of the proposal scale, 0-d. It is clamped to the range that is solved for.
+        u: Uniforms, (k,).
+        spectrum: The spectrum of the norms.
+        num_dims: The number of dimensions.
+
+    Examples:
+        >>> from rfgp import spectra
+        >>> u, log_b = torch.tensor([0.3, 0.6]).double(), torch.zeros(()).double()
+        >>> proposed_norms(torch.ones(4).double(), log_b, u, spectra.Gaussian(), 2)[1].tolist()
+        [1.0, 1.0]
+    """
+    inner, weights = histogram_quantile(heights, u)
+    radius: Tensor = Radial.apply(to_normal(inner), spectrum, num_dims)
+    inside = log_b.clamp(*(math.log(b) for b in PROPOSAL_SCALES))
+    wide = radius * inside.exp()
+    log_ratio = LogDensity.apply(wide, spectrum, num_dims) - LogDensity.apply(radius, spectrum, num_dims)
+    return wide, weights * (inside + log_ratio).exp()
+
+
+def proposal_scale_of(log_b: Tensor) -> float:
+    """Return the proposal scale b of `proposed_norms`.
+
+    Args:
+        log_b: Its logarithm, 0-d.
+
+    Examples:
+        >>> proposal_scale_of(torch.tensor(9.0))
+        1.6
+    """
+    return min(max(math.exp(float(log_b.detach())), PROPOSAL_SCALES[0]), PROPOSAL_SCALES[1])

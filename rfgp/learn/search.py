@@ -1,7 +1,7 @@
 """The search for the parameters of a coupling, by Adam with new draws in each step."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,6 +15,7 @@ from rfgp.couplings.coupling import Coupling
 from rfgp.errors import InvalidArgumentError
 from rfgp.learn.objectives import Objective
 from rfgp.progress import Bar
+from rfgp.spectra import Spectrum
 
 _CHECK_EVERY = 10
 
@@ -133,6 +134,25 @@ class Search:
         with torch.no_grad():
             generator = random.generator(random.resolve_seed(self.seed), random.Role.FREQUENCIES, 1)
             return float(self._mean(draw, generator, 4 * self.num_draws))
+
+    def best_of(
+        self, couplings: Sequence[Coupling], num_frequencies: int, num_dims: int, spectrum: Spectrum
+    ) -> tuple[Coupling, float]:
+        """Return the coupling of the least objective over the validation draws, and this objective.
+
+        Args:
+            couplings: The couplings.
+            num_frequencies: The number of frequencies.
+            num_dims: The number of dimensions.
+            spectrum: The spectrum.
+        """
+
+        def score(coupling: Coupling) -> float:
+            return self.validate(lambda g: coupling.sample(num_frequencies, num_dims, spectrum=spectrum, generator=g))
+
+        values = [score(coupling) for coupling in couplings]
+        best = int(np.argmin(values))
+        return couplings[best], values[best]
 
     def _mean(self, draw: Callable[[torch.Generator], Frequencies], generator: torch.Generator, count: int) -> Tensor:
         values = [self.objective(draw(generator)) for _ in range(count)]

@@ -157,7 +157,7 @@ def _conditioned(
     pairs = is_present[:, :, None] & is_present[:, None, :]
     among = torch.where(pairs, _entries_at(matrix, neighbors[:, :, None], neighbors[:, None, :]), 0.0)
     among = among + torch.where(is_present, noise_of_distinct[neighbors], 1.0).diag_embed()
-    weights = _solved(among, cross)
+    weights: Tensor = _Solve.apply(among, cross)
     left = matrix.diagonal()[rows] - (weights * cross).sum(1)
     return weights, left.clamp_min(0) + share * noise_of_distinct[rows]
 
@@ -170,14 +170,6 @@ def _entries_at(
     """Return entries of a matrix at rows and columns that broadcast."""
     flat = rows * len(matrix) + columns
     return matrix.reshape(-1).index_select(0, flat.reshape(-1)).reshape(flat.shape)
-
-
-def _solved(
-    matrices: Tensor,  # (b, k, k)
-    right: Tensor,  # (b, k)
-) -> Tensor:  # (b, k)
-    out: Tensor = _Solve.apply(matrices, right)
-    return out
 
 
 class _Solve(torch.autograd.Function):

@@ -107,8 +107,7 @@ def log_prob(
     from rfgp.local import loops
 
     z, targets = scaled_positions(x, lengthscale), as_rows(residual)
-    noises = np.ascontiguousarray(as_array(noise.double()))
-    rows = kind, z, as_rows(no_features(x)), noises, float(variance.detach()), pattern.indices, pattern.indptr
+    rows = kind, z, as_rows(no_features(x)), as_rows(noise), float(variance.detach()), pattern.indices, pattern.indptr
     fixed = *rows, targets, as_array(output_weights.double())
 
     def run(a: int, b: int) -> tuple[float, float, Array, Array, Array]:

@@ -1,10 +1,12 @@
 """Draws of frequencies, and whether they have the distribution of a spectrum."""
 
+import itertools
+
 import numpy as np
 import torch
 from checks import assert_mean
 
-from rfgp import couplings, random
+from rfgp import couplings, random, spectra
 
 REPEATS = 1000
 
@@ -32,3 +34,15 @@ def check_distribution(omega, spectrum, weights=1.0):
     for part in (slice(0, 1), half, slice(None)):
         assert_mean((w * np.cos(angles))[:, part].mean(1), kernel)
         assert_mean((w * np.sin(angles))[:, part].mean(1), 0 * kernel)
+
+
+def check_order(made, kind, x, m, repeats, deviations):
+    """Check that each coupling has a smaller squared error of the kernel matrix of rows (n, d) than the one before."""
+    exact, found = spectra.Gaussian().kernel_between(x, x), []
+    for coupling in made:
+        generator = random.generator(1)
+        maps = [kind(coupling.sample(m, x.shape[1], generator=generator)) for _ in range(repeats)]
+        squares = [float((phi(x) @ phi(x).T - exact).square().mean()) for phi in maps]
+        found.append((np.mean(squares), np.std(squares, ddof=1) / np.sqrt(repeats)))
+    for (worse, a), (better, b) in itertools.pairwise(found):
+        assert (worse - better) / np.hypot(a, b) > deviations

@@ -1,6 +1,7 @@
 """Models of terms on one small table, at given hyperparameters, and their dense twins."""
 
 import numpy as np
+import twins
 from dense_terms import DenseTerms
 
 import rfgp
@@ -65,16 +66,7 @@ def start_of(case):
 
 def covariance_of(case):
     """Return the covariance of each term of a case between "rows" and "new" points, in the user's units."""
-    start = {path: value for path, value in start_of(case).items() if path not in ("mean", "noise")}
-    whole = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
-    places = {"rows": slice(0, 60), "new": slice(60, None)}
-
-    def covariance(name, first, second):
-        (term,) = [term for term in KERNELS[case].terms() if term.name == name]
-        own = {path: value for path, value in start.items() if path.startswith(f"{name}.")}
-        return k.Sum((term,)).matrix(whole, values=own).numpy()[places[first], places[second]]
-
-    return covariance
+    return twins.covariance_of(KERNELS[case], ROWS, NEW, start_of(case))
 
 
 def twin(case, y=Y, noise=0.07):

@@ -40,3 +40,9 @@ def as_dense(entries, pattern):
     """Return a sparse matrix densely."""
     places = torch.as_tensor(pattern.rows), torch.as_tensor(pattern.indices)
     return torch.zeros(pattern.shape, dtype=torch.float64).index_put(places, entries)
+
+
+def slopes_agree(found, exact, theta, upstream=1.0, **tolerances):
+    """Return whether two values have the same gradients in parameters, given the gradient in these values."""
+    slopes = [torch.autograd.grad((upstream * v).sum(), theta, retain_graph=True) for v in (found, exact)]
+    return all(torch.allclose(one, other, **tolerances) for one, other in zip(*slopes, strict=True))

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from rfgp.couplings import norms
-from rfgp.couplings.coupling import Coupling, random_signs
+from rfgp.couplings.coupling import Coupling, WeightedDraws, random_signs
 from rfgp.couplings.energy import product, solver, store
 from rfgp.couplings.energy.potential import KINDS, check_distances, make_potential
 from rfgp.couplings.energy.solver import Problem, ProgressCallback, Solution
@@ -24,7 +23,7 @@ from rfgp.spectra import Gaussian, Spectrum
 Array = NDArray[Any]
 
 
-class Energy(Coupling):
+class Energy(WeightedDraws, Coupling):
     """Frequencies that repel each other, for any m.
 
     The norms are stratified over all m frequencies, one in each of m quantiles of their distribution. The directions
@@ -86,9 +85,7 @@ class Energy(Coupling):
         self.features, self.weighted, self.effort = features, bool(weighted), effort
         self.proposal_scale = float(proposal_scale)
         self.distances = None if distances is None else check_distances(distances).tolist()
-        self.proposal_histogram = (
-            None if proposal_histogram is None else [float(height) for height in check_histogram(proposal_histogram)]
-        )
+        self.proposal_histogram = None if proposal_histogram is None else check_histogram(proposal_histogram).tolist()
 
     @property
     def is_antithetic(self) -> bool:
@@ -199,17 +196,12 @@ class Energy(Coupling):
         ]
         return [np.concatenate(rows) for rows in zip(*parts, strict=True)]
 
-    def _frequencies(self, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
-        return self._draw(m, d, spectrum, generator).dense()
-
     def _count(self, m: int) -> int:
         """Return the number of directions that are solved for."""
         if self.features == "fourier":
             return m
         if m % 2:
             raise InvalidArgumentError(f"num_frequencies must be even, got {m}. Positive features come in pairs.")
-        if m == 0:
-            raise InvalidArgumentError("num_frequencies must be a positive integer, got 0.")
         return m // 2
 
     def problem(self, num_dims: int, spectrum: Spectrum) -> Problem:

@@ -152,22 +152,16 @@ def make_potential(kind: str, spectrum: Spectrum, num_dims: int, distances: Any 
                 f"|x + y| must be at most {_MAX_DISTANCE_POSITIVE:g} lengthscales for positive features, got "
                 f"{z.max():.3g}. Center the inputs, or use Fourier features."
             )
-        log_distance_weights = log_weights - z**2
+        log_weights = log_weights - z**2
         if distances is None:
-            log_distance_weights -= 2 * np.log(
-                np.expm1(z**2)
-            )  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
-        return Potential(kind, num_dims, z, log_distance_weights - _log_total(log_distance_weights), np.exp(z**2 / 2))
-    kernel = spectrum.kernel(torch.as_tensor(z)).numpy()
-    if distances is None:
-        double = spectrum.kernel(torch.as_tensor(2 * z)).numpy()
-        log_weights = -np.log((1 + double) / 2 - kernel**2)
-    return Potential(kind, num_dims, z, log_weights - _log_total(log_weights), kernel)
-
-
-def _log_total(logs: Array) -> float:
-    """Return the logarithm of the sum of exponentials."""
-    return float(np.logaddexp.reduce(logs))
+            log_weights -= 2 * np.log(np.expm1(z**2))  # E cosh(omega . s)^2 - (E cosh)^2, |s| = v, is half its square
+        means = np.exp(z**2 / 2)
+    else:
+        means = spectrum.kernel(torch.as_tensor(z)).numpy()
+        if distances is None:
+            double = spectrum.kernel(torch.as_tensor(2 * z)).numpy()
+            log_weights = -np.log((1 + double) / 2 - means**2)
+    return Potential(kind, num_dims, z, log_weights - np.logaddexp.reduce(log_weights), means)
 
 
 def check_distances(distances: Any) -> Array:

@@ -214,9 +214,14 @@ def _descend(
 ) -> tuple[Array, float]:
     """Return directions and log b after Adam steps whose rates decay along a cosine."""
     strata, table_end = problem.strata(len(start)), problem.table_end(len(start))
-    repulsion, mean_term = Repulsion(problem.potential, table_end), _MeanTerm(problem.potential, table_end)
+    repulsion, knots = Repulsion(problem.potential, table_end), np.linspace(0.0, table_end, 4096)
+    means = problem.potential.mean_term(knots)
     directions, log_b = start, np.array([log_scale])
     direction_moments = scale_moments = (0.0, 0.0)  # of Adam
+
+    def mean_term(r: Array) -> Array:
+        return np.interp(r, knots, means)
+
     with repulsion.threads():
         for step in range(num_steps):
             fraction = 0.5 * (1 + math.cos(math.pi * step / num_steps))
@@ -241,7 +246,7 @@ def _descend(
 
 def _scale_slope(
     problem: Problem,
-    mean_term: "_MeanTerm",
+    mean_term: Callable[[Array], Array],
     strata: tuple[torch.Tensor, torch.Tensor],
     log_b: float,
     radial: Array,
@@ -256,7 +261,7 @@ def _scale_slope(
 
     Args:
         problem: The problem.
-        mean_term: M.
+        mean_term: M, the potential's `mean_term`.
         strata: Norms and weights for b = 1.
         log_b: log b.
         radial: (n,), r_i dS/dr_i.
@@ -267,14 +272,3 @@ def _scale_slope(
     log_weight_slope = (np.log(up[1]) - np.log(down[1])) / (2 * step)
     mean = sum(sign * (w @ mean_term(r)) for sign, (r, w) in ((1, up), (-1, down))) / (2 * step)
     return float((radial.sum() + in_logs @ log_weight_slope) / n**2 - 2 / n * mean)
-
-
-class _MeanTerm:
-    """A table of the potential's `mean_term` with linear interpolation."""
-
-    def __init__(self, potential: Potential, table_end: float) -> None:
-        self._r = np.linspace(0.0, table_end, 4096)
-        self._values = potential.mean_term(self._r)
-
-    def __call__(self, r: Array) -> Array:
-        return np.interp(r, self._r, self._values)

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from rfgp.couplings import Frequencies, as_frequencies
-from rfgp.errors import InvalidArgumentError
+from rfgp.couplings.frequencies import check_unpaired
 from rfgp.features.softmax.pair import FeaturePair, SideMap
 
 
@@ -83,11 +83,7 @@ class Trigonometric(FeaturePair):
 
     def __init__(self, frequencies: Frequencies | Tensor, kernel: str = "softmax") -> None:
         drawn = as_frequencies(frequencies)
-        if drawn.antithetic:
-            raise InvalidArgumentError(
-                "frequencies must not be antithetic for trigonometric features, got pairs omega, -omega. Use the "
-                "coupling without -antithetic, or positive features."
-            )
+        check_unpaired(drawn, "for trigonometric features", ", or positive features")
         side = _TrigonometricMap(drawn, kernel)
         super().__init__(side, side)
 

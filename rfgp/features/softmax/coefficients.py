@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from rfgp.counts import counted
 from rfgp.couplings import Frequencies, as_frequencies
+from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import Positive, Trigonometric
 from rfgp.features.softmax.pair import SideMap, check_matrix, times
@@ -142,11 +143,7 @@ class Angular(Coefficient):
 
     def __init__(self, frequencies: Frequencies | Tensor) -> None:
         drawn = as_frequencies(frequencies)
-        if drawn.antithetic:
-            raise InvalidArgumentError(
-                "frequencies must not be antithetic for sign features, got pairs omega, -omega. Use the coupling "
-                "without -antithetic."
-            )
+        check_unpaired(drawn, "for sign features")
         super().__init__(0.5, _SignMap(drawn, 1.0), _SignMap(drawn, -1.0))
 
 
@@ -167,13 +164,17 @@ class _LinearMap(CoefficientMap):
         return out
 
 
+def _check_positive(name: str, number: float) -> None:
+    if not 0 < number < math.inf:
+        raise InvalidArgumentError(f"{name} must be positive and finite, got {number!r}.")
+
+
 _ESTIMATORS = {"trigonometric": Trigonometric, "positive": Positive}
 
 
 def _gaussian_side(frequencies: Frequencies | Tensor, scale: float, estimator: str) -> SideMap:
     """Return features of the Gaussian kernel."""
-    if not 0 < scale < math.inf:
-        raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+    _check_positive("scale", scale)
     if estimator not in _ESTIMATORS:
         raise InvalidArgumentError(f'estimator must be "trigonometric" or "positive", got {estimator!r}.')
     return _ESTIMATORS[estimator](frequencies, "gaussian").left
@@ -256,8 +257,7 @@ def normalizer(length: float | None, scale: float, is_complement: bool) -> float
         raise InvalidArgumentError(
             f'length must be None unless of="difference" with complement=True, got {length!r}. Leave it out.'
         )
-    if not 0 < length < math.inf:
-        raise InvalidArgumentError(f"length must be positive and finite, got {length!r}.")
+    _check_positive("length", length)
     return -math.expm1(-2 * (length / scale) ** 2)
 
 
@@ -393,6 +393,5 @@ class GaussianMixture(Coefficient):
         pair: tuple[int, int],
         scale: float = 1.0,
     ) -> None:
-        if not 0 < scale < math.inf:
-            raise InvalidArgumentError(f"scale must be positive and finite, got {scale!r}.")
+        _check_positive("scale", scale)
         super().__init__(0.0, _ClusterMap(left_centers, pair[0], scale), _ClusterMap(right_centers, pair[1], scale))

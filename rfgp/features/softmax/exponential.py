@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from rfgp.couplings import Frequencies, as_frequencies
+from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.softmax.basic import ExponentialMap
 from rfgp.features.softmax.pair import FeaturePair, SideMap, check_matrix, times
@@ -100,11 +101,8 @@ class Exponential(FeaturePair):
             sides = [_RealMap(drawn, a.real if a.is_complex() else a, kernel) for a in (matrix, inverse)]
             super().__init__(sides[0], sides[1])
             return
-        if drawn.antithetic and not bool((matrix.real != 0).any()):
-            raise InvalidArgumentError(
-                "frequencies must not be antithetic for an imaginary matrix, got pairs omega, -omega. Use the coupling "
-                "without -antithetic."
-            )
+        if not bool((matrix.real != 0).any()):
+            check_unpaired(drawn, "for an imaginary matrix")
         super().__init__(_ComplexMap(drawn, matrix, kernel, 1.0), _ComplexMap(drawn, inverse, kernel, -1.0))
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from rfgp.counts import check_count
 from rfgp.couplings import Coupling, Frequencies, as_frequencies, by_name
+from rfgp.couplings.frequencies import check_unpaired
 from rfgp.errors import InvalidArgumentError, requires_extra
 from rfgp.features.softmax.basic import Positive, Trigonometric
 from rfgp.features.softmax.coefficients import Angular, Clusters, Coefficient, Gaussian, GaussianMixture, Matched
@@ -47,11 +48,8 @@ def bipolar(
         tensor([[1.]])
     """
     drawn = as_frequencies(frequencies)
-    if drawn.antithetic and (other is None or antithetic):
-        raise InvalidArgumentError(
-            "frequencies must not be antithetic, got pairs omega, -omega. Use the coupling without -antithetic, and "
-            "antithetic=True for both signs."
-        )
+    if other is None or antithetic:
+        check_unpaired(drawn, "", ", and antithetic=True for both signs")
     positive = drawn.with_negatives() if antithetic else drawn
     trigonometric = Trigonometric(drawn if other is None else other, kernel)
     return Hybrid(trigonometric, [(coefficient, Positive(positive, kernel))])

@@ -7,11 +7,15 @@ import numpy as np
 import pytest
 import torch
 from dense_terms import DenseTerms
-from gp_cases import KERNELS, NAMES, NEW, ROWS, Y, covariance_of, model, twin
+from gp_cases import KERNELS, NAMES, NEW, ROWS, SPACE, TREND, Y, covariance_of, model, twin
+from twins import check_differences, check_terms
 
+import graphs
 import rfgp
 from rfgp import kernels as k
 
+RING = graphs.Graph.from_edges([(i, (i + 1) % 6) for i in range(6)])
+NEAR, FURTHER = (rfgp.InducingPoints(10, residual=rfgp.Vecchia(count, condition_on="responses")) for count in (5, 6))
 STATIONARY = ("trend", "space", "own", "varying", "both", "changing", "season")
 
 
@@ -33,22 +37,11 @@ def twin_through(case, gp, noise=0.07):
     return DenseTerms(covariance, NAMES[case], Y, 4.5, noise)
 
 
-def agrees(gp, exact, case, atol=1e-8, *, parts="covariance"):
-    """Compare a model with a twin: means, or variances too, or covariances too."""
-    prediction, names = gp.predict(NEW), NAMES[case]
+def agrees(gp, exact, atol=1e-8, *, parts="crosses"):
+    """Compare a model with a twin: means, then variances and covariances too."""
     expected = exact.log_marginal_likelihood()
     assert gp.log_marginal_likelihood().item() == pytest.approx(expected, abs=50 * atol, rel=1e-9)
-    np.testing.assert_allclose(prediction.mean, 4.5 + sum(exact.mean(name) for name in names), atol=atol)
-    for name in names:
-        np.testing.assert_allclose(prediction.terms[name].mean, exact.mean(name), atol=atol)
-        own = exact.cross_covariance(name, name)
-        if parts != "mean":
-            np.testing.assert_allclose(prediction.terms[name].variance, np.diag(own), atol=atol)
-        if parts == "covariance":
-            np.testing.assert_allclose(prediction.terms[name].covariance, own, atol=atol)
-            for other in names:
-                cross = exact.cross_covariance(name, other)
-                np.testing.assert_allclose(prediction.cross_covariance(name, other), cross, atol=atol)
+    check_terms(gp.predict(NEW), exact, 4.5, atol, parts)
 
 
 APPROXIMATIONS = {
@@ -78,7 +71,7 @@ def test_terms_through_features_match_dense_algebra(case, approximation):
         return
     gp = model(case, approximation).condition(ROWS, Y)
     assert any(type(one) is type(approximation) for one in gp.spec.approximations.values())
-    agrees(gp, twin_through(case, gp), case)
+    agrees(gp, twin_through(case, gp))
 
 
 @pytest.mark.thinned(4)
@@ -86,7 +79,7 @@ def test_terms_through_features_match_dense_algebra(case, approximation):
 @pytest.mark.parametrize("case", KERNELS)
 def test_inducing_points_at_all_rows_are_exact(case, method):
     gp = model(case, rfgp.InducingPoints(100, method=method)).condition(ROWS, Y)
-    agrees(gp, twin(case), case, atol=3e-5, parts={"sor": "mean", "fitc": "variance", "vfe": "covariance"}[method])
+    agrees(gp, twin(case), atol=3e-5, parts={"sor": "mean", "fitc": "variance", "vfe": "crosses"}[method])
 
 
 @pytest.mark.parametrize("case", ["two smooth", "every kind", "coregionalization", "a coefficient that varies"])
@@ -104,18 +97,7 @@ def test_residuals_of_inducing_points_are_noise_or_a_bound(case, method):
         expected = through.log_marginal_likelihood() - 0.5 * missing.sum() / 0.07
         assert expected < twin(case).log_marginal_likelihood()
     assert gp.log_marginal_likelihood().item() == pytest.approx(expected, rel=1e-6)
-    gp.log_marginal_likelihood().backward()
-    for name, raw in gp.hyperparameters.raw.items():
-        if raw.grad is None:
-            continue
-        gradient, place, step = raw.grad.clone(), (0,) * raw.ndim, 1e-4
-        ends = []
-        for sign in (1, -1):
-            with torch.no_grad():
-                raw[place] += sign * step
-                ends.append(gp.log_marginal_likelihood().item())
-                raw[place] -= sign * step
-        assert gradient[place].item() == pytest.approx((ends[0] - ends[1]) / (2 * step), rel=1e-3, abs=1e-3), name
+    check_differences(gp, 1e-4, 1e-3)
 
 
 @pytest.mark.parametrize("condition_on", ["responses", "latent", "auto"])
@@ -127,14 +109,7 @@ def test_all_neighbors_are_exact(case, condition_on):
     is_rough = condition_on != "responses" or "season" in NAMES[case]  # a jitter of 1e-11, or a tail of harmonics
     within, atol = (1e-4, 1e-3) if is_rough else (1e-7, 1e-6)
     assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), rel=within)
-    prediction = gp.predict(NEW)
-    names = NAMES[case]
-    np.testing.assert_allclose(prediction.mean, 4.5 + sum(exact.mean(one) for one in names), atol=atol)
-    total = sum(exact.cross_covariance(a, b) for a in names for b in names)
-    np.testing.assert_allclose(prediction.variance, np.diag(total), atol=atol)
-    for one in names:
-        np.testing.assert_allclose(prediction.terms[one].mean, exact.mean(one), atol=atol)
-        np.testing.assert_allclose(prediction.terms[one].variance, np.diag(exact.cross_covariance(one, one)), atol=atol)
+    check_terms(gp.predict(NEW), exact, 4.5, atol, "variance")
 
 
 def test_products_of_gaussian_kernels_have_neighbors():
@@ -199,6 +174,21 @@ def test_one_value_serves_its_terms_and_others_are_planned():
         (lambda: rfgp.Vecchia(0), "num_neighbors"),
         (lambda: rfgp.Vecchia(condition_on="rows"), "condition_on must be one of"),
         (lambda: rfgp.Exact(seed="one"), "seed"),
+        (lambda: rfgp.InducingPoints(8, residual=30), "residual must be None or a value such as"),
+        (lambda: rfgp.InducingPoints(8, residual=rfgp.Exact()), "residual must be None or a value such as"),
+        (lambda: rfgp.InducingPoints(8, residual=rfgp.Vecchia(5), method="fitc"), "with a residual, got 'fitc'"),
+        (lambda: rfgp.InducingPoints(8, residual=rfgp.Vecchia(5), method="vfe"), "with a residual, got 'vfe'"),
+        (lambda: rfgp.EquispacedFourier(tolerance=0), "tolerance"),
+        (lambda: rfgp.EquispacedFourier(tolerance=0.5), "tolerance"),
+        (lambda: rfgp.EquispacedFourier(tolerance="1e-3"), "tolerance"),
+        (lambda: rfgp.EquispacedFourier(max_features=0), "max_features"),
+        (lambda: rfgp.RandomWalks(0), "num_walkers"),
+        (lambda: rfgp.RandomWalks(8, columns=32), "columns"),
+        (lambda: rfgp.RandomWalks(8, columns=rfgp.Exact()), "columns"),
+        (lambda: rfgp.RandomWalks(8, columns=rfgp.RandomFeatures(8, learn_frequencies=True)), "columns"),
+        (lambda: rfgp.Chebyshev(0), "degree"),
+        (lambda: rfgp.TruncatedSpectrum(-1), "rank"),
+        (lambda: rfgp.RationalPrecision(1.5), "degree"),
     ],
 )
 def test_bad_options_are_named(make, message):
@@ -211,20 +201,25 @@ def test_bad_options_are_named(make, message):
     [
         (k.Group("store"), rfgp.RandomFeatures(8), "finitely many functions"),
         (k.Matern("t"), rfgp.RandomFeatures(8, kind="laplace"), "Gaussian kernel only"),
+        (k.Group("store") * k.RBF("t"), rfgp.InducingPoints(8, learn_locations=True), "columns of numbers"),
+        (k.RBF("t") + k.Constant(name="level"), {"level": rfgp.Vecchia(8)}, "reads no column"),
+        (k.Nodes(RING, "diffusion", column="node"), rfgp.Vecchia(8), "nodes of a graph"),
+        (k.RBF("t", name="a") + k.RBF("p", name="b"), {"a": rfgp.Vecchia(8), "b": rfgp.Vecchia(9)}, "one value"),
+        (k.RationalQuadratic("t"), NEAR, "requires a Gaussian kernel"),
+        (k.Periodic("t", 2.5), NEAR, "requires a Gaussian kernel"),
+        (k.Linear("t"), NEAR, "requires a Gaussian kernel"),
+        (k.Matern("t") * k.RBF("p"), NEAR, "requires a Gaussian kernel"),
+        (k.RBF("t") * k.Group("store"), NEAR, "requires columns of numbers"),
+        (k.Group("store"), NEAR, "requires columns of numbers"),
+        (k.Nodes(RING, "diffusion", column="node"), NEAR, "requires columns of numbers"),
+        (TREND + SPACE, NEAR, "one term may have neighbors"),
+        (TREND + SPACE, {"trend": NEAR, "space": rfgp.Vecchia(5)}, "one term.*'trend'.*'space'"),
+        (TREND + SPACE, {"trend": NEAR, "space": FURTHER}, "one term may have neighbors"),
     ],
 )
 def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        rfgp.GP(kernel, approximation=approximation).fit(ROWS, Y)
-
-
-def test_values_are_shown_and_compared():
-    assert (
-        repr(rfgp.RandomFeatures(64, coupling="orthogonal"))
-        == "RandomFeatures(num_frequencies=64, coupling='orthogonal')"
-    )
-    assert rfgp.Vecchia(20) == rfgp.Vecchia(20)
-    assert rfgp.Vecchia(20) != rfgp.Vecchia(30)
+        rfgp.GP(kernel, approximation=approximation).fit({**ROWS, "node": np.arange(60) % 6}, Y)
 
 
 @pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -247,9 +242,3 @@ def test_draws_are_learned(approximation, stage):
     assert gp.hyperparameters.names == before.hyperparameters.names
     again = pickle.loads(pickle.dumps(gp)).predict(rows)
     np.testing.assert_array_equal(gp.predict(rows).mean, again.mean)
-
-
-def test_draws_of_levels_are_not_learned():
-    kernel = (k.Group("store") * k.RBF("t")).named("own")
-    with pytest.raises(rfgp.InvalidArgumentError, match="columns of numbers"):
-        rfgp.GP(kernel, approximation=rfgp.InducingPoints(8, learn_locations=True)).fit(ROWS, Y)

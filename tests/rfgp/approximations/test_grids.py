@@ -11,6 +11,7 @@ from dense_terms import DenseTerms
 from field_cases import ring
 from planting import planted
 from scipy import stats
+from twins import covariance_of, leaves_of
 
 import graphs
 import rfgp
@@ -79,15 +80,9 @@ def model(case="space and time", y=Y, start=START, **options):
 
 def twin(case, y=Y):
     """Return the same sum by dense algebra, with hyperparameters as they start."""
-    whole = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
-    places = {"rows": slice(0, N), "new": slice(N, None)}
-
-    def covariance(name, first, second):
-        (term,) = [term for term in kernel_of(case).terms() if term.name == name]
-        own = {path: value for path, value in START.items() if path.startswith(f"{name}.")}
-        return k.Sum((term,)).matrix(whole, values=own).numpy()[places[first], places[second]]
-
-    return DenseTerms(covariance, ["f", "slope"], y, START["mean"], START["noise"])
+    return DenseTerms(
+        covariance_of(kernel_of(case), ROWS, NEW, START), ["f", "slope"], y, START["mean"], START["noise"]
+    )
 
 
 def check_predictions(gp, case="space and time"):
@@ -119,12 +114,6 @@ def test_density_matches_dense_algebra_within_its_error(case):
     assert abs(score) < stats.t.isf(FALSE_ALARMS / len(KERNELS) / 2, 15)
 
 
-def leaves_of(gp):
-    values = gp.state.hyperparameters
-    values = values.leaves([name for name, one in values.space.quantities.items() if not one.is_fixed])
-    return gp.state.replace(hyperparameters=values), [one for one in values.raw.values() if one.requires_grad]
-
-
 def check_score(gp):
     """The gradient that draws are read for is that of dense algebra in all hyperparameters."""
     rows, rng = gp.state.require_rows(purpose="a test"), np.random.default_rng(3)
@@ -134,7 +123,7 @@ def check_score(gp):
     expected = 0.5 * ((left * signs) * (first.kernel(rows.inputs, rows.inputs) @ left)).sum()
     found = kronecker.KroneckerTerm(second, rows.inputs).score(left, signs)
     options = {"materialize_grads": True, "allow_unused": True}
-    pairs = [torch.autograd.grad(value, leaves, **options) for value in (found, expected)]
+    pairs = [torch.autograd.grad(value, list(leaves.values()), **options) for value in (found, expected)]
     assert sum(bool(other.any()) for other in pairs[1]) >= 3
     for one, other in zip(*pairs, strict=True):
         np.testing.assert_allclose(one, other, atol=1e-8 * max(1.0, float(other.abs().max())))

@@ -12,6 +12,7 @@ from checks import fails
 from field_cases import NEW, ROWS, Y, network, ring
 from planting import planted
 from scipy import stats
+from twins import leaves_of
 
 import graphs
 import rfgp
@@ -52,13 +53,6 @@ def model(other="rbf", way="walks", y=Y, rows=ROWS, **options):
     start = {} if "likelihood" in options else {"noise": 0.2}
     kernel = product_of(other) + k.Linear("pressure", name="slope")
     return rfgp.GP(kernel, approximation=chosen, start=start, seed=0, **options).condition(rows, y)
-
-
-def leaves_of(gp):
-    """Return the regression whose hyperparameters are leaves, and these by path."""
-    values = gp.state.hyperparameters
-    values = values.leaves([name for name, one in values.space.quantities.items() if not one.is_fixed])
-    return gp.state.replace(hyperparameters=values), {n: one for n, one in values.raw.items() if one.requires_grad}
 
 
 def features_of(state, inputs):
@@ -382,9 +376,3 @@ def test_new_nodes_and_copies_predict():
 def test_products_that_cannot_be_served_are_named(kernel, approximation, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
         rfgp.GP(kernel, approximation=approximation, seed=0).condition(ROWS, Y)
-
-
-@pytest.mark.parametrize("columns", [32, rfgp.Exact(), rfgp.RandomFeatures(8, learn_frequencies=True)])
-def test_columns_must_be_random_features(columns):
-    with pytest.raises(rfgp.InvalidArgumentError, match="columns"):
-        rfgp.RandomWalks(8, columns=columns)

@@ -85,17 +85,3 @@ def test_large_graphs_without_a_sparse_precision_use_walks():
 def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
     with pytest.raises(rfgp.InvalidArgumentError, match=message):
         rfgp.GP(kernel, approximation=approximation).fit(ROWS, Y)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: rfgp.RandomWalks(0), "num_walkers"),
-        (lambda: rfgp.Chebyshev(0), "degree"),
-        (lambda: rfgp.TruncatedSpectrum(-1), "rank"),
-        (lambda: rfgp.RationalPrecision(1.5), "degree"),
-    ],
-)
-def test_bad_options_are_named(make, message):
-    with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        make()

@@ -9,8 +9,8 @@ import pytest
 import torch
 from dense_terms import DenseTerms
 from gp_cases import NEW, ROWS, SEASON, SLOPE, SPACE, STORE, TREND, Y
+from twins import check_slopes, check_terms, covariance_of
 
-import graphs
 import rfgp
 from rfgp import kernels as k
 from rfgp.approximations.inducing_points import PointTerm
@@ -54,56 +54,23 @@ def model(kernel, approximation, **options):
     return rfgp.GP(kernel, approximation=chosen, start=start, seed=0, **options).condition(ROWS, Y)
 
 
-def covariance_of(kernel):
-    """Return the covariance of each term between "rows" and "new" points, in the user's units."""
-    whole = {key: np.concatenate([ROWS[key], NEW[key]]) for key in ROWS}
-    places = {"rows": slice(0, 60), "new": slice(60, None)}
-
-    def covariance(name, first, second):
-        (term,) = [term for term in kernel.terms() if term.name == name]
-        own = {path: value for path, value in OWN.items() if path.startswith(f"{name}.")}
-        return k.Sum((term,)).matrix(whole, values=own).numpy()[places[first], places[second]]
-
-    return covariance
-
-
 def twin(kernel):
-    return DenseTerms(covariance_of(kernel), [term.name for term in kernel.terms()], Y, 4.5, 0.07)
-
-
-def gradients(gp):
-    for raw in gp.hyperparameters.raw.values():
-        raw.grad = None
-    gp.log_marginal_likelihood().backward()
-    return {name: raw.grad.clone() for name, raw in gp.hyperparameters.raw.items() if raw.grad is not None}
+    return DenseTerms(covariance_of(kernel, ROWS, NEW, OWN), [term.name for term in kernel.terms()], Y, 4.5, 0.07)
 
 
 def check_exact(gp, kernel, atol, within):
     """Compare the density, and all predictions in all their parts, with dense algebra."""
-    exact, prediction = twin(kernel), gp.predict(NEW)
+    exact = twin(kernel)
     assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood(), abs=within)
-    total = sum(exact.cross_covariance(a, b) for a in exact.names for b in exact.names)
-    np.testing.assert_allclose(prediction.mean, 4.5 + sum(map(exact.mean, exact.names)), atol=atol)
-    np.testing.assert_allclose(prediction.variance, np.diag(total), atol=atol)
-    np.testing.assert_allclose(prediction.covariance, total, atol=atol)
-    for name in exact.names:
-        own = exact.cross_covariance(name, name)
-        np.testing.assert_allclose(prediction.terms[name].mean, exact.mean(name), atol=atol)
-        np.testing.assert_allclose(prediction.terms[name].variance, np.diag(own), atol=atol)
-        np.testing.assert_allclose(prediction.terms[name].covariance, own, atol=atol)
-        for other in exact.names:
-            cross = exact.cross_covariance(name, other)
-            np.testing.assert_allclose(prediction.cross_covariance(name, other), cross, atol=atol)
+    check_terms(gp.predict(NEW), exact, 4.5, atol)
 
 
 @pytest.mark.parametrize("case", KERNELS)
 def test_all_neighbors_are_exact(case):
     kernel = KERNELS[case]
-    gp, exact = model(kernel, near()), model(kernel, rfgp.Exact())
+    gp = model(kernel, near())
     check_exact(gp, kernel, 1e-8, 1e-8)
-    slopes = gradients(exact)
-    for name, slope in gradients(gp).items():
-        np.testing.assert_allclose(slope, slopes[name], rtol=1e-8, atol=1e-7, err_msg=name)
+    check_slopes(gp, model(kernel, rfgp.Exact()), rtol=1e-8, atol=1e-7)
     precision = np.linalg.inv(twin(kernel).total)
     left, coefficients = 1 / np.diag(precision), precision @ (Y - 4.5)
     np.testing.assert_allclose(gp.leave_one_out().mean, Y - coefficients * left, atol=1e-8)
@@ -117,9 +84,7 @@ def test_kernels_of_one_lengthscale_are_exact(nu, condition_on):
     gp, exact = model(kernel, near(condition_on=condition_on)), model(kernel, rfgp.Exact())
     assert gp.log_marginal_likelihood().item() == pytest.approx(exact.log_marginal_likelihood().item(), abs=1e-6)
     np.testing.assert_allclose(gp.predict(NEW).covariance, exact.predict(NEW).covariance, atol=1e-8)
-    slopes = gradients(exact)
-    for name, slope in gradients(gp).items():
-        np.testing.assert_allclose(slope, slopes[name], rtol=1e-5, atol=1e-5, err_msg=name)
+    check_slopes(gp, exact, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("is_factorized", [True, False])
@@ -134,7 +99,7 @@ def test_all_latent_neighbors_are_exact(case, is_factorized, monkeypatch):
 def test_prior_is_that_of_the_terms():
     """The covariance of a term has its low-rank part and its residual, and each is counted once."""
     kernel = KERNELS["beside weights"]
-    gp, exact = model(kernel, near(4)), covariance_of(kernel)
+    gp, exact = model(kernel, near(4)), twin(kernel).covariance
     prior, (x, _) = gp.state.prior(), gp.state.points(ROWS)
     scale = float(gp.state.scaling.targets.scale) ** 2
     for names in (["trend"], ["slope"], ["trend", "store"], ["trend", "slope", "store"]):
@@ -359,43 +324,6 @@ def test_residual_is_a_block_of_its_term():
     assert isinstance(block, VecchiaBlock)
     assert (block.name, block.is_residual, block.residual_of) == ("trend", True, "trend")
     assert (block.num_neighbors, block.condition_on, block.columns) == (8, "latent", (0,))
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"residual": 30}, "residual must be None or a value such as"),
-        ({"residual": rfgp.Exact()}, "residual must be None or a value such as"),
-        ({"residual": rfgp.Vecchia(5), "method": "fitc"}, "with a residual, got 'fitc'"),
-        ({"residual": rfgp.Vecchia(5), "method": "vfe"}, "with a residual, got 'vfe'"),
-    ],
-)
-def test_bad_options_are_named(options, message):
-    with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        rfgp.InducingPoints(8, **options)
-
-
-RING = graphs.Graph.from_edges([(i, (i + 1) % 6) for i in range(6)])
-
-
-@pytest.mark.parametrize(
-    ("kernel", "approximation", "message"),
-    [
-        (k.RationalQuadratic("t"), near(5), "requires a Gaussian kernel"),
-        (k.Periodic("t", 2.5), near(5), "requires a Gaussian kernel"),
-        (k.Linear("t"), near(5), "requires a Gaussian kernel"),
-        (k.Matern("t") * k.RBF("p"), near(5), "requires a Gaussian kernel"),
-        (k.RBF("t") * k.Group("store"), near(5), "requires columns of numbers"),
-        (k.Group("store"), near(5), "requires columns of numbers"),
-        (k.Nodes(RING, "diffusion", column="node"), near(5), "requires columns of numbers"),
-        (TREND + SPACE, near(5), "one term may have neighbors"),
-        (TREND + SPACE, {"trend": near(5), "space": rfgp.Vecchia(5)}, "one term.*'trend'.*'space'"),
-        (TREND + SPACE, {"trend": near(5), "space": near(6)}, "one term may have neighbors"),
-    ],
-)
-def test_terms_that_cannot_be_served_are_named(kernel, approximation, message):
-    with pytest.raises(rfgp.InvalidArgumentError, match=message):
-        rfgp.GP(kernel, approximation=approximation).fit({**ROWS, "node": np.arange(60) % 6}, Y)
 
 
 def test_second_residual_is_refused_when_approximations_change():

@@ -4,6 +4,7 @@ import field_cases
 import numpy as np
 import pytest
 import trimesh
+from twins import check_model
 
 import graphs
 import rfgp
@@ -51,26 +52,8 @@ def models(case, nu):
 @pytest.mark.parametrize("nu", NUS)
 @pytest.mark.parametrize("case", CASES)
 def test_products_agree_with_exact_covariances(case, nu):
-    gp, exact = models(case, nu)
-    digits = DIGITS[nu]
-    found, expected = gp.log_marginal_likelihood(), exact.log_marginal_likelihood()
-    assert found.item() == pytest.approx(expected.item(), abs=digits)
-    found.backward()
-    expected.backward()
-    for name, raw in gp.hyperparameters.raw.items():
-        other = exact.hyperparameters.raw[name].grad
-        if other is not None:
-            np.testing.assert_allclose(raw.grad, other, atol=10 * digits, err_msg=name)
     new = {**NEW, "sensor": np.array(list("abzzyabc"))}
-    one, two = gp.predict(new), exact.predict(new)
-    for p, q in [(one, two), *((one.terms[name], two.terms[name]) for name in one.terms)]:
-        np.testing.assert_allclose(p.mean, q.mean, atol=digits)
-        np.testing.assert_allclose(p.variance, q.variance, atol=digits)
-        np.testing.assert_allclose(p.covariance, q.covariance, atol=digits)
-    first, last = next(iter(one.terms)), list(one.terms)[-1]
-    np.testing.assert_allclose(one.cross_covariance(first, last), two.cross_covariance(first, last), atol=digits)
-    np.testing.assert_allclose(one.sample(2000, seed=0).var(0), two.variance, rtol=0.25)
-    np.testing.assert_allclose(gp.leave_one_out().mean, exact.leave_one_out().mean, atol=10 * digits)
+    check_model(*models(case, nu), new, DIGITS[nu], 10 * DIGITS[nu])
 
 
 @pytest.mark.parametrize(("nu", "digits"), [(0.5, 1e-4), (1.5, 1e-3)])

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from field_cases import CASES, NEW, ROWS, Y, kernels
+from twins import check_model
 
 import graphs
 import rfgp
@@ -24,25 +25,7 @@ def test_fields_agree_with_exact_covariances(case):
     assert any(isinstance(one, rfgp.SparsePrecision) for one in gp.spec.approximations.values())
     assert all(isinstance(one, rfgp.Exact) for one in exact.spec.approximations.values())
     digits = {"roads": 1e-3, "rough and smooth roads": 1e-5}.get(case, 1e-6)  # a tail of harmonics; alpha of 2
-    found, expected = gp.log_marginal_likelihood(), exact.log_marginal_likelihood()
-    assert found.item() == pytest.approx(expected.item(), abs=digits)
-    found.backward()
-    expected.backward()
-    for name, raw in gp.hyperparameters.raw.items():
-        other = exact.hyperparameters.raw[name].grad
-        if other is not None:
-            np.testing.assert_allclose(raw.grad, other, atol=50 * digits, err_msg=name)
-    new = {**NEW, "sensor": np.array(list("abzzyabc"))}
-    one, two = gp.predict(new), exact.predict(new)
-    for p, q in [(one, two), *((one.terms[name], two.terms[name]) for name in one.terms)]:
-        np.testing.assert_allclose(p.mean, q.mean, atol=digits)
-        np.testing.assert_allclose(p.variance, q.variance, atol=digits)
-        np.testing.assert_allclose(p.covariance, q.covariance, atol=digits)
-    first, last = next(iter(one.terms)), list(one.terms)[-1]
-    np.testing.assert_allclose(one.cross_covariance(first, last), two.cross_covariance(first, last), atol=digits)
-    draws = one.sample(2000, seed=0)
-    np.testing.assert_allclose(draws.var(0), two.variance, rtol=0.25)
-    np.testing.assert_allclose(gp.leave_one_out().mean, exact.leave_one_out().mean, atol=10 * digits)
+    check_model(gp, exact, {**NEW, "sensor": np.array(list("abzzyabc"))}, digits, 50 * digits)
 
 
 @pytest.mark.parametrize(

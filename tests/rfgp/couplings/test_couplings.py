@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from frequency_draws import check_distribution, draws, sample
+from frequency_draws import check_distribution, check_order, draws, sample
 from scipy import stats
 
 import rfgp
@@ -243,16 +243,7 @@ def test_a_copula_has_its_correlation(monkeypatch):
 def test_simplex_features_beat_iid_ones_for_the_positive_kernel():
     rng = np.random.default_rng(0)
     x = torch.as_tensor(rng.standard_normal((20, 6)) / 4)
-    exact = spectra.Gaussian().kernel_between(x, x)
-
-    def errors(name):
-        generator = random.generator(1)
-        maps = [rfgp.features.Laplace(couplings.by_name(name).sample(6, 6, generator=generator)) for _ in range(600)]
-        squares = [float((phi(x) @ phi(x).T - exact).square().mean()) for phi in maps]
-        return np.mean(squares), np.std(squares, ddof=1) / np.sqrt(600)
-
-    (iid, a), (simplex, b) = (errors(name) for name in ("iid", "simplex"))
-    assert (iid - simplex) / np.hypot(a, b) > 4
+    check_order([couplings.IID(), couplings.Simplex()], rfgp.features.Laplace, x, 6, 600, 4)
 
 
 class TestPlantedErrors:
@@ -349,17 +340,7 @@ def test_extreme_uniforms_have_finite_norms():
 def test_pairwise_beats_orthogonal_beats_iid():
     rng = np.random.default_rng(0)
     x = torch.as_tensor(rng.standard_normal((30, 8)) / np.sqrt(8))
-    exact = spectra.Gaussian().kernel_between(x, x)
-
-    def errors(name):
-        generator = random.generator(1)
-        maps = [rfgp.features.Fourier(couplings.by_name(name).sample(8, 8, generator=generator)) for _ in range(400)]
-        squares = [float((phi(x) @ phi(x).T - exact).square().mean()) for phi in maps]
-        return np.mean(squares), np.std(squares, ddof=1) / 20
-
-    (iid, a), (orthogonal, b), (pairwise, c) = (errors(name) for name in ("iid", "orthogonal", "pairwise"))
-    assert (iid - orthogonal) / np.hypot(a, b) > 6
-    assert (orthogonal - pairwise) / np.hypot(b, c) > 6
+    check_order([couplings.IID(), couplings.Orthogonal(), couplings.Pairwise()], rfgp.features.Fourier, x, 8, 400, 6)
 
 
 def test_a_draw_repeats_with_its_generator(name):

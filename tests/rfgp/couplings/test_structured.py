@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 from checks import assert_mean, fails
-from frequency_draws import draws, sample
+from frequency_draws import check_distribution, draws, sample
 from scipy import linalg, stats
 
 import rfgp
@@ -203,8 +203,6 @@ class TestRivals:
         np.testing.assert_allclose(heights, means, rtol=0.1)
 
     def test_leverage_weighted_frequencies_have_the_distribution(self):
-        from frequency_draws import check_distribution
-
         omega, weights = draws(couplings.Leverage([1.0, 3.0, 0.5]), 5, 3)
         check_distribution(omega, GAUSSIAN, weights)
         assert fails(check_distribution, omega, GAUSSIAN)
@@ -233,13 +231,9 @@ class TestRivals:
         assert float(weights.mean()) == pytest.approx(1)
 
     def test_planted_quadrature_without_its_weights(self):
-        from frequency_draws import check_distribution
-
         assert fails(check_distribution, draws("spherical-radial", 5, 3)[0], GAUSSIAN)
 
     def test_planted_near_orthogonal_without_rotation(self, monkeypatch):
-        from frequency_draws import check_distribution
-
         monkeypatch.setattr(
             "rfgp.couplings.near_orthogonal.haar_rows", lambda b, k, d, generator: torch.eye(d, dtype=torch.float64)
         )

@@ -9,11 +9,13 @@ import pytest
 import torch
 from gpytorch.models import exact_prediction_strategies as strategies
 from gpytorch.test.base_kernel_test_case import BaseKernelTestCase
+from gpytorch_models import Model
 from linear_operator.operators import (
     LowRankRootAddedDiagLinearOperator,
     LowRankRootLinearOperator,
     RootLinearOperator,
 )
+from training import descend
 
 import graphs
 import rfgp
@@ -50,16 +52,6 @@ APPROXIMATIONS = [
     {"trend": rfgp.InducingPoints(8, method="fitc")},
 ]
 LAPLACE = {"trend": rfgp.RandomFeatures(8, kind="laplace")}
-
-
-class Model(gpytorch.models.ExactGP):
-    def __init__(self, x, y, kernel):
-        super().__init__(x, y, gpytorch.likelihoods.GaussianLikelihood())
-        self.mean_module = gpytorch.means.ConstantMean()
-        self.covar_module = kernel
-
-    def forward(self, x):
-        return gpytorch.distributions.MultivariateNormal(self.mean_module(x), self.covar_module(x))
 
 
 def moved(kernel):
@@ -210,13 +202,8 @@ def test_training_improves_the_likelihood(approximation):
     kernel = kernel_of(MIXED, approximation, X=X, seed=0)
     model = trained_like(kernel)
     before, start = log_likelihood(model, X, Y).item(), values_of(kernel)
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
-    for _ in range(30):
-        optimizer.zero_grad()
-        loss = -log_likelihood(model, X, Y)
-        loss.backward()
-        optimizer.step()
-    assert -loss.item() > before + 2
+    losses = descend(lambda: -log_likelihood(model, X, Y), model.parameters(), 30)
+    assert -losses[-1] > before + 2
     after = values_of(kernel)
     assert after["periodic(1).period"] == start["periodic(1).period"]  # learn_period=False
     assert all(after[path] != value for path, value in start.items() if path != "periodic(1).period")
@@ -235,13 +222,8 @@ def test_draws_are_learned(approximation, shape):
     torch.testing.assert_close(before.item(), gp.log_marginal_likelihood().item(), rtol=0, atol=1e-8)
     (path,) = [path for path in kernel.hyperparameters if path not in kernel.quantities]
     assert shape in kernel.hyperparameters[path].shape
-    optimizer = torch.optim.Adam([getattr(kernel, kernel.raw_names[path])], lr=0.02)
-    for _ in range(20):
-        optimizer.zero_grad()
-        loss = -log_likelihood(model, X, Y)
-        loss.backward()
-        optimizer.step()
-    assert -loss.item() > before.item() + 0.1
+    losses = descend(lambda: -log_likelihood(model, X, Y), [getattr(kernel, kernel.raw_names[path])], 20, 0.02)
+    assert -losses[-1] > before.item() + 0.1
     other = kernel_of(NUMBERS, {"trend": approximation}, X=X, seed=4)
     other.load_state_dict(kernel.state_dict())
     torch.testing.assert_close(other(X, Z).to_dense(), kernel(X, Z).to_dense())

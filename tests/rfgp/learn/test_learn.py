@@ -82,10 +82,10 @@ class TestExpectedDivergence:
             metrics.expected_posterior_kl(k, k, num_train, noise)
 
 
-def judged(coupling, objective, m, draws=150):
+def judged(coupling, objective, m, d=4, draws=150):
     generator = random.generator(9)
     with torch.no_grad():
-        values = [float(objective(coupling.sample(m, 4, generator=generator))) for _ in range(draws)]
+        values = [float(objective(coupling.sample(m, d, generator=generator))) for _ in range(draws)]
     return np.mean(values), np.std(values, ddof=1) / np.sqrt(draws)
 
 
@@ -225,7 +225,7 @@ class TestAttention:
         assert isinstance(found.coupling.base, couplings.SharedNorms)
         objective = learn.attention_error(*attention_inputs(1))
         rivals = ("monotone-antithetic", "orthogonal", "pairwise")
-        (mine, a), *others = (judged_at(couplings.by_name(c), objective, 32, 8) for c in (found.coupling, *rivals))
+        (mine, a), *others = (judged(couplings.by_name(c), objective, 32, 8, 200) for c in (found.coupling, *rivals))
         for value, b in others:
             assert (value - mine) / np.hypot(a, b) > 6
         omega, weights = draws(found.coupling, 32, 8)
@@ -265,10 +265,3 @@ class TestAttention:
             learn.attention_error(q, k[..., :3])
         with pytest.raises(rfgp.InvalidArgumentError, match="finite"):
             learn.attention_error(q, k * float("nan"))
-
-
-def judged_at(coupling, objective, m, d, draws=200):
-    generator = random.generator(9)
-    with torch.no_grad():
-        values = [float(objective(coupling.sample(m, d, generator=generator))) for _ in range(draws)]
-    return np.mean(values), np.std(values, ddof=1) / np.sqrt(draws)

@@ -8,7 +8,7 @@ from checks import assert_mean, fails
 import rfgp
 from rfgp import couplings, random, spectra
 from rfgp import kernels as k
-from rfgp.couplings import Coupling, Energy, coupling
+from rfgp.couplings import Energy, coupling
 from rfgp.couplings.energy import product
 from rfgp.special import sphere_cosine
 
@@ -18,7 +18,7 @@ THREE, MIXED = [(MIDDLE, 1), (ROUGH, 2), (SMOOTH, 1)], [(MIDDLE, 1), (SMOOTH, 2)
 CASES = {"wide": WIDE, "lines": LINES, "mixed": MIXED}
 
 
-class Paired(Coupling):
+class Paired(coupling.WeightedDraws, couplings.Coupling):
     """Ensembles of the energy coupling, paired at random."""
 
     def __init__(self, base=None):
@@ -26,9 +26,6 @@ class Paired(Coupling):
 
     def _draw(self, m, d, spectrum, generator):
         return self.base.sample(m, d, spectrum=spectrum, generator=generator)
-
-    def _frequencies(self, m, d, spectrum, generator):
-        raise NotImplementedError
 
 
 def positions(factors, count, seed=1, reach=1.5):
