@@ -76,7 +76,7 @@ def test_graphs_and_meshes_are_measured(monkeypatch, capsys, tmp_path):
     import networkx as nx
 
     nx.write_gml(nx.path_graph(40), tmp_path / "g.gml")
-    out, err = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml")
+    out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml")
     assert "chebyshev(" in out
     assert 'Type: rfgp.GraphGP(graph, kernel="diffusion", features="' in out
     out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "g.gml", "--time-limit", "1e-9s")
