@@ -148,8 +148,9 @@ def with_lattices(
     if any(data.term.name not in names for data in stationary):
         return result
     if len(stationary) == 1 and equispaced.is_truncated(stationary[0]):
-        can_have_neighbors = not in_blocks and stationary[0].num_rows <= MAX_IN_MEMORY
-        return {**result, stationary[0].term.name: Vecchia()} if can_have_neighbors else result
+        name = stationary[0].term.name
+        can_improve = isinstance(result[name], RandomFeatures) and stationary[0].num_rows <= MAX_IN_MEMORY
+        return {**result, name: Vecchia()} if can_improve and not in_blocks else result
     if any(equispaced.unsupported_reason(data) is not None for data in stationary):
         return result
     columns_of_terms = {column_indices_of(data.term) for data in stationary}

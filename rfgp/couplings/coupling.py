@@ -182,7 +182,13 @@ class Coupling(ABC):
 
 
 class WeightedDraws:
-    """The part of a coupling whose `_draw` draws frequencies together with their weights."""
+    """The part of a coupling whose `_draw` draws frequencies together with their weights.
+
+    Examples:
+        >>> import rfgp
+        >>> issubclass(rfgp.couplings.Antithetic, WeightedDraws)
+        True
+    """
 
     def _frequencies(self: Any, m: int, d: int, spectrum: Spectrum, generator: torch.Generator) -> Tensor:
         frequencies: Tensor = self._draw(m, d, spectrum, generator).dense()

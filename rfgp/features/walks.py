@@ -104,9 +104,9 @@ def function_of_kernel(
         jacobian: Maps a kernel to their derivatives (k, p).
 
     Examples:
-        >>> import graphs, torch
+        >>> import graphs, numpy as np, torch
         >>> kernel = graphs.kernels.by_name("diffusion")
-        >>> at_zero = lambda k: k.spectral([0.0]), lambda k: k.spectral_jacobian([0.0])
+        >>> at_zero = lambda k: k.spectral(np.zeros(1)), lambda k: k.spectral_jacobian(np.zeros(1))
         >>> function_of_kernel(torch.tensor(kernel.values), kernel, *at_zero).tolist()
         [1.0]
     """
@@ -128,9 +128,9 @@ def spectral_values(
         eigenvalues: The eigenvalues, (N,).
 
     Examples:
-        >>> import graphs, torch
+        >>> import graphs, numpy as np, torch
         >>> kernel = graphs.kernels.by_name("diffusion")
-        >>> spectral_values(torch.tensor(kernel.values), kernel, [0.0]).tolist()
+        >>> spectral_values(torch.tensor(kernel.values), kernel, np.zeros(1)).tolist()
         [1.0]
     """
     return function_of_kernel(

@@ -5,8 +5,9 @@ from numba import float64, int64
 from numba.extending import intrinsic
 
 from rfgp.compiled import jit
+from rfgp.local.kinds import KINDS
 
-MATERN12, MATERN32, MATERN52, GAUSSIAN = 0, 1, 2, 3
+MATERN12, MATERN32, MATERN52, GAUSSIAN = KINDS.values()
 
 
 @intrinsic
