@@ -242,11 +242,10 @@ class AutoSpace:
 
     def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns, with automatic approximations."""
-        kernels = [_LINEAR, _RBF, _matern(2.5), _matern(1.5), *_with_periods(periods)]
-        if num_columns > 1:
-            return tuple(self._of("auto", kernel) for kernel in kernels)
-        sum_on_grid = self._of(EquispacedFourier(), _RBF + _matern(1.5, "local"))
-        return *(self._of("auto", kernel) for kernel in (*kernels, _matern(0.5))), sum_on_grid
+        kernels = [_LINEAR, _RBF, *map(_matern, (2.5, 1.5, 0.5)), *_with_periods(periods)]
+        candidates = tuple(self._of("auto", kernel) for kernel in kernels)
+        sums = (self._of(EquispacedFourier(), _RBF + _matern(1.5, "local")),) if num_columns == 1 else ()
+        return candidates + sums
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""

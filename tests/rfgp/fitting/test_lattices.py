@@ -43,6 +43,18 @@ def test_rough_terms_of_few_columns_are_planned_with_neighbors(in_blocks):
     assert isinstance(gp.terms["matern"].approximation, planned)
 
 
+@pytest.mark.parametrize(("kernel", "num_rows", "most"), [
+    (k.RBF(), 2500, 1500),
+    (k.RBF() + k.Linear(), 20_000, 2000),
+    (k.RBF(0) + k.RBF(1), 2500, 4000),
+])  # fmt: skip
+def test_planned_lattice_of_one_term_has_few_features_for_few_rows(kernel, num_rows, most):
+    X, _, y = waves(num_rows, 2, 0.5)
+    gp = rfgp.GP(kernel, seed=0).condition(X, y)
+    used = [term.approximation for term in gp.terms.values()]
+    assert {one.max_features for one in used if isinstance(one, rfgp.EquispacedFourier)} == {most}
+
+
 def test_search_on_truncated_lattices_ends_after_one_round():
     """The features suffice for the starting lengthscale, and not for the one of the rows."""
     X, _, y = waves(3000, 2, 0.02)
