@@ -242,10 +242,12 @@ class AutoSpace:
 
     def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns, with automatic approximations."""
-        kernels = [_LINEAR, _RBF, *map(_matern, (2.5, 1.5, 0.5)), *_with_periods(periods)]
-        candidates = tuple(self._of("auto", kernel) for kernel in kernels)
-        sums = (self._of(EquispacedFourier(), _RBF + _matern(1.5, "local")),) if num_columns == 1 else ()
-        return candidates + sums
+        kernels = [_LINEAR, _RBF, _matern(2.5), *_with_periods(periods)]
+        usual = [self._of("auto", kernel) for kernel in kernels]
+        rough, rougher = (self._of("auto", _matern(nu)) for nu in (1.5, 0.5))
+        if num_columns > 1:
+            return *usual, replace(rough, followups=(rougher,))
+        return *usual, rough, rougher, self._of(EquispacedFourier(), _RBF + _matern(1.5, "local"))
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""
