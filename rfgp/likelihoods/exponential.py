@@ -54,7 +54,7 @@ def log_moments(mean: Tensor, variance: Tensor, share: Tensor | float) -> tuple[
 
 
 class _Counts:
-    """What likelihoods of counts with mean e^f share."""
+    """The common part of likelihoods of counts with mean e^f."""
 
     is_discrete: ClassVar[bool] = True
     takes_exposure: ClassVar[bool] = True

@@ -31,7 +31,7 @@ def normal_log_prob(y: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
 
 
 class _Normal:
-    """What likelihoods with y ~ N(f, noise) share."""
+    """The common part of likelihoods with y ~ N(f, noise)."""
 
     noise: Any
     parameters: ClassVar[tuple[Parameter, ...]] = (Parameter("noise", 0.1, (1e-6, 1e2), power=2),)
