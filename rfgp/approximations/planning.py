@@ -142,8 +142,8 @@ def with_lattices(
     """
     result = dict(chosen)
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
-    equispaced = EquispacedFourier()
-    if len(stationary) == 1 and not in_blocks:
+    equispaced, can_have_neighbors = EquispacedFourier(), len(stationary) == 1 and not in_blocks
+    if can_have_neighbors:
         few = max(MIN_EQUISPACED, terms[0].num_rows // ROWS_PER_EQUISPACED)
         equispaced = replace(equispaced, max_features=min(few, equispaced.max_features))
     others = [data for data in terms if isinstance(chosen[data.term.name], Exact)]
@@ -155,10 +155,9 @@ def with_lattices(
         return result
     if any(data.term.name not in names for data in stationary):
         return result
-    if len(stationary) == 1 and equispaced.is_truncated(stationary[0]):
+    if can_have_neighbors and terms[0].num_rows <= MAX_IN_MEMORY and equispaced.is_truncated(stationary[0]):
         name = stationary[0].term.name
-        can_improve = isinstance(result[name], RandomFeatures) and stationary[0].num_rows <= MAX_IN_MEMORY
-        return {**result, name: Vecchia()} if can_improve and not in_blocks else result
+        return {**result, name: Vecchia()} if isinstance(result[name], RandomFeatures) else result
     if any(equispaced.unsupported_reason(data) is not None for data in stationary):
         return result
     columns_of_terms = {column_indices_of(data.term) for data in stationary}

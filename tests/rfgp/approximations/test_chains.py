@@ -129,6 +129,11 @@ def test_others_are_planned_as_chains_for_fewer_rows():
     assert planned(k.Matern(1, nu=0.5), MAX_ALONE + 1) != ["SparsePrecision"]
 
 
+@pytest.mark.parametrize(("num_rows", "expected"), [(MAX_IN_MEMORY, "Vecchia"), (MAX_IN_MEMORY + 1, "RandomFeatures")])
+def test_neighbors_are_planned_for_rows_that_memory_holds(num_rows, expected):
+    assert planned(k.Matern((0, 1), nu=0.5, lengthscale=1e-6), num_rows) == [expected]
+
+
 @pytest.mark.parametrize("num_rows", [MAX_EXACT + 1, MAX_MARKOV, MAX_MARKOV + 1])
 @pytest.mark.parametrize(
     ("kernel", "likelihood", "expected"),

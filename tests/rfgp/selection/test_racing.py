@@ -7,7 +7,7 @@ import pytest
 from selection_cases import planted, rounds, spread, table
 
 import rfgp
-from rfgp.selection import racing
+from rfgp.selection import candidates, racing
 from rfgp.selection.validation import Validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -62,6 +62,14 @@ def test_followups_are_scored_if_their_parent_survives(monkeypatch, parent, foll
     asked = planted(monkeypatch, {parent: 1.0, followup: 2.0})
     assert best_of(made) == followup
     assert [size for name, size, _ in asked if name == followup] == [1680]
+
+
+@pytest.mark.parametrize(("best", "is_scored"), [("Matern 3/2", True), ("Linear", False)])
+def test_rough_kernel_of_few_columns_follows_a_less_rough_one(monkeypatch, best, is_scored):
+    monkeypatch.setattr(candidates, "MAX_COLUMNS", 3)
+    asked = planted(monkeypatch, {best: 1.0, "RBF": 0.99})
+    assert best_of(many(time_limit=4000)) == best
+    assert ("Matern 1/2" in [name for name, *_ in asked]) == is_scored
 
 
 @pytest.mark.parametrize(("ahead", "is_scored"), [(0.1, True), (0.001, False), (-0.1, False)])
