@@ -3,6 +3,7 @@
 import re
 import sys
 import warnings
+import zlib
 from collections.abc import Mapping
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -18,6 +19,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
+    "sphinx.ext.intersphinx",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",
@@ -58,6 +60,24 @@ sphinx_gallery_conf = {
 }
 warnings.filterwarnings("ignore", category=UserWarning, module="matplotlib")
 BOTH = {"InvalidArgumentError", "MissingDependencyError", "NotPositiveDefiniteError"}  # a class of each package
+
+
+def inventory(listed):
+    """Write the inventory of another project's names, and return its address and the file.
+
+    Args:
+        listed: The names that this site mentions. The first line is "# address", the others have the format of an
+            inventory of version 2, without compression.
+    """
+    address, names = listed.read_text(encoding="utf-8").removeprefix("# ").split("\n", 1)
+    header = f"# Sphinx inventory version 2\n# Project: {listed.stem}\n# Version: \n# zlib\n"
+    file = ROOT / "out" / "inventories" / f"{listed.stem}.inv"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_bytes(header.encode() + zlib.compress(names.encode()))
+    return address, str(file)
+
+
+intersphinx_mapping = {file.stem: inventory(file) for file in sorted((ROOT / "docs" / "inventories").glob("*.txt"))}
 
 html_theme = "pydata_sphinx_theme"
 html_sidebars = {"index": [], "start": []}

@@ -1,5 +1,6 @@
 """Links between pages: those of a built site, and those of the files that readers open in the repository."""
 
+import importlib
 import re
 from pathlib import Path
 
@@ -49,3 +50,25 @@ def test_links_of_the_repository_exist(name):
 
 def test_planted_missing_target_is_found():
     assert missing_targets("[a](docs/missing.md#x) [b](https://a.org) [c](README.md)", ROOT) == ["docs/missing.md"]
+
+
+def resolve(name):
+    """Return the object that a dotted name means."""
+    parts = name.split(".")
+    for length in range(len(parts) - 1, 0, -1):
+        try:
+            found = importlib.import_module(".".join(parts[:length]))
+        except ModuleNotFoundError:
+            continue
+        for part in parts[length:]:
+            found = getattr(found, part)
+        return found
+    raise ModuleNotFoundError(name)
+
+
+@pytest.mark.parametrize("inventory", sorted((ROOT / "docs" / "inventories").glob("*.txt")), ids=lambda file: file.stem)
+def test_names_of_other_projects_exist(inventory):
+    pytest.importorskip(inventory.stem)
+    first, *others = inventory.read_text(encoding="utf-8").splitlines()
+    assert re.fullmatch(r"# https://\S+/", first)
+    assert len(others) == len({resolve(line.split()[0]) and line for line in others})
