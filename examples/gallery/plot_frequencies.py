@@ -2,9 +2,9 @@
 Independent, orthogonal and energy frequencies
 ==============================================
 
-32 frequencies of the Gaussian kernel in two dimensions, with their negatives as hollow points, which give the same
-features. Each frequency has the same normal distribution in all three columns. Only their joint distribution differs.
-The lower row has the error of the kernel estimate.
+Solid points are 32 frequencies of the Gaussian kernel in two dimensions. Hollow points are their negatives, which give
+the same features. Each frequency has the same normal distribution in all three columns. Only their joint distribution
+differs. The lower row has the error of the kernel estimate.
 """
 
 import matplotlib.pyplot as plt

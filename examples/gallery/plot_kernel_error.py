@@ -2,9 +2,9 @@
 Kernel error against the number of frequencies
 ==============================================
 
-Root mean square error of the kernel estimate in four dimensions, over distances from 0.3 to 3 lengthscales, from
-closed forms or 16 draws. The dotted line falls as one over the square root of m. Orthogonal and pairwise couplings have
-a smaller constant. The error of the energy coupling falls faster.
+The picture shows the root mean square error of the kernel estimate in four dimensions, over distances from 0.3 to 3
+lengthscales. It is from closed forms or 16 draws. The dotted line falls as one over the square root of m. Orthogonal
+and pairwise couplings have a smaller constant. The error of the energy coupling falls faster.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
 """
-Mean and deviation on a mesh
-============================
+Mean and standard deviation on a mesh
+=====================================
 
-A random field on the 1,280 faces of a bumpy sphere. Black dots are faces with a noisy observation. There are 80, and
-none on the left side. The mean follows the field where there are observations, and the deviation grows where there are
-none.
+A random field on the 1,280 faces of a bumpy sphere is observed at 80 of them, with noise (black dots). None of these is
+on the left side. The mean follows the field where there are observations, and the standard deviation grows where there
+are none.
 """
 
 import matplotlib.pyplot as plt

@@ -68,7 +68,10 @@ for axes in panels[1, 1:]:
 hidden = np.ones(SIDE * SIDE, dtype=bool)
 hidden[nodes] = False
 z = ((mean - field) / std).ravel()[hidden]
-print(f"root mean square error {np.sqrt(np.mean((mean - field) ** 2)):.3f} of a field with deviation {field.std():.2f}")
+print(
+    f"root mean square error {np.sqrt(np.mean((mean - field) ** 2)):.3f} of a field with "
+    f"standard deviation {field.std():.2f}"
+)
 print(f"95 % intervals hold {np.mean(np.abs(z) < 1.96):.1%} of {hidden.sum():,} nodes without an observation")
 print(f"fit on {PART * PART:,} nodes: {fitted - started:.1f} s")
 print(f"condition on {len(nodes):,} of {SIDE * SIDE:,} nodes: {conditioned - fitted:.1f} s")

@@ -47,4 +47,7 @@ figure.colorbar(scale, ax=figure.axes, shrink=0.7)
 # Changes from one mesh to the next are small compared with the standard deviation of the prediction.
 for i, (coarse, fine) in enumerate(itertools.pairwise(predictions)):
     change = np.sqrt(np.mean((np.asarray(fine.mean) - np.asarray(coarse.mean)) ** 2))
-    print(f"refinement {i + 1}: the mean changes by {change:.3f}; mean deviation {np.asarray(fine.std).mean():.3f}")
+    print(
+        f"refinement {i + 1}: the mean changes by {change:.3f}; mean standard "
+        f"deviation {np.asarray(fine.std).mean():.3f}"
+    )

@@ -3,8 +3,8 @@ Variance starvation, from 32 to 512 features
 ============================================
 
 Random features span a space of few functions. With many rows, little noise and a short lengthscale, the data
-determine all of them, and the deviation is too small away from the data. The approximation has the exact process's
-hyperparameters.
+determine all of them, and the standard deviation is too small away from the data. The approximation
+has the exact process's hyperparameters.
 """
 
 import matplotlib.pyplot as plt
@@ -29,11 +29,11 @@ for i, m in enumerate((16, 64, 256)):
     near = exact.with_approximation(rfgp.RandomFeatures(m, coupling="iid", seed=0))
     std = np.asarray(near.predict(grid).std)
     axes.plot(grid[:, 0], std, color=COLORS[i], label=f"{2 * m} features")
-    print(f"{2 * m} features: mean deviation beyond the data {std[grid[:, 0] > 7].mean():.2f}")
+    print(f"{2 * m} features: mean standard deviation beyond the data {std[grid[:, 0] > 7].mean():.2f}")
 std = np.asarray(exact.predict(grid).std)
 print(f"exact: {std[grid[:, 0] > 7].mean():.2f}")
 axes.plot(grid[:, 0], std, "k--", label="exact")
 axes.axvspan(0, 6, color="0.93", zorder=0)
 axes.set(xlabel="x (rows in the gray part)", ylabel="standard deviation of the function")
-axes.set_title("more features raise the deviation towards the exact one")
+axes.set_title("more features raise the standard deviation towards the exact one")
 axes.legend()

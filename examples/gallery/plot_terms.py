@@ -3,7 +3,8 @@ Trend, season and residual
 ==========================
 
 Monthly values of ten years: a slow trend, a yearly season and noise. One model has a term for each, and the effect of
-each term has a 95 % band of its own. Effects are centered: a constant may belong to either.
+each term has a 95 % band of its own. Effects are centered, because a constant could belong to the trend or to the
+season.
 """
 
 import matplotlib.pyplot as plt

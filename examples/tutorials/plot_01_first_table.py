@@ -49,7 +49,7 @@ print(gp.selection)
 #   Here each row is predicted from all others.
 # - **s.e.** is the standard error of the score. Candidates of one round are scored on the same rows. Their difference
 #   therefore has a smaller standard error, which is the attribute ``difference_error``.
-# - **rows** is the number of training rows of the last round. Weak candidates leave after the first round.
+# - **rows** is the number of training rows of the last round. Weak candidates are dropped after the first round.
 # - **seconds** is the predicted time of a fit on one core, and not a measured time.
 # - The last two lines are baselines: a constant and a linear model.
 #

@@ -45,8 +45,8 @@ for name, term in gp.terms.items():
 print(gp.hyperparameters)
 
 # %%
-# All hyperparameters are in the units of the data. ``trend.lengthscale`` is in days, ``noise`` in units squared. The
-# noise that was added has the variance 1. The period is fixed, because you gave it.
+# All hyperparameters are in the units of the data. ``trend.lengthscale`` is in days, ``noise`` in squares of the
+# target's unit. The noise that was added has the variance 1. The period is fixed, because you gave it.
 #
 # Effects with bands
 # ------------------

@@ -119,8 +119,8 @@ effect = gp.predict(in_districts(["lake"])).terms["group(district)"]
 print(f"effect of a new district: {effect.mean[0]:.1f} +- {effect.std[0]:.1f}")
 
 # %%
-# A selected kernel reads text in another way: one indicator column of zeros and ones for each level. An unknown level
-# then has zeros in all indicators. Its prediction is not wide by itself, so ``predict`` warns.
+# A selected kernel reads text in another way: one indicator column of zeros and ones for each level. An unknown
+# level then has zeros in all indicators. Nothing makes its prediction wider, so ``predict`` warns.
 
 selected = rfgp.GP(seed=0).fit(train[["area", "district", "garden", "price"]][:150], "price")
 new = in_districts(["lake"])[["area", "district", "garden"]]

@@ -54,7 +54,8 @@ print(gp.hyperparameters)
 
 # %%
 # The last line has the noise variance, which is 4 in the data. The notes state how many features each term has. The
-# number depends on the lengthscale, and not on the rows. Ten times as many rows take about ten times as long.
+# number depends mainly on the range of each column in lengthscales, and little on the number of rows. Ten times as many
+# rows take about ten times as long.
 #
 # Predict
 # -------

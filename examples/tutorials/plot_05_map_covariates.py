@@ -123,9 +123,9 @@ for warning in caught:
     print(f"{warning.category.__name__}: {warning.message}")
 
 # %%
-# Most hidden places are in the strip, far from the survey. A spatial term alone returns to the mean there. Places near
-# each other have similar errors. The share of places in the interval therefore varies more than that of independent
-# ones.
+# Most hidden places are in the strip, far from the survey. A spatial term alone returns to the mean there. Places
+# near each other have similar errors. The share of places in the interval therefore varies more than it would if errors
+# were independent.
 
 for title, model in (("covariates and space", gp), ("space alone", alone), ("covariates alone", no_space)):
     p = model.predict(hidden).observed()

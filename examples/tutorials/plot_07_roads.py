@@ -163,7 +163,7 @@ axes.legend(loc="lower center", ncols=2)
 print(f"rows of this sensor: {own.sum()}")
 
 # %%
-# Other sensors and missing hours fill the gaps: the field shares information along roads and over hours.
+# Other sensors and other hours fill the gaps: the field shares information along roads and over hours.
 #
 # Questions about several places
 # ------------------------------
@@ -210,8 +210,9 @@ for name, model in models.items():
     )
 
 # %%
-# The speeds of this town are smooth in the plane, so a model of the plane does well here. Prefer roads if neighbors in
-# the plane can differ: bridges, parallel roads, rivers. :doc:`/howto/fields` has measured examples.
+# The speeds of this town are smooth in the plane, so the model of the plane is the best of the three here. Prefer
+# roads if neighbors in the plane can differ: bridges, parallel roads, rivers. :doc:`/howto/fields` has measured
+# examples.
 #
 # ``rfgp traffic roads.geojson --target speed`` fits a field of one hour :doc:`on the command line
 # </howto/command-line>`.

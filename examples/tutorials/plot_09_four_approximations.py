@@ -138,7 +138,7 @@ panels[0].set(ylabel="map, centered")
 # Which one?
 # ----------
 # - Up to 2,000 rows the default is exact.
-# - Beyond, ``approximation="auto"`` plans one for each term by its kernel, its columns and the number of rows.
+# - For more rows ``approximation="auto"`` plans one for each term by its kernel, its columns and the number of rows.
 # - If you doubt it, take ``gp.condition`` on 2,000 of your rows, and compare with ``exact()`` as on this page.
 #
 # The :doc:`table of approximations </terms>` lists which approximation serves which kernel.

@@ -239,4 +239,4 @@ for name, chosen in (("Gaussian", "gaussian"), ("logistic", Logistic()), ("Stude
 # compare with their exact process.
 #
 # Read more: :doc:`kernels </howto/kernels>`, :doc:`couplings </howto/couplings>`, :doc:`likelihoods
-# </howto/likelihoods>`.
+# </howto/likelihoods>`. For a solver of your own, see :doc:`contributing </contributing>`.
