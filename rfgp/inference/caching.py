@@ -37,7 +37,7 @@ class ResultCache:
 
         Args:
             name: The name of the result.
-            compute: Returns the result.
+            compute: A function that returns the result.
             keep: Whether to keep the result. If False, it is computed at every call. The default is True.
         """
         if not keep:

@@ -102,22 +102,26 @@ class ConditionedGP:
         names = [self._checked([terms] if isinstance(terms, str) else terms) for terms in (first, second)]
         both = [name for name in names[0] if name in names[1]]
         blocks = blocks_with_new_levels(self.posterior.prior, both)
-        known = self.posterior.cross_covariance(inputs, *names)
+        base = self.posterior.cross_covariance(inputs, *names)
         new = (block.new_covariance(inputs, inputs) for block in blocks)
-        return sum((covariance[..., None] if known.ndim > 2 else covariance for covariance in new), start=known)
+        return sum((covariance[..., None] if base.ndim > 2 else covariance for covariance in new), start=base)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Callable[[Tensor], Tensor]:
-        """Draw functions from the posterior.
+        """Draw standardized functions from the posterior, without the prior mean.
+
+        Effects of levels without training rows are 0 in the draws. `at` includes their prior variance.
 
         Args:
             count: The number of draws.
             generator: A generator on the CPU.
 
         Returns:
-            A map of the inputs of n points to (count, n, k).
+            A function of the inputs (n, d), or positions (n,), to values (count, n, k), or (count, n, C) for C
+            functions.
 
         Raises:
-            InvalidArgumentError: If the posterior is defined at given points only.
+            InvalidArgumentError: If the posterior cannot draw functions, as with nearest neighbors, residuals, exact
+                kernels on tables, or averages of models.
         """
         return self.posterior.sample_functions(count, generator)
 

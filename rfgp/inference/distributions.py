@@ -60,19 +60,19 @@ class Distribution(ABC):
 
     def mean(self) -> Tensor:
         """Return the mean, (n, k)."""
-        return self._kept("mean", self._mean)
+        return self._cached("mean", self._mean)
 
     def variance(self) -> Tensor:
         """Return the marginal variances (n,), or (n, C) of C functions."""
-        return self._kept("variance", self._variance)
+        return self._cached("variance", self._variance)
 
     def covariance(self) -> Tensor:
         """Return the covariance (n, n), or (n, n, C) of C functions."""
-        return self._kept("covariance", self._covariance)
+        return self._cached("covariance", self._covariance)
 
     def root(self) -> Tensor:
         """Return a matrix R (n, r), or (C n, r) for C functions, such that R R^T is the covariance."""
-        return self._kept("root", self._root)
+        return self._cached("root", self._root)
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
@@ -91,7 +91,7 @@ class Distribution(ABC):
         weights = torch.eye(len(mean), dtype=mean.dtype, device=mean.device) - 1 / max(len(mean), 1)
         return LinearFunctionals(self, weights, mean.new_zeros(()))
 
-    def _kept(self, name: str, compute: Callable[[], T]) -> T:
+    def _cached(self, name: str, compute: Callable[[], T]) -> T:
         return self._cache.get(name, compute, keep=not self.requires_grad)
 
     @abstractmethod
@@ -109,7 +109,7 @@ class Distribution(ABC):
 
 @dataclass(frozen=True, eq=False)
 class LatentDistribution(Distribution):
-    """The posterior distribution of the latent function at some points.
+    """The posterior distribution of the latent function at n points.
 
     Points are read in chunks to bound the memory. If one chunk holds all points, its projection is cached. Otherwise
     the pass over the chunks that computes the variances also computes the mean.
@@ -137,23 +137,23 @@ class LatentDistribution(Distribution):
     def noise(self) -> "LatentDistribution | None":
         """The distribution of the log noise at the points, or None for constant noise."""
         posterior = self.posterior.noise_process
-        return None if posterior is None else self._kept("noise", lambda: LatentDistribution(posterior, self.inputs))
+        return None if posterior is None else self._cached("noise", lambda: LatentDistribution(posterior, self.inputs))
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        return joined(self._over_chunks(self.posterior.function_covariance))
+        return concatenated(self._over_chunks(self.posterior.function_covariance))
 
     def operator(self) -> LatentOperator | None:
         """Return the covariance (n, n) as products and solves, or None if it must be formed."""
         return self.posterior.operator(in_memory(self.inputs))
 
     def _mean(self) -> Tensor:
-        return joined(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
+        return concatenated(self._over_chunks(lambda inputs, projected: self.posterior.mean(projected)))
 
     def _variance(self) -> Tensor:
         if self._is_one_chunk:
             return self.posterior.variance(*self._joint())
-        means, variances = _Joined(), _Joined()
+        means, variances = _Concatenator(), _Concatenator()
         for mean, variance in self._over_chunks(self.posterior.moments):
             means.add(mean)
             variances.add(variance)
@@ -191,7 +191,7 @@ class LatentDistribution(Distribution):
         inputs = in_memory(self.inputs)
         if not self._is_one_chunk:
             return inputs, self.posterior.project(inputs)
-        return inputs, self._kept("projection", lambda: self.posterior.project(inputs))
+        return inputs, self._cached("projection", lambda: self.posterior.project(inputs))
 
 
 @dataclass(frozen=True, eq=False)
@@ -290,10 +290,10 @@ class MarginalDistribution(Distribution):
         return self._covariance()
 
 
-class _Joined:
-    """Concatenates tensors (b, ...).
+class _Concatenator:
+    """A concatenation of tensors (b, ...).
 
-    It keeps few parts, because many small parts fragment the memory.
+    It holds few parts, because many small parts fragment the memory.
     """
 
     def __init__(self) -> None:
@@ -310,13 +310,13 @@ class _Joined:
         return torch.cat(self._parts)
 
 
-def joined(parts: Iterable[Tensor]) -> Tensor:
+def concatenated(parts: Iterable[Tensor]) -> Tensor:
     """Return the concatenation (n, ...) of tensors (b, ...).
 
     Args:
         parts: The tensors. Few of them are in memory at a time.
     """
-    result = _Joined()
+    result = _Concatenator()
     for part in parts:
         result.add(part)
     return result.tensor()
@@ -364,29 +364,31 @@ def sample_functions_jointly(
     return (standard @ root.mT).reshape(count, *mean.mT.shape).mT
 
 
-def normal_cdf(distance: Tensor, deviation: Tensor) -> Tensor:
-    """Return the probabilities (...) that N(0, deviation^2) is at most a distance, for deviations that may be 0.
+def normal_cdf(difference: Tensor, deviation: Tensor) -> Tensor:
+    """Return the probabilities (...) that N(0, deviation^2) is at most `difference`.
 
     Args:
-        distance: The distances (...) from the mean.
-        deviation: The standard deviations (...).
+        difference: The signed differences (...) from the mean.
+        deviation: The standard deviations (...), which may be 0.
     """
     scale = 2**0.5 * torch.where(deviation > 0, deviation, torch.ones_like(deviation))
-    share = 0.5 * torch.special.erfc(-distance / scale)  # ndtr loses the digits of small probabilities
-    return torch.where(deviation > 0, share, (distance >= 0).to(share))
+    probability = 0.5 * torch.special.erfc(-difference / scale)  # ndtr loses the digits of small probabilities
+    return torch.where(deviation > 0, probability, (difference >= 0).to(probability))
 
 
-def bisected(cdf: Callable[[Tensor], Tensor], p: Tensor, low: Tensor, high: Tensor, halvings: int) -> Tensor:
-    """Return the upper ends (...) of intervals with the quantiles of probabilities, halved several times.
+def quantiles_by_bisection(
+    cdf: Callable[[Tensor], Tensor], p: Tensor, low: Tensor, high: Tensor, num_steps: int
+) -> Tensor:
+    """Return quantiles (...) by bisection, as upper ends of the last intervals.
 
     Args:
-        cdf: Maps values (...) to their probabilities of at most them.
+        cdf: A function that maps values (...) to the probabilities that a draw is at most each of them.
         p: The probabilities (...).
-        low: The lower ends (...) of the first intervals.
-        high: Their upper ends (...).
-        halvings: The number of times.
+        low: The lower ends (...) of the initial intervals.
+        high: The upper ends (...) of the initial intervals.
+        num_steps: The number of bisection steps.
     """
-    for _ in range(halvings):
+    for _ in range(num_steps):
         middle = (low + high) / 2
         is_low = cdf(middle) < p
         low, high = torch.where(is_low, middle, low), torch.where(is_low, high, middle)

@@ -64,11 +64,11 @@ class BoxRule:
             corners: The corners of the boxes, (m, 2, D).
         """
         axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[0]) for count in self.counts), indexing="ij")
-        shares = torch.zeros(self.size, corners.shape[2], dtype=torch.float64)
+        fractions = torch.zeros(self.size, corners.shape[2], dtype=torch.float64)
         for column, axis in zip(self.columns, axes, strict=True):
-            shares[:, column] = axis.flatten()
+            fractions[:, column] = axis.flatten()
         low, high = corners[:, :1], corners[:, 1:]
-        return low + shares.to(corners) * (high - low)
+        return low + fractions.to(corners) * (high - low)
 
     def weights(self, corners: Tensor) -> Tensor:
         """Return the weights of the nodes of boxes, (m, Q), float64.
@@ -77,9 +77,9 @@ class BoxRule:
             corners: The corners of the boxes, (m, 2, D).
         """
         axes = torch.meshgrid(*(torch.as_tensor(gauss_legendre(count)[1]) for count in self.counts), indexing="ij")
-        shares = math.prod(axes[1:], start=axes[0]).flatten().to(corners.device)
+        unit_weights = math.prod(axes[1:], start=axes[0]).flatten().to(corners.device)
         sides = (corners[:, 1] - corners[:, 0]).double()[:, list(self.columns)]
-        return self.unit * sides.prod(1)[:, None] * shares
+        return self.unit * sides.prod(1)[:, None] * unit_weights
 
     def matrix(self, corners: Tensor) -> Tensor:
         """Return the matrix of weights of all nodes of boxes, (m, m Q).
@@ -95,7 +95,7 @@ class BoxRule:
         """Return the joint distribution of integrals over boxes from that of all nodes.
 
         Args:
-            at: Returns the distribution of the latent values at points (n, D).
+            at: A function that returns the distribution of the latent values at points (n, D).
             corners: The corners of the boxes, (m, 2, D).
             shift: A constant that is added to the function, (k,) or ().
         """
@@ -148,23 +148,23 @@ class BoxIntegrals(Distribution):
         return torch.cat([self._functionals(box).function_covariance() for box in torch.split(self.corners, 1)])
 
     def _mean(self) -> Tensor:
-        some = max(1, MAX_JOINT // self.rule.size)
-        return torch.cat([self._functionals(boxes).mean() for boxes in torch.split(self.corners, some)])
+        chunk_size = max(1, MAX_JOINT // self.rule.size)
+        return torch.cat([self._functionals(boxes).mean() for boxes in torch.split(self.corners, chunk_size)])
 
     def _variance(self) -> Tensor:
         root = self._feature_root
         if root is not None:
             return root.square().sum(1)
         variance = torch.cat([self._functionals(box).variance() for box in torch.split(self.corners, 1)])
-        left_out = self._left_out(self.corners)
-        return (variance - (left_out[:, None] if variance.ndim > 1 else left_out)).clamp_min(0)
+        residual = self._independent_residual_variance(self.corners)
+        return (variance - (residual[:, None] if variance.ndim > 1 else residual)).clamp_min(0)
 
     def _covariance(self) -> Tensor:
         root = self._feature_root
         if root is not None:
             return root @ root.mT
-        covariance, left_out = self._jointly().covariance(), self._left_out(self.corners).diag()
-        return covariance - (left_out[..., None] if covariance.ndim > 2 else left_out)
+        covariance, residual = self._jointly().covariance(), self._independent_residual_variance(self.corners).diag()
+        return covariance - (residual[..., None] if covariance.ndim > 2 else residual)
 
     def _root(self) -> Tensor:
         root = self._feature_root
@@ -173,7 +173,7 @@ class BoxIntegrals(Distribution):
     @property
     def _feature_root(self) -> Tensor | None:
         """R (m, r) with R R^T the covariance, from integrals of features, or None."""
-        return self._kept("features", lambda: self.posterior.root_of_sums(*self._nodes(self.corners)))
+        return self._cached("features", lambda: self.posterior.root_of_sums(*self._nodes(self.corners)))
 
     def _nodes(self, corners: Tensor) -> tuple[Tensor, Tensor]:
         """Return the nodes (m, Q, D) and weights (m, Q) of boxes."""
@@ -194,8 +194,8 @@ class BoxIntegrals(Distribution):
         check_joint(self.num_points, self.rule)
         return self._functionals(self.corners)
 
-    def _left_out(self, corners: Tensor) -> Tensor:
-        """Return the variances (m,) of sums over nodes of independent residuals."""
+    def _independent_residual_variance(self, corners: Tensor) -> Tensor:
+        """Return the variances (m,) of weighted sums of residuals that are independent between nodes."""
         blocks = [b for b in self.posterior.prior.weights if b.residual is not None and b.residual.is_noise]
         blocks = [b for b in blocks if self.names is None or b.name in self.names]
         nodes, weights = self._nodes(corners)
@@ -241,10 +241,9 @@ class IntegratedLevels:
 
     def new_covariance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the covariance (m, p) of boxes with corners (m, 2, D) and (p, 2, D)."""
-        some = max(1, NEW_NODES // self.rule.size)
-        return torch.cat(
-            [torch.cat([self._between(x, z) for z in torch.split(b, some)], 1) for x in torch.split(a, some)]
-        )
+        chunk_size = max(1, NEW_LEVEL_NODES // self.rule.size)
+        chunks_a, chunks_b = (torch.split(corners, chunk_size) for corners in (a, b))
+        return torch.cat([torch.cat([self._between(x, z) for z in chunks_b], 1) for x in chunks_a])
 
     def _between(self, a: Tensor, b: Tensor) -> Tensor:
         left, right = self.rule.matrix(a), self.rule.matrix(b)
@@ -252,7 +251,7 @@ class IntegratedLevels:
         return left @ covariance.to(left) @ right.mT
 
 
-NEW_NODES = 2**11
+NEW_LEVEL_NODES = 2**11
 """The number of nodes between which covariances of new levels are computed at once."""
 
 
@@ -281,8 +280,8 @@ class IntegratedGP(ConditionedGP):
             self._of(member, self.shift + member_shift, corners)
             for member, member_shift in zip(posterior.members, posterior.shifts, strict=True)
         ]
-        none = [torch.zeros_like(member_shift) for member_shift in posterior.shifts]  # the integrals include them
-        return MixtureDistribution(members, posterior.weights, none, posterior.noises)
+        zeros = [torch.zeros_like(member_shift) for member_shift in posterior.shifts]  # the integrals include them
+        return MixtureDistribution(members, posterior.weights, zeros, posterior.noises)
 
     def of(self, *terms: str) -> "IntegratedGP":
         """Return the process of the sum of some terms, without the constant.
@@ -300,27 +299,26 @@ class IntegratedGP(ConditionedGP):
             InvalidArgumentError: If no term or an unknown term is named, or the boxes have too many nodes.
         """
         check_joint(len(inputs), self.rule)
-        known = super().cross_covariance(self.rule.nodes(inputs).flatten(0, 1), first, second)
+        base = super().cross_covariance(self.rule.nodes(inputs).flatten(0, 1), first, second)
         weights = self.rule.matrix(inputs)
-        if known.ndim == 2:
-            return weights @ known @ weights.mT
-        return (weights @ known.movedim(-1, 0) @ weights.mT).movedim(0, -1)
+        if base.ndim == 2:
+            return weights @ base @ weights.mT
+        return (weights @ base.movedim(-1, 0) @ weights.mT).movedim(0, -1)
 
     def _of(self, posterior: Posterior, shift: Tensor, corners: Tensor) -> Distribution:
-        known = BoxIntegrals(posterior, self.rule, corners, shift, self.names)
+        base = BoxIntegrals(posterior, self.rule, corners, shift, self.names)
         blocks = blocks_with_new_levels(posterior.prior, self.names)
-        return with_new_levels(known, tuple(IntegratedLevels(block, self.rule) for block in blocks), corners)
+        return with_new_levels(base, tuple(IntegratedLevels(block, self.rule) for block in blocks), corners)
 
 
 # --- the number of nodes ---------------------------------------------------------------------------
 
-COUNTS = (4, 6, 8, 12, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
-"""The numbers of nodes in a column that are tried."""
-MIN_ERROR = 1e-7
-"""The smallest error that is aimed at, as a share of the prior variance of an integral."""
-GOALS = ((MIN_ERROR, 2**10), (1e-6, 2**10), (1e-5, 2**10), (MIN_ERROR, 2**12), (1e-5, 2**12), (1e-3, 2**12))
-"""Errors, as shares of the prior variance, with the maximum number of nodes for each. The first attainable one is
-used."""
+NODE_COUNTS = (4, 6, 8, 12, 16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096)
+"""The numbers of nodes in a column, in the order in which they are tried."""
+TARGET_ERROR = 1e-7
+"""The relative error at which the number of nodes stops growing, as a fraction of the prior variance."""
+ERROR_LIMITS = ((TARGET_ERROR, 1024), (1e-6, 1024), (1e-5, 1024), (TARGET_ERROR, 4096), (1e-5, 4096), (1e-3, 4096))
+"""Pairs of a relative error and a maximum number of nodes. The first pair that can be met is used."""
 
 
 def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...], unit: float) -> BoxRule:
@@ -341,16 +339,16 @@ def rule_for(priors: Sequence[Prior], corners: Tensor, columns: tuple[int, ...],
     if not columns or not len(corners):
         return BoxRule(columns, (1,) * len(columns), unit)
     errors = [list(_errors(priors, _slice(corners.detach().double(), columns, column), column)) for column in columns]
-    for goal, most in GOALS:
-        reached = [
-            next((i for i, error in enumerate(column_errors) if error <= goal), None) for column_errors in errors
+    for max_error, max_nodes in ERROR_LIMITS:
+        indices = [
+            next((i for i, error in enumerate(column_errors) if error <= max_error), None) for column_errors in errors
         ]
-        counts = tuple(COUNTS[i + 1] for i in reached if i is not None)
-        if len(counts) == len(columns) and math.prod(counts) <= most:
+        counts = tuple(NODE_COUNTS[i + 1] for i in indices if i is not None)
+        if len(counts) == len(columns) and math.prod(counts) <= max_nodes:
             return BoxRule(columns, counts, unit)
     raise InvalidArgumentError(
-        f"A box must extend over few lengthscales, got one that needs more than {GOALS[-1][1]:,} nodes. Divide it "
-        "and add up the parts: gp.integrate(lows, highs).linear(np.ones(len(lows)))."
+        f"A box must extend over few lengthscales, got one that needs more than {ERROR_LIMITS[-1][1]:,} nodes. Divide "
+        "it and add up the parts: gp.integrate(lows, highs).linear(np.ones(len(lows)))."
     )
 
 
@@ -366,27 +364,27 @@ def _slice(corners: Tensor, columns: tuple[int, ...], column: int) -> Tensor:
 def _errors(priors: Sequence[Prior], line: Tensor, column: int) -> Iterator[float]:
     """Yield the largest relative change of a term's variance for each number of nodes.
 
-    It ends once an error is at most `MIN_ERROR`.
+    It ends once an error is at most `TARGET_ERROR`.
     """
     parts = [part for prior in priors for name in prior.names if (part := prior.of((name,))).blocks]
-    before: Tensor | None = None
-    for count in COUNTS:
+    previous: Tensor | None = None
+    for count in NODE_COUNTS:
         rule = BoxRule((column,), (count,))
         nodes, weights = rule.nodes(line)[0], rule.weights(line)[0]
         with torch.no_grad():
             variances = torch.stack([_variance_of(part, nodes, weights) for part in parts])  # (T, 2)
-        if before is not None:
+        if previous is not None:
             smallest = torch.finfo(variances.dtype).tiny
-            scale = torch.maximum(variances[:, 0], NEGLIGIBLE * variances[:, 1]).clamp_min(smallest)
-            error = float(((variances[:, 0] - before[:, 0]).abs() / scale).max())
+            scale = torch.maximum(variances[:, 0], MIN_VARIANCE_FRACTION * variances[:, 1]).clamp_min(smallest)
+            error = float(((variances[:, 0] - previous[:, 0]).abs() / scale).max())
             yield error
-            if error <= MIN_ERROR:
+            if error <= TARGET_ERROR:
                 return
-        before = variances
+        previous = variances
 
 
-NEGLIGIBLE = 1e-6
-"""The variance of an integral, as a share of its upper bound, below which errors are relative to that bound."""
+MIN_VARIANCE_FRACTION = 1e-6
+"""The smallest variance to which an error is relative, as a fraction of the upper bound of the variance."""
 
 
 def _variance_of(prior: Prior, nodes: Tensor, weights: Tensor) -> Tensor:

@@ -13,7 +13,13 @@ from rfgp.blocks import Prior
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
 from rfgp.inference.composite import numbered
-from rfgp.inference.distributions import Distribution, InputBlocks, LatentDistribution, bisected, normal_cdf
+from rfgp.inference.distributions import (
+    Distribution,
+    InputBlocks,
+    LatentDistribution,
+    normal_cdf,
+    quantiles_by_bisection,
+)
 from rfgp.inference.new_levels import blocks_with_new_levels, with_new_levels
 from rfgp.inference.prediction import LogNormal, Prediction
 from rfgp.likelihoods.real import normal_log_prob
@@ -48,7 +54,7 @@ class MixtureInference(Inference):
 
     Args:
         members: The members. The hyperparameters of the first are learned.
-        infer: Returns the inference from the rows under one member, such as a `DenseSolver`.
+        infer: A function that returns the inference from the rows under one member, such as a `DenseSolver`.
     """
 
     def __init__(self, members: Sequence[MixtureMember], infer: Callable[[MixtureMember], Inference]) -> None:
@@ -60,18 +66,19 @@ class MixtureInference(Inference):
 
     def leave_one_out(self) -> tuple[Tensor, Tensor]:
         """Return the mean (n, 1) and variance (n,) of each row given all others."""
-        means, variances = zip(*(inference.leave_one_out() for inference in self._each()), strict=True)
+        means, variances = zip(*(inference.leave_one_out() for inference in self._member_inferences()), strict=True)
         return mixture_moments(self._weights, means, variances)
 
     def posterior(self) -> "MixturePosterior":
         """Return the posteriors of all members."""
-        return MixturePosterior.from_members(self._members, [inference.posterior() for inference in self._each()])
+        posteriors = [inference.posterior() for inference in self._member_inferences()]
+        return MixturePosterior.from_members(self._members, posteriors)
 
     @property
     def _weights(self) -> tuple[float, ...]:
         return tuple(member.weight for member in self._members)
 
-    def _each(self) -> Iterator[Inference]:
+    def _member_inferences(self) -> Iterator[Inference]:
         yield self._first
         yield from map(self._infer, self._members[1:])
 
@@ -144,7 +151,7 @@ class MixturePosterior(Posterior):
         return projected.covariance()
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
-        """Raise an error, because exact members cannot draw functions.
+        """Raise an error, because averages of models do not support drawing functions.
 
         Raises:
             InvalidArgumentError: Always.
@@ -255,10 +262,10 @@ def _weighted_sum(weights: Sequence[float], values: Iterable[Tensor]) -> Tensor:
     return sum(others, start=first)
 
 
-_HALVINGS = 80
-"""The number of halvings of the interval of a quantile."""
-Part = tuple[float, Tensor, Tensor]
-"""A weight, means and variances (n,)."""
+_BISECTION_STEPS = 80
+"""The number of bisection steps for a quantile."""
+Component = tuple[float, Tensor, Tensor]
+"""A component of a mixture: its weight, and its means and variances (n,)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -281,21 +288,21 @@ class MixturePrediction(Prediction):
 
     def cdf(self, y: Any) -> Any:
         """Return the probabilities (n,) that values are at most y, one number or (n,)."""
-        parts = list(self.parts())
-        return self._out(_mixture_cdf(parts, check_values(y, self.mean_tensor(), may_be_one=True)))
+        components = list(self.parts())
+        return self._out(_mixture_cdf(components, check_values(y, self.mean_tensor(), may_be_one=True)))
 
     @with_torch_defaults()
     def quantile(self, probability: Any) -> Any:
         """Return the marginal quantiles, (n,), or (q, n) for q probabilities."""
-        parts, mean = list(self.parts()), self.mean_tensor()
+        components, mean = list(self.parts()), self.mean_tensor()
         p = check_probabilities("probability", probability, mean)
-        quantiles = torch.stack([_mixture_quantile(parts, level.expand_as(mean)) for level in p.reshape(-1)])
+        quantiles = torch.stack([_mixture_quantile(components, level.expand_as(mean)) for level in p.reshape(-1)])
         return self._out(quantiles.reshape(*p.shape, *mean.shape))
 
     def log_prob(self, y: Any) -> Any:
         """Return the log density of each value (n,) under its marginal distribution."""
-        parts = list(self.parts())
-        return self._out(_mixture_log_prob(parts, check_values(y, self.mean_tensor())))
+        components = list(self.parts())
+        return self._out(_mixture_log_prob(components, check_values(y, self.mean_tensor())))
 
     @with_torch_defaults()
     def sample(self, num_samples: int, *, seed: int | None = None, generator: torch.Generator | None = None) -> Any:
@@ -338,7 +345,7 @@ class MixturePrediction(Prediction):
         """Raise an InvalidArgumentError like `terms`."""
         raise InvalidArgumentError(NO_TERMS)
 
-    def parts(self) -> Iterator[Part]:
+    def parts(self) -> Iterator[Component]:
         """Yield the weight of each member, with its means and variances (n,), float64."""
         for weight, member in zip(self._mixture.weights, self._members(self.template), strict=True):
             variance = member.variance_tensor().clamp_min(0)
@@ -363,25 +370,27 @@ class MixturePrediction(Prediction):
             yield Prediction(member, location, self.scale, noise, template, False, self.has_noise)
 
 
-def _mixture_log_prob(parts: Iterable[Part], y: Tensor) -> Tensor:
+def _mixture_log_prob(components: Iterable[Component], y: Tensor) -> Tensor:
     """Return the log densities of values (n,)."""
-    return torch.logsumexp(torch.stack([math.log(w) + normal_log_prob(y, m, v) for w, m, v in parts]), dim=0)
+    return torch.logsumexp(torch.stack([math.log(w) + normal_log_prob(y, m, v) for w, m, v in components]), dim=0)
 
 
-def _mixture_cdf(parts: Iterable[Part], y: Tensor) -> Tensor:
-    """Return the probabilities (n,) of at most y, () or (n,)."""
-    shares = (weight * normal_cdf(y - mean, variance.sqrt()) for weight, mean, variance in parts)
-    return sum(shares, start=torch.zeros((), dtype=torch.float64, device=y.device))
+def _mixture_cdf(components: Iterable[Component], y: Tensor) -> Tensor:
+    """Return the probabilities (n,) that values are at most y, () or (n,)."""
+    probabilities = (weight * normal_cdf(y - mean, variance.sqrt()) for weight, mean, variance in components)
+    return sum(probabilities, start=torch.zeros((), dtype=torch.float64, device=y.device))
 
 
-def _mixture_quantile(parts: Sequence[Part], p: Tensor) -> Tensor:
+def _mixture_quantile(components: Sequence[Component], p: Tensor) -> Tensor:
     """Return the quantiles (n,) at probabilities (n,), by bisection.
 
     Bisection has no gradient, so a Newton step follows it if a gradient is required.
     """
     with torch.no_grad():
-        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in parts])
-        high = bisected(partial(_mixture_cdf, parts), p, ends.min(0).values, ends.max(0).values, _HALVINGS)
-    if not any(mean.requires_grad for _, mean, _ in parts):
+        ends = torch.stack([mean + variance.sqrt() * torch.special.ndtri(p) for _, mean, variance in components])
+        high = quantiles_by_bisection(
+            partial(_mixture_cdf, components), p, ends.min(0).values, ends.max(0).values, _BISECTION_STEPS
+        )
+    if not any(mean.requires_grad for _, mean, _ in components):
         return high
-    return high - (_mixture_cdf(parts, high) - p) / _mixture_log_prob(parts, high).exp().detach()
+    return high - (_mixture_cdf(components, high) - p) / _mixture_log_prob(components, high).exp().detach()

@@ -1,4 +1,4 @@
-"""Distributions at inputs with new levels, which no training row has."""
+"""Predictions at levels that are not in the training rows."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ import torch
 from torch import Tensor
 
 from rfgp.blocks import PrecisionBlock, Prior, SparseProductBlock, WeightBlock
-from rfgp.inference.distributions import Distribution, InputBlocks, joined
+from rfgp.inference.distributions import Distribution, InputBlocks, concatenated
 from rfgp.linalg import covariance_root
 
 LevelBlock = WeightBlock | PrecisionBlock | SparseProductBlock
 """A block that may have new levels."""
-CHUNK = 2**14
+CHUNK_SIZE = 2**14
 """The number of rows of a block of inputs."""
 
 
@@ -36,15 +36,15 @@ class LevelEffects(Protocol):
         """
 
 
-def with_new_levels(known: Distribution, effects: Sequence[LevelEffects], inputs: Tensor | InputBlocks) -> Distribution:
+def with_new_levels(base: Distribution, effects: Sequence[LevelEffects], inputs: Tensor | InputBlocks) -> Distribution:
     """Return a distribution at n inputs that includes the effects of new levels.
 
     Args:
-        known: The posterior distribution without new levels.
-        effects: The effects of each term. If there are none, the distribution is unchanged.
+        base: The posterior distribution without new levels.
+        effects: The effects of new levels. If there are none, the distribution is unchanged.
         inputs: The inputs, (n, D), or blocks of them.
     """
-    return WithNewLevels(known, tuple(effects), inputs) if effects else known
+    return WithNewLevels(base, tuple(effects), inputs) if effects else base
 
 
 def blocks_with_new_levels(prior: Prior, names: Sequence[str] | None) -> tuple[LevelBlock, ...]:
@@ -75,66 +75,66 @@ class WithNewLevels(Distribution):
     """The sum of a posterior distribution and independent effects of new levels.
 
     Attributes:
-        known: The posterior distribution without new levels.
-        blocks: The effects of new levels, such as blocks.
+        base: The posterior distribution without new levels.
+        effects: The effects of new levels, one for each block with levels.
         inputs: The points, (n, D), or blocks of them.
     """
 
-    known: Distribution
-    blocks: tuple[LevelEffects, ...]
+    base: Distribution
+    effects: tuple[LevelEffects, ...]
     inputs: Tensor | InputBlocks
 
     @property
     def num_points(self) -> int | None:
         """The number n of points, or None if it is not known before they are read."""
-        return self.known.num_points
+        return self.base.num_points
 
     @property
     def requires_grad(self) -> bool:
         """Whether an input of the distribution requires a gradient."""
-        return self.known.requires_grad
+        return self.base.requires_grad
 
     @property
     def noise(self) -> Distribution | None:
         """The distribution of the log noise at the points, or None for constant noise."""
-        return self.known.noise
+        return self.base.noise
 
     def function_covariance(self) -> Tensor:
         """Return the covariances of C functions at each point, (n, C, C)."""
-        covariance, new = self.known.function_covariance(), self._new_variance()
+        covariance, new = self.base.function_covariance(), self._new_variance()
         return covariance + torch.diag_embed(new[:, None].expand(covariance.shape[:2]))
 
     def _mean(self) -> Tensor:
-        return self.known.mean()
+        return self.base.mean()
 
     def _variance(self) -> Tensor:
-        known, new = self.known.variance(), self._new_variance()
-        return known + (new[:, None] if known.ndim > 1 else new)
+        base, new = self.base.variance(), self._new_variance()
+        return base + (new[:, None] if base.ndim > 1 else new)
 
     def _covariance(self) -> Tensor:
-        known, new = self.known.covariance(), self._new_covariance()
-        return known + (new[..., None] if known.ndim > 2 else new)
+        base, new = self.base.covariance(), self._new_covariance()
+        return base + (new[..., None] if base.ndim > 2 else new)
 
     def _root(self) -> Tensor:
-        known, new = self.known.root(), self._new_covariance()
+        base, new = self.base.root(), self._new_covariance()
         if not bool(new.any()):
-            return known
+            return base
         new_root = covariance_root(new)
-        if len(known) == len(new_root):
-            return torch.cat([known, new_root], dim=1)
-        functions = torch.eye(len(known) // len(new_root), dtype=new_root.dtype)
+        if len(base) == len(new_root):
+            return torch.cat([base, new_root], dim=1)
+        functions = torch.eye(len(base) // len(new_root), dtype=new_root.dtype)
         copies = torch.kron(functions, new_root)
-        return torch.cat([known, copies], dim=1)
+        return torch.cat([base, copies], dim=1)
 
     def _new_variance(self) -> Tensor:
-        return self._total(lambda block, x: block.new_variance(x))
+        return self._total(lambda effect, x: effect.new_variance(x))
 
     def _new_covariance(self) -> Tensor:
-        return self._total(lambda block, x: block.new_covariance(x, x))
+        return self._total(lambda effect, x: effect.new_covariance(x, x))
 
-    def _total(self, of_block: Callable[[LevelEffects, Tensor], Tensor]) -> Tensor:
-        """Return the sum over the blocks."""
+    def _total(self, evaluate: Callable[[LevelEffects, Tensor], Tensor]) -> Tensor:
+        """Return the sum over the effects."""
         if isinstance(self.inputs, Tensor):
-            return torch.stack([of_block(block, self.inputs) for block in self.blocks]).sum(0)
-        chunks = self.inputs.blocks(CHUNK)
-        return joined(torch.stack([of_block(block, x) for block in self.blocks]).sum(0) for x in chunks)
+            return torch.stack([evaluate(effect, self.inputs) for effect in self.effects]).sum(0)
+        chunks = self.inputs.blocks(CHUNK_SIZE)
+        return concatenated(torch.stack([evaluate(effect, x) for effect in self.effects]).sum(0) for x in chunks)

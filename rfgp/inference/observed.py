@@ -12,10 +12,10 @@ from torch import Tensor
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
 from rfgp.inference.arguments import check_probabilities, check_values, read_draws
-from rfgp.inference.distributions import bisected, sample_functions_jointly
+from rfgp.inference.distributions import quantiles_by_bisection, sample_functions_jointly
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.predictive import HeteroscedasticPredictive, LatentPredictive, Predictive
-from rfgp.inference.refusals import NO_EXPOSURE
+from rfgp.inference.unsupported import NO_EXPOSURE
 from rfgp.likelihoods import Heteroscedastic, Likelihood
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.scaling import Affine
@@ -201,10 +201,10 @@ def averaged_softmax(
     return torch.cat([torch.softmax(m[:, None] + standard @ root.mT, dim=2).mean(1) for m, root in parts])
 
 
-_HALVINGS = 60
-"""The number of halvings of the interval of a quantile."""
+_BISECTION_STEPS = 60
+"""The number of bisection steps for a quantile."""
 _MAX_DOUBLINGS = 200
-"""The most doublings of the step that brackets a quantile."""
+"""The maximum number of doublings of the step that brackets a quantile."""
 _ROUNDING = 2.0**-50
 """The relative precision of a quantile of counts."""
 
@@ -298,8 +298,8 @@ class ObservedPrediction(Prediction):
         location = location if self.offset is None else location + self.offset
         if not likelihood.has_noise_process:
             return LatentPredictive(likelihood, self.latent, location)
-        level = torch.as_tensor(cast(Heteroscedastic, likelihood).noise, dtype=torch.float64)
-        return HeteroscedasticPredictive(level, self.latent, location)
+        base_noise = torch.as_tensor(cast(Heteroscedastic, likelihood).noise, dtype=torch.float64)
+        return HeteroscedasticPredictive(base_noise, self.latent, location)
 
     def _moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and variances (n,), and keep them."""
@@ -318,7 +318,7 @@ def quantile_of(
         likelihood: The likelihood.
         p: The probabilities, (n,).
     """
-    center, step = predictive.bracket()
+    center, step = predictive.quantile_search_start()
     is_bounded = math.isfinite(likelihood.lowest)
     low = torch.full_like(center, likelihood.lowest) if is_bounded else center - step
     high = center + step
@@ -330,7 +330,7 @@ def quantile_of(
         low, high = torch.where(is_far, low - step, low), torch.where(is_short, high + step, high)
     if likelihood.is_discrete:
         return _quantile_of_counts(predictive, p, high.ceil())
-    return bisected(predictive.cdf, p, low, high, _HALVINGS)
+    return quantiles_by_bisection(predictive.cdf, p, low, high, _BISECTION_STEPS)
 
 
 def _quantile_of_counts(predictive: Predictive, p: Tensor, high: Tensor) -> Tensor:

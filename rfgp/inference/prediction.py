@@ -9,7 +9,7 @@ from torch import Tensor
 
 from rfgp.counts import counted
 from rfgp.errors import InvalidArgumentError
-from rfgp.inference import refusals
+from rfgp.inference import unsupported
 from rfgp.inference.arguments import check_probabilities, check_values, in_caller_form, read_draws, read_real
 from rfgp.inference.caching import ResultCache
 from rfgp.inference.distributions import Distribution, LinearFunctionals, normal_cdf, sample_functions_jointly
@@ -36,8 +36,8 @@ class Prediction:
         template: An empty tensor with the dtype and device of the results.
         as_numpy: Whether results are numpy arrays.
         has_noise: Whether the distribution includes the noise.
-        of_observations: Returns the distribution of observations for a prediction of the latent function. If None, the
-            likelihood is Gaussian.
+        of_observations: A function that returns the distribution of observations for a prediction of the latent
+            function. If None, the likelihood is Gaussian.
 
     Examples:
         >>> import rfgp
@@ -73,7 +73,7 @@ class Prediction:
             observed = self._cache.get("observed", lambda: of_observations(self))
             return observed if exposure is None else observed.observed(exposure)
         if exposure is not None:
-            raise InvalidArgumentError(refusals.NO_EXPOSURE)
+            raise InvalidArgumentError(unsupported.NO_EXPOSURE)
         return replace(self, has_noise=True)
 
     @property
@@ -157,7 +157,7 @@ class Prediction:
         Raises:
             InvalidArgumentError: If the weights have another shape or are not finite, or there is no closed form.
         """
-        refusals.check_closed_form(self._has_closed_form, refusals.NO_SUMS)
+        unsupported.check_closed_form(self._has_closed_form, unsupported.NO_SUMS)
         mean = self.latent.mean()
         w = read_real("weights", weights).to(mean)
         w = w[None] if w.ndim == 1 else w
@@ -167,12 +167,12 @@ class Prediction:
         noise, shift = self.noise.double(), (self.location / self.scale).reshape(-1)
         noise = w @ noise @ w.mT if noise.ndim == 2 else noise * w @ w.mT
         latent = LinearFunctionals(self.latent, w, shift)
-        refused = None if self.of_observations is None else refusals.refuse_functionals
-        return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=refused)
+        of_observations = None if self.of_observations is None else unsupported.raise_unsupported_functionals
+        return replace(self, latent=latent, location=0 * self.location, noise=noise, of_observations=of_observations)
 
     def exp(self) -> "LogNormal":
         """Return the log-normal distribution of exponentials, or raise InvalidArgumentError without a closed form."""
-        refusals.check_closed_form(self._has_closed_form, refusals.NO_LOGARITHM)
+        unsupported.check_closed_form(self._has_closed_form, unsupported.NO_LOGARITHM)
         return LogNormal(self)
 
     @with_torch_defaults()
@@ -234,7 +234,7 @@ class Prediction:
     @with_torch_defaults()
     def covariance_tensor(self) -> Tensor:
         """Return the covariance (n, n) or (n, n, k), float64 tensor."""
-        refusals.check_closed_form(self._has_closed_form, refusals.NO_COVARIANCE)
+        unsupported.check_closed_form(self._has_closed_form, unsupported.NO_COVARIANCE)
         covariance, noise = self.latent.covariance(), _noise(self)
         if covariance.ndim == 3:  # functions with covariances of their own
             return self.scale**2 * covariance
@@ -292,7 +292,7 @@ class LogNormal:
         Raises:
             InvalidArgumentError: If the likelihood is not Gaussian.
         """
-        refusals.check_closed_form(self.log.of_observations is None, refusals.NO_LOGARITHM)
+        unsupported.check_closed_form(self.log.of_observations is None, unsupported.NO_LOGARITHM)
         return LogNormal(self.log.observed())
 
     @property

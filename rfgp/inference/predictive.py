@@ -1,9 +1,9 @@
 """Posterior predictive distributions, by integrals over the latent function.
 
 Moments without a closed form and cumulative probabilities are integrals of smooth functions against N(mean, variance).
-They use the trapezoidal rule, which is exact to rounding for analytic functions. Its error is at most 0.03 if the
-distribution of y given f is far narrower than that of f. The integrand of a density has a peak. A Gauss-Hermite rule is
-centered at it (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
+They use the trapezoidal rule, which is exact to rounding for analytic functions. If the standard deviation of y given f
+is much smaller than that of f, the error of a probability is at most 0.03. The integrand of a density has a peak. A
+Gauss-Hermite rule is centered at it (adaptive Gauss-Hermite quadrature, Liu and Pierce 1994).
 """
 
 import math
@@ -19,12 +19,12 @@ from rfgp.likelihoods import Likelihood
 from rfgp.likelihoods.real import normal_log_prob
 from rfgp.likelihoods.role import PLACES, WEIGHTS
 
-_HERMITE = 40
+_HERMITE_NODES = 40
 """The number of nodes of the Gauss-Hermite rule."""
 _CHUNK = 2**14
 """The number of points that are integrated at once."""
 _MAX_NEWTON_STEPS = 50
-"""The most Newton steps to the peak of an integrand."""
+"""The maximum number of Newton steps to the peak of an integrand."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +81,7 @@ class LatentPredictive:
         f = draw_values(self.latent_moments[0], self.latent, count, generator)
         return self.likelihood.sample(f, generator)
 
-    def bracket(self) -> tuple[Tensor, Tensor]:
+    def quantile_search_start(self) -> tuple[Tensor, Tensor]:
         """Return the start and the step of a search for quantiles, (n,) each.
 
         The start is the mean of y at the mean of f. The step is the sum of the scales of both distributions.
@@ -104,19 +104,19 @@ class HeteroscedasticPredictive:
     """The distribution of Gaussian observations with the noise variance e^g and Gaussian g.
 
     Attributes:
-        level: The noise variance at g = 0, 0-d.
+        base_noise: The noise variance at g = 0, 0-d.
         latent: The distribution of f, without its mean. Its `noise` is the distribution of g.
         location: The mean of f, 0-d.
     """
 
-    level: Tensor
+    base_noise: Tensor
     latent: Distribution
     location: Tensor
 
     def moments(self) -> tuple[Tensor, Tensor]:
         """Return the means and the variances of observations, (n,) each."""
         (mean, variance), (log_mean, log_variance) = self._function_moments, self._noise_moments
-        return mean, variance + self.level * (log_mean + log_variance / 2).exp()
+        return mean, variance + self.base_noise * (log_mean + log_variance / 2).exp()
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Return the marginal log density of each observation in standardized units, (n,), float64.
@@ -147,9 +147,9 @@ class HeteroscedasticPredictive:
         """
         f = draw_values(self._function_moments[0], self.latent, count, generator)
         g = draw_values(self._noise_moments[0], self._noise, count, generator)
-        return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.level * g.exp()).sqrt()
+        return f + torch.randn(f.shape, generator=generator, dtype=f.dtype) * (self.base_noise * g.exp()).sqrt()
 
-    def bracket(self) -> tuple[Tensor, Tensor]:
+    def quantile_search_start(self) -> tuple[Tensor, Tensor]:
         """Return the start and the step of a search for quantiles, (n,) each.
 
         They are the means and the standard deviations.
@@ -174,7 +174,7 @@ class HeteroscedasticPredictive:
         """Yield y (b, 1), E f (b, 1) and the variances (b, q) of observations, in chunks."""
         mean, variance = self._function_moments
         for values, f, latent_variance, m, v in chunks(y, mean, variance, *self._noise_moments):
-            noise = self.level * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
+            noise = self.base_noise * (m[:, None] + v.sqrt()[:, None] * PLACES).exp()
             yield values[:, None], f[:, None], latent_variance[:, None] + noise
 
 
@@ -260,7 +260,7 @@ def log_predictive_prob(
         if bool((step.abs() < 1e-8 * (1 + f.abs())).all()):
             break
     width = (1 / variance - likelihood.slopes(y, f).second).rsqrt()
-    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(_HERMITE))
+    nodes, weights = (torch.from_numpy(part) for part in np.polynomial.hermite_e.hermegauss(_HERMITE_NODES))
     values = f[:, None] + width[:, None] * nodes
     prior = -0.5 * (values - mean[:, None]).square() / variance[:, None]
     log_ratio = likelihood.log_prob(y[:, None].expand_as(values), values) + prior + 0.5 * nodes.square()

@@ -11,7 +11,7 @@ from rfgp.inference.arguments import in_caller_form
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.distributions import in_memory
 from rfgp.inference.prediction import Prediction
-from rfgp.inference.refusals import refuse_terms
+from rfgp.inference.unsupported import raise_unsupported_terms
 from rfgp.torch_context import unlisted
 
 
@@ -108,7 +108,7 @@ class TermPrediction(Prediction):
         return self.process
 
     def _restricted(self, process: ConditionedGP) -> "TermPrediction":
-        of_observations = None if self.of_observations is None else refuse_terms
+        of_observations = None if self.of_observations is None else raise_unsupported_terms
         zero = torch.zeros_like(self.location)
         latent = process.at(self.inputs)
         return replace(self, latent=latent, location=zero, process=process, of_observations=of_observations)

@@ -328,8 +328,9 @@ class Process(ABC, Generic[F]):
     def sample_functions(self, num_samples: int, *, seed: int | None = None) -> Callable[[Any], Any]:
         """Draw functions from the posterior, which can be evaluated at any inputs.
 
-        Their values have the joint distribution of `predict`. With features they are finite sums phi(x) . w. Exact
-        processes on graphs are conditioned pathwise, in memory that does not depend on the number of new nodes.
+        Their values have the joint distribution of `predict`, except that the effects of levels without training rows
+        are 0. With features they are finite sums phi(x) . w. Exact processes on graphs are conditioned pathwise, in
+        memory that does not depend on the number of new nodes.
 
         Args:
             num_samples: The number s of functions.
@@ -341,8 +342,9 @@ class Process(ABC, Generic[F]):
 
         Raises:
             NotFittedError: If there are no data yet.
-            InvalidArgumentError: If s is not a positive integer, or a term cannot draw functions: an exact kernel on a
-                table, nearest neighbors, or inducing points with a diagonal.
+            InvalidArgumentError: If s is not a positive integer, the model is an average, or a term cannot draw
+                functions: an exact kernel on a table, nearest neighbors, or inducing points with method "fitc"
+                (the default if the likelihood is Gaussian) or "vfe".
         """
         return self.state.sample_functions(num_samples, seed)
 

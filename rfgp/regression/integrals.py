@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from rfgp.errors import DataError, InvalidArgumentError
-from rfgp.inference import refusals
+from rfgp.inference import unsupported
 from rfgp.inference.integrals import IntegratedGP, rule_for
 from rfgp.inference.prediction import Prediction
 from rfgp.inference.term_prediction import TermPrediction
@@ -46,7 +46,7 @@ def integrated(state: GPState, low: Any, high: Any, columns: Any = None) -> Pred
         prediction,
         latent=process.at(corners),
         location=0 * prediction.location,
-        of_observations=refusals.refuse_integrals,
+        of_observations=unsupported.raise_unsupported_integrals,
     )
     if isinstance(prediction, TermPrediction):
         prediction = dataclasses.replace(prediction, process=process, inputs=corners)

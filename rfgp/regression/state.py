@@ -13,7 +13,7 @@ from rfgp import random
 from rfgp.blocks import Prior
 from rfgp.counts import check_count, counted
 from rfgp.errors import InvalidArgumentError, NotFittedError
-from rfgp.inference import refusals
+from rfgp.inference import unsupported
 from rfgp.inference.conditioned import ConditionedGP
 from rfgp.inference.mixture import MixtureDistribution, MixtureInference, MixturePrediction
 from rfgp.inference.new_levels import prior_kernel
@@ -228,7 +228,7 @@ class GPState:
             seed: The random seed. If None, the system's entropy is used.
 
         Raises:
-            InvalidArgumentError: If `num_samples` is not a positive integer, or the prior has no functions to draw.
+            InvalidArgumentError: If `num_samples` is not a positive integer, or the posterior cannot draw functions.
         """
         num_samples = check_count("num_samples", num_samples)
         generator = random.generator(random.resolve_seed(seed), random.Role.FUNCTIONS)
@@ -383,9 +383,9 @@ def differentiated(prediction: Prediction, column: int, unit: Tensor) -> Predict
         )
     process = prediction.process.differentiated(column)
     latent, zero = process.at(prediction.inputs), torch.zeros_like(prediction.location)
-    scale, refused = prediction.scale / unit.double(), refusals.refuse_slopes
+    scale, of_observations = prediction.scale / unit.double(), unsupported.raise_unsupported_derivative
     return dataclasses.replace(
-        prediction, latent=latent, process=process, location=zero, scale=scale, of_observations=refused
+        prediction, latent=latent, process=process, location=zero, scale=scale, of_observations=of_observations
     )
 
 

@@ -104,7 +104,7 @@ def write(path: Path, saved: Saved, *, data: bool) -> None:
     write_file(path, header, tensors)
 
 
-_IN_FILE = {"noise_diag": "spread"}
+_IN_FILE = {"noise_diag": "spread", "class_matrices": "blocks", "coupling_root": "shared"}
 """The names of tensors in files that differ from those of the posterior."""
 
 

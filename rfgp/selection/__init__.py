@@ -3,7 +3,8 @@
 Words that the modules use:
 
     candidate       a kernel with approximations of its terms
-    round           fits of all remaining candidates to so many rows, and their scores: two rounds, then the fit to all
+    round           a fit of each remaining candidate to a number of rows, and its score; about two rounds precede the
+                    fit to all rows
     score           the mean log density of left-out or held-out rows, in nats
     followup        a candidate that is scored only if another one, its parent, survives a round
     groups          rows that are held out together, as in grouped cross-validation

@@ -17,7 +17,7 @@ from rfgp.regression import Limits
 from rfgp.regression.spec import ModelOptions
 
 FEW_ROWS = 2000
-"""The largest number of rows with distinct inputs for which the candidates are exact."""
+"""The maximum number of rows with distinct inputs for which the candidates are exact."""
 MAX_LEVELS = 1000
 """The maximum number of levels whose effects are weights of a dense matrix in all candidates."""
 SPARSE_ROWS = 10
@@ -40,7 +40,7 @@ class Candidate:
     is_sparse: bool = False
 
     def with_groups(self, num_levels: Mapping[Any, int]) -> "Candidate":
-        """Return the candidate with an effect of each level of some columns, as are its followups.
+        """Return the candidate and its followups with a `Group` effect for each column.
 
         Args:
             num_levels: The numbers of levels of the columns by key.
@@ -119,21 +119,23 @@ class Candidate:
 
     @property
     def name(self) -> str:
-        """The kernels and their approximations in words."""
+        """The names of the kernels, with the sizes of their approximations."""
         if self.is_exact:
-            return f"exact {' + '.join(map(_words, self.terms))}" + ", few columns" * self.is_sparse
+            return f"exact {' + '.join(map(_kernel_name, self.terms))}" + ", few columns" * self.is_sparse
         used = self.approximations
-        return " + ".join(", ".join([_words(term), *_sizes(used.get(str(term.name)))]) for term in self.terms)
+        return " + ".join(
+            ", ".join([_kernel_name(term), *_size_phrases(used.get(str(term.name)))]) for term in self.terms
+        )
 
     @property
-    def values(self) -> dict[str, str]:
-        """The arguments of `rfgp.GP` that give this candidate, as text."""
-        values, given = {"kernel": repr(self.model.kernel)}, self.model.approximations
-        values |= {"approximation": repr(dict(given))} if isinstance(given, Mapping) and given else {}
-        return values | ({"priors": repr(dict(self.model.priors))} if self.is_sparse else {})
+    def gp_arguments(self) -> dict[str, str]:
+        """The arguments of `rfgp.GP` that construct this candidate, as text."""
+        arguments, given = {"kernel": repr(self.model.kernel)}, self.model.approximations
+        arguments |= {"approximation": repr(dict(given))} if isinstance(given, Mapping) and given else {}
+        return arguments | ({"priors": repr(dict(self.model.priors))} if self.is_sparse else {})
 
 
-def _words(term: Term) -> str:
+def _kernel_name(term: Term) -> str:
     """Return the name of a kernel, such as "Matern 3/2"."""
     kernel = term.factors[0]
     if isinstance(kernel, Group):
@@ -145,15 +147,15 @@ def _words(term: Term) -> str:
     return isotropic + type(kernel).__name__ + ("" if nu is None else f" {Fraction(nu).limit_denominator(100)}")
 
 
-def _sizes(approximation: Any) -> Iterator[str]:
-    """Yield the sizes of an approximation in words."""
+def _size_phrases(approximation: Any) -> Iterator[str]:
+    """Yield phrases for the sizes of an approximation, such as "128 frequencies"."""
     if isinstance(approximation, RandomFeatures):
         kind = "" if approximation.kind == "fourier" else f"{approximation.kind} "
         yield f"{approximation.num_frequencies} {'learned ' * approximation.learn_frequencies}{kind}frequencies"
     elif isinstance(approximation, InducingPoints):
         method = approximation.method
         yield f"{approximation.num_points} inducing points" + ("" if method in (None, "sor") else f" ({method})")
-        yield from () if approximation.residual is None else _sizes(approximation.residual)
+        yield from () if approximation.residual is None else _size_phrases(approximation.residual)
     elif isinstance(approximation, EquispacedFourier):
         yield "equispaced frequencies"
     elif isinstance(approximation, Vecchia):
@@ -196,25 +198,25 @@ class AutoSpace:
             groups: The numbers of levels of some columns by key. Each candidate has an effect of each level.
             in_blocks: Whether the rows are read in blocks, so that no candidate may hold all of them.
         """
-        candidates = self._of_numbers(num_rows, num_columns, periods, in_blocks=in_blocks)
+        candidates = self._without_groups(num_rows, num_columns, periods, in_blocks=in_blocks)
         return tuple(candidate.with_groups(groups or {}) for candidate in candidates)
 
-    def _of_numbers(
+    def _without_groups(
         self, num_rows: int, num_columns: int, periods: Periods, *, in_blocks: bool
     ) -> tuple[Candidate, ...]:
-        """Return the candidates without groups."""
+        """Return the candidates without effects of groups."""
         approximation, is_gaussian = self.model.approximations, isinstance(self.model.likelihood, Gaussian)
         if approximation != "auto" and not isinstance(approximation, Exact):
-            return tuple(self._of(approximation, kernel) for kernel in (_RBF, *map(_matern, (2.5, 1.5, 0.5))))
+            return tuple(self._candidate(approximation, kernel) for kernel in (_RBF, *map(_matern, (2.5, 1.5, 0.5))))
         if approximation == "auto" and (num_rows > FEW_ROWS or in_blocks):
             if not is_gaussian:
-                return self._of(RandomFeatures(128), _RBF), self._of(RandomFeatures(512), _RBF)
+                return self._candidate(RandomFeatures(128), _RBF), self._candidate(RandomFeatures(512), _RBF)
             if num_columns <= MAX_COLUMNS:
                 return self._with_auto_approximation(num_columns, periods)
             neighbors = () if in_blocks else self._with_neighbors()
-            return self._of(Exact(), _LINEAR), *self._with_frequencies(), *neighbors
+            return self._candidate(Exact(), _LINEAR), *self._with_frequencies(), *neighbors
         if not is_gaussian:
-            return tuple(self._of(Exact(), kernel) for kernel in (_RBF, _matern(1.5), _matern(0.5)))
+            return tuple(self._candidate(Exact(), kernel) for kernel in (_RBF, _matern(1.5), _matern(0.5)))
         return self._exact(num_rows, num_columns, periods)
 
     def _exact(self, num_rows: int, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
@@ -224,7 +226,7 @@ class AutoSpace:
             kernels += [_LINEAR, _RBF, _matern(1.5), _matern(0.5)]
             kernels += [_RBF + _matern(1.5, "local"), _RBF + _matern(0.5, "local")]
             kernels += [_LINEAR + _RBF, _LINEAR + _matern(1.5), *_with_periods(periods)]
-        candidates = [self._of(Exact(), kernel) for kernel in kernels]
+        candidates = [self._candidate(Exact(), kernel) for kernel in kernels]
         if num_columns > num_rows / SPARSE_ROWS:
             candidates += [self._sparse(kernel) for kernel in (_LINEAR, _RBF, _LINEAR + _RBF)]
         return tuple(candidates)
@@ -237,32 +239,32 @@ class AutoSpace:
                 priors["linear.variance"] = SparseVariances()
             else:
                 priors |= {"rbf.lengthscale": SparseLengthscales(), "rbf.outputscale": LogNormalVariance()}
-        candidate = self._of(Exact(), kernel)
+        candidate = self._candidate(Exact(), kernel)
         return replace(candidate, model=candidate.model.changed(priors={**priors, **self.model.priors}), is_sparse=True)
 
     def _with_auto_approximation(self, num_columns: int, periods: Periods) -> tuple[Candidate, ...]:
         """Return the candidates for at most three columns, with automatic approximations."""
         kernels = [_LINEAR, _RBF, _matern(2.5), *_with_periods(periods)]
-        usual = [self._of("auto", kernel) for kernel in kernels]
-        rough, rougher = (self._of("auto", _matern(nu)) for nu in (1.5, 0.5))
+        smooth = [self._candidate("auto", kernel) for kernel in kernels]
+        matern32, matern12 = (self._candidate("auto", _matern(nu)) for nu in (1.5, 0.5))
         if num_columns > 1:
-            return *usual, replace(rough, followups=(rougher,))
-        return *usual, rough, rougher, self._of(EquispacedFourier(), _RBF + _matern(1.5, "local"))
+            return *smooth, replace(matern32, followups=(matern12,))
+        return *smooth, matern32, matern12, self._candidate(EquispacedFourier(), _RBF + _matern(1.5, "local"))
 
     def _with_frequencies(self) -> tuple[Candidate, ...]:
         """Return the candidates with random features alone."""
-        learned = [self._of(RandomFeatures(m, learn_frequencies=True), _RBF) for m in (128, 256, 512)]
-        few = replace(learned[0], followups=(replace(learned[1], followups=(learned[2],)),))
-        return self._of(RandomFeatures(128), _RBF), few
+        learned = [self._candidate(RandomFeatures(m, learn_frequencies=True), _RBF) for m in (128, 256, 512)]
+        with_followups = replace(learned[0], followups=(replace(learned[1], followups=(learned[2],)),))
+        return self._candidate(RandomFeatures(128), _RBF), with_followups
 
     def _with_neighbors(self) -> tuple[Candidate, ...]:
         """Return the candidates with neighbors, alone and with a smoother term."""
-        alone = [self._of(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
+        alone = [self._candidate(Vecchia(), _matern(nu)) for nu in (1.5, 0.5, 2.5)]
         approximations = {"rbf": RandomFeatures(128), "local": Vecchia()}
-        both = [self._of(approximations, _RBF + _matern(nu, "local")) for nu in (1.5, 0.5)]
+        both = [self._candidate(approximations, _RBF + _matern(nu, "local")) for nu in (1.5, 0.5)]
         return replace(alone[0], followups=tuple(alone[1:])), replace(both[0], followups=(both[1],))
 
-    def _of(self, approximation: Any, kernel: Kernel) -> Candidate:
+    def _candidate(self, approximation: Any, kernel: Kernel) -> Candidate:
         """Return a candidate with one approximation, a dict of them, or "auto"."""
         if isinstance(approximation, Approximation):
             approximation = {str(term.name): approximation for term in kernel.terms()}

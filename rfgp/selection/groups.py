@@ -16,14 +16,15 @@ from rfgp.rows import Block, input_groups, merge_replicates, rows_in_memory
 from rfgp.selection.candidates import FEW_ROWS
 
 SPACING = 1e-4
-"""The spacing of the grid on which near inputs count as equal, in standard deviations of the columns."""
+"""The spacing of the grid on which close inputs count as equal, in standard deviations of the columns."""
 MAX_MERGED = 4000
-"""The largest number of rows whose replicates are merged."""
+"""The maximum number of rows whose replicates are merged."""
 DATE_PERIODS = (1.0, 7.0, 365.2425)
 """The periods of candidate seasons of dates, in days."""
-FALSE_ALARM, MAX_SEARCHED = 1e-6, 2048
-"""The largest false-alarm probability of a wave whose period is a candidate, and the maximum number of rows of the
-search for it."""
+MAX_FALSE_ALARM = 1e-6
+"""The largest false-alarm probability at which a period becomes a candidate."""
+MAX_PERIOD_ROWS = 2048
+"""The maximum number of rows of the search for a period."""
 FORWARD = "forward"
 """The value of `validate` that holds out the last rows."""
 
@@ -63,7 +64,7 @@ def candidate_periods(state: GPState) -> list[tuple[Any, float]]:
             gap, extent = _gap_and_extent(np.unique(x))
             periods += [(column.key, period) for period in DATE_PERIODS if 4 * gap <= period <= extent / 2]
         else:
-            period = dominant_period(x[:MAX_SEARCHED], rows.targets[:MAX_SEARCHED, 0].numpy())
+            period = dominant_period(x[:MAX_PERIOD_ROWS], rows.targets[:MAX_PERIOD_ROWS, 0].numpy())
             periods += [] if period is None else [(column.key, period)]
     return periods
 
@@ -79,17 +80,17 @@ def dominant_period(
 ) -> float | None:
     """Return the period of the strongest wave around a quadratic trend, or None.
 
-    The result is None if the false-alarm probability exceeds `FALSE_ALARM`, or there are fewer than 12 distinct inputs.
-    Periods range from four median gaps to half of the extent. On a regular grid, a period within a tenth of a cycle of
-    a multiple of the gap becomes that multiple.
+    The result is None if the false-alarm probability exceeds `MAX_FALSE_ALARM`, or there are fewer than 12 distinct
+    inputs. Periods range from four median gaps to half of the extent. On a regular grid, a period within a tenth of a
+    cycle of a multiple of the gap becomes that multiple.
 
     Args:
         x: The inputs.
         y: The targets.
 
-    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains more than a share p of the variance of noise
-    with the probability (1 - p)^((n - 5) / 2), because a quadratic trend and the wave have five coefficients. The
-    false-alarm probability is at most the sum over all periods.
+    Source: Lomb (1976), Scargle (1982), the periodogram. A wave explains more than a fraction p of the variance of
+    noise with the probability (1 - p)^((n - 5) / 2), because a quadratic trend and the wave have five coefficients.
+    The false-alarm probability is at most the sum over all periods.
 
     Examples:
         >>> import numpy as np
@@ -107,17 +108,17 @@ def dominant_period(
     if not len(cycles):
         return None
 
-    def share(count: Any) -> Any:
+    def explained_fraction(count: Any) -> Any:
         frequencies = 2 * np.pi * np.atleast_1d(count)
         return np.atleast_1d(lombscargle(scaled, residual, frequencies, normalize=True, floating_mean=True))
 
-    shares = share(cycles)
-    peak = cycles[shares.argmax()]
-    false_alarm = len(cycles) * max(1 - float(shares.max()), 0.0) ** ((len(points) - 5) / 2)
-    if false_alarm > FALSE_ALARM:
+    explained_fractions = explained_fraction(cycles)
+    peak = cycles[explained_fractions.argmax()]
+    false_alarm = len(cycles) * max(1 - float(explained_fractions.max()), 0.0) ** ((len(points) - 5) / 2)
+    if false_alarm > MAX_FALSE_ALARM:
         return None
     bounds = max(2.0, peak - 0.25), peak + 0.25
-    count = minimize_scalar(lambda count: -share(count)[0], bounds=bounds, method="bounded").x
+    count = minimize_scalar(lambda count: -explained_fraction(count)[0], bounds=bounds, method="bounded").x
     steps = np.diff(points) / gap
     multiple = gap * round(extent / count / gap)
     is_near = np.abs(steps - steps.round()).max() < 0.01 and abs(extent / multiple - count) < 0.1
@@ -135,23 +136,23 @@ def merged_rows(state: GPState) -> tuple[Block, int]:
     """
     rows = state.require_rows(purpose="a fit")
     block = rows_in_memory(rows)
-    takes_merged = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MAX_MERGED
-    merged = merge_replicates(block) if takes_merged else block
+    merges_replicates = state.spec.is_gaussian and not block.has_fixed_noise and len(rows) == len(block) <= MAX_MERGED
+    merged = merge_replicates(block) if merges_replicates else block
     if len(merged) <= FEW_ROWS:
         return merged, len(merged)
     return block, len(rows)
 
 
 def duplicate_labels(rows: Block) -> Any:
-    """Return the group of each row (n,) with near inputs.
+    """Return the group of each row (n,), rows with close inputs together.
 
     If that would merge more than half of the rows, the inputs have to be equal.
 
     Args:
         rows: The rows.
     """
-    near, equal = input_groups(rows.inputs, SPACING), input_groups(rows.inputs)
-    return near if 2 * (near.max() + 1) > equal.max() + 1 else equal
+    close, equal = input_groups(rows.inputs, SPACING), input_groups(rows.inputs)
+    return close if 2 * (close.max() + 1) > equal.max() + 1 else equal
 
 
 def group_labels(state: GPState, rows: Block, key: Any) -> Any:

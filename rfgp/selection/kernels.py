@@ -13,14 +13,14 @@ from rfgp.regression.selection_report import FLOPS_PER_SECOND
 from rfgp.regression.spec import spec_of
 from rfgp.regression.state import at_starting_values
 from rfgp.rows import gathered
-from rfgp.selection.racing import scores_of
+from rfgp.selection.successive_halving import scores_of
 
 EVALUATIONS = 40.0
-"""The number of likelihoods of a fit, for its predicted cost."""
+"""The number of likelihood evaluations of a fit, for its predicted cost."""
 
 
 def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
-    """Fit a model, or each of several kernels, of which the best by leave-one-out is kept.
+    """Fit a model, or each of several kernels, and keep the best by leave-one-out.
 
     `alternatives` are a few kernels, all fitted to all rows. The `search_space` of kernel="auto" has rounds instead.
 
@@ -61,9 +61,10 @@ def fit_kernels(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
         for (name, (fitted, _)), score in zip(fits.items(), scores, strict=True)
     ]
     trials += [Trial(name, dict([name.split("=", 1)]), 0.0, 0.0, (), str(error)) for name, error in failed.items()]
-    value, spread = scores[best].value, scores[best].error
+    value, standard_error = scores[best].value, scores[best].error
     reason = (
-        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows (standard error {spread:.2g})."
+        f"{trials[best].name}: the best, log density {value:.3f} of {len(weight):,} rows "
+        f"(standard error {standard_error:.2g})."
     )
     selection = SelectionReport(best, tuple(trials), reason, num_validation=len(weight), validation="leave-one-out")
     selection = replace(selection, rate=FLOPS_PER_SECOND, seconds=time.monotonic() - start_time)

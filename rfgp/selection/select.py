@@ -17,16 +17,16 @@ from rfgp.regression.spec import averaged, spec_of
 from rfgp.rows import SourceRows, rows_in_memory
 from rfgp.selection.groups import candidate_periods, group_levels, merged_rows
 from rfgp.selection.kernels import fit_kernels
-from rfgp.selection.racing import (
+from rfgp.selection.successive_halving import (
     CandidateState,
-    Race,
+    SuccessiveHalving,
+    mean_and_standard_error,
     mixture_log_prob_of,
-    weighted_mean_and_standard_error,
 )
-from rfgp.selection.validation import FittedCandidate, Validation, start_of
+from rfgp.selection.validation import FittedCandidate, Validation, initial_state_for
 
-RESTART_SHARE = 1 / 8
-"""The share of rows in the search of a sum below which the last fit tries further starts."""
+RESTART_FRACTION = 1 / 8
+"""The fraction of rows below which a fit of several terms restarts its search on all rows."""
 
 
 def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
@@ -41,30 +41,37 @@ def fit_model(state: GPState, plan: Plan) -> tuple[GPState, FitReport]:
     """
     if spec_of(state).options.search_space is None:
         return fit_kernels(state, _with_fixed_mean(state, plan))
-    rounds = rounds_of(state, plan)
-    chosen = rounds.run()
-    scored = time.monotonic()
-    fits = [_fit_to_all_rows(rounds, candidate_state) for candidate_state in chosen]
+    halving = halving_for(state, plan)
+    chosen = halving.run()
+    end_of_scoring = time.monotonic()
+    fits = [_fit_to_all_rows(halving, candidate_state) for candidate_state in chosen]
     (fitted, report), others = fits[0], fits[1:]
     if others:
         members = [
             (candidate_state.weight, other) for candidate_state, (other, _) in zip(chosen[1:], others, strict=True)
         ]
         fitted = averaged(fitted, chosen[0].weight, members)
-    seconds, fit_seconds = scored - rounds.start_time, time.monotonic() - scored
-    selection = replace(report_of(rounds, chosen), seconds=seconds, fit_seconds=fit_seconds)
+    seconds, fit_seconds = end_of_scoring - halving.start_time, time.monotonic() - end_of_scoring
+    selection = replace(report_of(halving, chosen), seconds=seconds, fit_seconds=fit_seconds)
     return fitted, replace(report, selection=selection)
 
 
 def run_selection(state: GPState, plan: Plan) -> SelectionReport:
-    """Return the report of a selection without the fit to all rows.
+    """Score the candidates and return the report, without a fit to all rows.
 
     Args:
-        state: The state of the model before the fit.
+        state: The state of the model before the fit. Its kernel must be "auto", so that it has a `search_space`.
         plan: The options of the fits of candidates.
+
+    Returns:
+        The report. `seconds` is the time of the scoring.
+
+    Raises:
+        InvalidArgumentError: If `validate` names no column, or is "forward" with several columns and not one of dates.
+        DataError: If `validate` names a column with one value.
     """
-    rounds = rounds_of(state, plan)
-    return replace(report_of(rounds, rounds.run()), seconds=time.monotonic() - rounds.start_time)
+    halving = halving_for(state, plan)
+    return replace(report_of(halving, halving.run()), seconds=time.monotonic() - halving.start_time)
 
 
 def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
@@ -73,8 +80,8 @@ def _with_fixed_mean(state: GPState, plan: Plan) -> Plan:
     return replace(plan, fixed=(*plan.fixed, "mean")) if is_zero else plan
 
 
-def rounds_of(state: GPState, plan: Plan) -> Race:
-    """Return the rounds of a selection before the first score.
+def halving_for(state: GPState, plan: Plan) -> SuccessiveHalving:
+    """Return the successive halving of a selection, before the first score.
 
     The `search_space` is that of kernel="auto". `fit_kernels` selects among `alternatives`, without rounds.
 
@@ -90,27 +97,27 @@ def rounds_of(state: GPState, plan: Plan) -> Race:
     num_columns = len(spec.columns.spread) - len(groups)
     candidates = space.candidates(num_rows, num_columns, periods, groups, in_blocks=in_blocks)
     plan = _with_fixed_mean(state, plan)
-    return Race(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
+    return SuccessiveHalving(Validation.of(state, plan, candidates, space.validate), candidates, space.limits)
 
 
-def _fit_to_all_rows(rounds: Race, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
+def _fit_to_all_rows(halving: SuccessiveHalving, candidate_state: CandidateState) -> tuple[GPState, FitReport]:
     """Fit a candidate to all rows, unless its last fit used all of them."""
-    last, candidate, validation = candidate_state.fitted, candidate_state.candidate, rounds.validation
+    last, candidate, validation = candidate_state.fitted, candidate_state.candidate, halving.validation
     rows = validation.state.require_rows(purpose="a fit")
-    plan = validation.plan_of(candidate, last)
+    plan = validation.plan_for(candidate, last)
     if last is not None:
         if last.used_all_rows:
             is_merged = validation.rows.replicate_sum_of_squares is not None
             fitted = last.state
             return fitted.replace(rows=rows, num_observations=len(rows)) if is_merged else fitted, last.report
         has_neighbors_alone = candidate.neighbors is not None and len(candidate.terms) == 1
-        most = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
-        searched_enough = last.searched >= most and len(rows) > 2 * most
-        if candidate.learns_frequencies or (has_neighbors_alone and searched_enough):
+        max_rows = MAX_ROWS_SHARED_NEIGHBORS  # a search of all rows would use no more
+        has_enough = last.num_search_rows >= max_rows and len(rows) > 2 * max_rows
+        if candidate.learns_frequencies or (has_neighbors_alone and has_enough):
             return _condition_on_all_rows(validation, last)
-        if len(candidate.terms) > 1 and last.searched < RESTART_SHARE * len(rows):
+        if len(candidate.terms) > 1 and last.num_search_rows < RESTART_FRACTION * len(rows):
             plan = replace(plan, is_continued=False)
-    return fit_terms(start_of(validation.state, candidate, rows, last), plan)
+    return fit_terms(initial_state_for(validation.state, candidate, rows, last), plan)
 
 
 def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tuple[GPState, FitReport]:
@@ -119,18 +126,18 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
     The searches in its report are those of the last fit.
     """
     rows, fitted, report = validation.state.require_rows(purpose="a fit"), last.state, last.report
-    initial = start_of(validation.state, last.candidate, rows, None)
+    initial = initial_state_for(validation.state, last.candidate, rows, None)
     initial = initial.replace(spec=fitted.spec, hyperparameters=fitted.hyperparameters)
-    words = f"{report.message}; fitted to {counted(last.searched, 'row')} and conditioned on {len(rows):,}"
+    message = f"{report.message}; fitted to {counted(last.num_search_rows, 'row')} and conditioned on {len(rows):,}"
     if last.candidate.neighbors is not None:
         initial, report = conditioned_on_all_rows(initial, validation.plan, [report])
-        return initial, replace(report, message=words)
+        return initial, replace(report, message=message)
     with torch.no_grad():
         inference = initial.infer(rows)
         total = float(inference.log_marginal_likelihood()) + initial.scaling.targets.log_jacobian(rows.count)
         posterior = inference.posterior()  # with gradients it would hold the features of all rows
     report = replace(
-        report, log_marginal_likelihood=total, message=words, effective_dof_fraction=inference.effective_dof_fraction
+        report, log_marginal_likelihood=total, message=message, effective_dof_fraction=inference.effective_dof_fraction
     )
     return initial.replace(given=posterior), report
 
@@ -138,64 +145,64 @@ def _condition_on_all_rows(validation: Validation, last: FittedCandidate) -> tup
 # --- report ----------------------------------------------------------------------------------------
 
 
-def report_of(rounds: Race, chosen: Sequence[CandidateState]) -> SelectionReport:
+def report_of(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> SelectionReport:
     """Return the report of a selection.
 
     Args:
-        rounds: The finished rounds.
+        halving: The successive halving, after all rounds.
         chosen: The selected candidates, the best first.
     """
-    states = sorted(rounds.states, key=lambda candidate_state: candidate_state.cost.seconds)
+    states = sorted(halving.states, key=lambda candidate_state: candidate_state.cost.seconds)
     is_scored = bool(chosen[0].scores)
     return SelectionReport(
         best=states.index(chosen[0]),
         weights=tuple(candidate_state.weight for candidate_state in states) if len(chosen) > 1 else (),
         trials=tuple(candidate_state.as_trial() for candidate_state in states),
-        reason=_reason(rounds, chosen),
-        num_validation=len(rounds.validation.validated) if is_scored else 0,
-        validation=rounds.validation.name if is_scored else "",
-        time_limit=rounds.limits.seconds(rounds.num_rows),
-        memory=rounds.limits.memory,
+        reason=_reason(halving, chosen),
+        num_validation=len(halving.validation.validation_rows) if is_scored else 0,
+        validation=halving.validation.name if is_scored else "",
+        time_limit=halving.limits.seconds(halving.num_rows),
+        memory=halving.limits.memory,
         rate=FLOPS_PER_SECOND,
-        predicted=rounds.predicted,
-        baselines=_baselines(rounds, chosen) if is_scored else {},
+        predicted=halving.predicted,
+        baselines=_baselines(halving, chosen) if is_scored else {},
     )
 
 
-def _baselines(rounds: Race, chosen: Sequence[CandidateState]) -> dict[str, Score]:
+def _baselines(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> dict[str, Score]:
     """Return the scores of a constant and a linear model."""
-    if not rounds.validation.state.spec.is_gaussian:
+    if not halving.validation.state.spec.is_gaussian:
         return {}
-    weight, log_prob = rounds.validation.validated.counts(), mixture_log_prob_of(chosen)
-    baselines = {CONSTANT: rounds.validation.constant}
+    weight, log_prob = halving.validation.validation_rows.counts(), mixture_log_prob_of(chosen)
+    baselines = {CONSTANT: halving.validation.constant_log_prob}
     linear = [
         candidate_state.log_prob
-        for candidate_state in rounds.states
+        for candidate_state in halving.states
         if candidate_state.candidate.is_linear and candidate_state.fitted
     ]
     baselines |= {LINEAR: linear[0]} if linear else {}
-    num_rows = len(rounds.validation.rows)
+    num_rows = len(halving.validation.rows)
     return {
         name: Score(
             num_rows,
-            *weighted_mean_and_standard_error(baseline, weight),
-            *weighted_mean_and_standard_error(log_prob - baseline, weight),
+            *mean_and_standard_error(baseline, weight),
+            *mean_and_standard_error(log_prob - baseline, weight),
         )
         for name, baseline in baselines.items()
     }
 
 
-def _reason(rounds: Race, chosen: Sequence[CandidateState]) -> str:
-    """Return why a candidate was chosen, in words."""
+def _reason(halving: SuccessiveHalving, chosen: Sequence[CandidateState]) -> str:
+    """Return the reason for the selection, as a sentence."""
     name = chosen[0].candidate.name
-    if len(rounds.states) == 1:
+    if len(halving.states) == 1:
         return f"{name}: the only candidate, so nothing was scored."
     if not chosen[0].scores:
         return f"{name}: nothing could be scored, and it is the cheapest."
-    value, error = weighted_mean_and_standard_error(mixture_log_prob_of(chosen), rounds.validation.validated.counts())
-    rows = counted(len(rounds.validation.validated), "held-out row" if rounds.holds_out else "left-out row")
+    value, error = mean_and_standard_error(mixture_log_prob_of(chosen), halving.validation.validation_rows.counts())
+    rows = counted(len(halving.validation.validation_rows), "held-out row" if halving.holds_out else "left-out row")
     score = f"log density {value:.3f} of {rows} (standard error {error:.2g})"
-    proposal = _proposal(rounds.validation.state)
+    proposal = _proposal(halving.validation.state)
     if len(chosen) > 1:
         members = ", ".join(
             f"{candidate_state.candidate.name} ({candidate_state.weight:.2g})" for candidate_state in chosen

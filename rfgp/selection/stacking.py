@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-PRIOR = 5.0
+PRIOR_ROWS = 5.0
 """The prior weight of each candidate, in rows. Without it, sums of kernels with too many hyperparameters get all of the
 weight (`benchmarks.races.defaults`)."""
-LEAST = 0.02
+MIN_WEIGHT = 0.02
 """The weight below which a candidate is dropped."""
-_STEPS = 1000
-"""The largest number of steps of expectation maximization."""
+_MAX_STEPS = 1000
+"""The maximum number of steps of expectation maximization."""
 
 
 def stacking_weights(
@@ -24,8 +24,8 @@ def stacking_weights(
 ) -> list[float]:
     """Return the stacking weights under a Dirichlet prior.
 
-    They are 0 below `LEAST`. The prior adds `PRIOR` rows to each candidate. The objective is concave, and maximized by
-    expectation maximization.
+    They are 0 below `MIN_WEIGHT`. The prior adds `PRIOR_ROWS` rows to each candidate. The objective is concave, and
+    maximized by expectation maximization.
 
     Source: Yao, Vehtari, Simpson and Gelman (2018), "Using stacking to average Bayesian predictive distributions",
     Bayesian Analysis 13(3), Section 3.2, without the prior.
@@ -41,14 +41,14 @@ def stacking_weights(
     likelihoods = (log_likelihoods - log_likelihoods.max(1, keepdim=True).values).exp()
     num_candidates = likelihoods.shape[1]
     weights = torch.full_like(likelihoods[0], 1 / num_candidates)
-    total = counts.sum() + PRIOR * num_candidates
-    for _ in range(_STEPS):
-        shares = likelihoods * weights
-        shares = counts[:, None] * shares / shares.sum(1, keepdim=True)
-        new = (shares.sum(0) + PRIOR) / total
-        has_converged = bool((new - weights).abs().max() < 1e-6)
-        weights = new
+    total = counts.sum() + PRIOR_ROWS * num_candidates
+    for _ in range(_MAX_STEPS):
+        responsibilities = likelihoods * weights
+        responsibilities = counts[:, None] * responsibilities / responsibilities.sum(1, keepdim=True)
+        updated = (responsibilities.sum(0) + PRIOR_ROWS) / total
+        has_converged = bool((updated - weights).abs().max() < 1e-6)
+        weights = updated
         if has_converged:
             break
-    kept = torch.where(weights >= min(LEAST, float(weights.max())), weights, 0.0)
-    return [float(weight) for weight in kept / kept.sum()]
+    large = torch.where(weights >= min(MIN_WEIGHT, float(weights.max())), weights, 0.0)
+    return [float(weight) for weight in large / large.sum()]

@@ -36,32 +36,40 @@ from rfgp.selection.candidates import FEW_ROWS, Candidate
 from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_rows
 
 MAX_LEFT_OUT = 1000
-"""The largest number of rows of a leave-one-out score."""
-HELD_OUT, MAX_HELD_OUT = 0.2, 4000
-"""The share of rows that are held out, and their largest number."""
-NUM_FOLDS, ROWS_PER_HYPERPARAMETER = 5, 20
-"""The number of folds, and the rows per hyperparameter of a sum of two kernels below which folds are used."""
-SUBSET_ITERATIONS, AVERAGING_GAIN = 15, 0.1
-"""The largest number of iterations of an exact candidate on a subset or without a fold, and the gain of the last five
-iterations, in nats, below which a search ends if candidates are averaged."""
+"""The maximum number of rows of a leave-one-out score."""
+HELD_OUT_FRACTION = 0.2
+"""The fraction of rows that are held out."""
+MAX_HELD_OUT = 4000
+"""The maximum number of rows that are held out."""
+NUM_FOLDS = 5
+"""The number of folds."""
+ROWS_PER_HYPERPARAMETER = 20
+"""The rows per hyperparameter of a sum of two kernels below which folds are used."""
+SUBSET_ITERATIONS = 15
+"""The maximum number of iterations of an exact candidate on a subset or without a fold."""
+AVERAGING_GAIN = 0.1
+"""The gain of the last five iterations, in nats, below which a search ends if candidates are averaged."""
 HELD_OUT_GAIN = 2e-4
 """The gain of the last five iterations, in nats a row, below which a search ends if it is scored on held-out rows.
 Searches with neighbors have short rounds instead."""
-MAX_CONDITIONED, NEIGHBOR_FACTOR, MAX_AUTOMATIC = 2**17, 2, 20_000
-"""The largest number of rows that a score with neighbors is conditioned on. Beyond it, the nearest rows of each
-held-out row are used, `NEIGHBOR_FACTOR` times the number of neighbors. The last limit is for automatic ones."""
+MAX_CONDITIONING_ROWS = 2**17
+"""The number of rows above which a score with neighbors is conditioned on the nearest rows of each held-out row."""
+NEIGHBOR_FACTOR = 2
+"""The number of these nearest rows, as a multiple of the number of neighbors."""
+MAX_GRID_CONDITIONING_ROWS = 20_000
+"""The maximum number of rows that a score with equispaced or automatic approximations is conditioned on."""
 
 
 @dataclass(frozen=True, eq=False)
 class FittedCandidate:
-    """A candidate that was fitted to some rows.
+    """A candidate that was fitted to rows.
 
     Attributes:
         candidate: The candidate.
         state: The model state of these rows, with the hyperparameters found.
         report: The report of the fit.
         log_prob: The mean log densities of the values of validation rows, in the user's units, (b,).
-        searched: The number of rows that the hyperparameters were fitted to, at least the requested number.
+        num_search_rows: The number of rows that the hyperparameters were fitted to, at least the requested number.
         used_all_rows: Whether the fit used all rows.
     """
 
@@ -69,7 +77,7 @@ class FittedCandidate:
     state: GPState
     report: FitReport
     log_prob: Tensor
-    searched: int
+    num_search_rows: int
     used_all_rows: bool
 
 
@@ -85,7 +93,7 @@ class Validation:
         folds: The row numbers of each fold. Empty if there are none.
         conditions_on_fold: Whether each row is predicted given all others, those of its fold included.
         groups: How rows are kept together or ordered: None, "forward", or the key of a column.
-        are_exact: Whether all candidates are exact.
+        all_candidates_exact: Whether all candidates are exact.
     """
 
     state: GPState
@@ -95,7 +103,7 @@ class Validation:
     folds: tuple[Tensor, ...] = ()
     conditions_on_fold: bool = False
     groups: Any = None
-    are_exact: bool = False
+    all_candidates_exact: bool = False
 
     @classmethod
     def of(cls, state: GPState, plan: Plan, candidates: Sequence[Candidate], groups: Any = None) -> "Validation":
@@ -113,7 +121,7 @@ class Validation:
         """
         rows, count = merged_rows(state)
         generator = random.generator(state.spec.options.seed, random.Role.CHOICE)
-        num_held_out = min(math.ceil(HELD_OUT * len(rows)), MAX_HELD_OUT)
+        num_held_out = min(math.ceil(HELD_OUT_FRACTION * len(rows)), MAX_HELD_OUT)
         if groups == FORWARD:
             order = rows.inputs[:, date_column(state)].argsort()
         else:
@@ -122,37 +130,38 @@ class Validation:
             num_groups = int(labels.max()) + 1
             if num_groups < 2 and groups is not None:
                 raise DataError(f"Rows of at least two groups are needed, got one value of {groups!r}.")
-            ranks = torch.randperm(num_groups, generator=generator)[labels]
+            group_order = torch.randperm(num_groups, generator=generator)[labels]
             if count <= FEW_ROWS and not any(candidate.learns_frequencies for candidate in candidates):
-                validation = cls._of_few(state, plan, rows, ranks, groups)
-                return replace(validation, are_exact=all(candidate.is_exact for candidate in candidates))
-            order = ranks.argsort(stable=True)
-            num_held_out = min(int((ranks >= ranks[order[-num_held_out]]).sum()), len(rows) - 1)  # whole groups
+                validation = cls._of_few(state, plan, rows, group_order, groups)
+                return replace(validation, all_candidates_exact=all(candidate.is_exact for candidate in candidates))
+            order = group_order.argsort(stable=True)
+            is_held_out = group_order >= group_order[order[-num_held_out]]  # whole groups
+            num_held_out = min(int(is_held_out.sum()), len(rows) - 1)
         held_out, training = order[len(order) - num_held_out :], order[: len(order) - num_held_out]
         training = training[torch.randperm(len(training), generator=generator)]
-        return cls(state, plan, some(rows, training), some(rows, held_out), groups=groups)
+        return cls(state, plan, take_rows(rows, training), take_rows(rows, held_out), groups=groups)
 
     @classmethod
-    def _of_few(cls, state: GPState, plan: Plan, rows: Block, ranks: Tensor, groups: Any) -> "Validation":
-        """Return leave-one-out or folds, given the ranks (n,) of the rows' groups."""
+    def _of_few(cls, state: GPState, plan: Plan, rows: Block, group_order: Tensor, groups: Any) -> "Validation":
+        """Return leave-one-out or folds, given the random order (n,) of the rows' groups."""
         if len(rows) > MAX_LEFT_OUT:
-            indices = ranks.argsort(stable=True)[:MAX_LEFT_OUT]
-            rows, ranks = some(rows, indices), ranks[indices]
-        hyperparameters, num_groups = 2 * rows.inputs.shape[1] + 3, int(ranks.max()) + 1
+            indices = group_order.argsort(stable=True)[:MAX_LEFT_OUT]
+            rows, group_order = take_rows(rows, indices), group_order[indices]
+        hyperparameters, num_groups = 2 * rows.inputs.shape[1] + 3, int(group_order.max()) + 1
         has_few = state.spec.is_gaussian and len(rows) < ROWS_PER_HYPERPARAMETER * hyperparameters
         num_folds = min(NUM_FOLDS, num_groups) if num_groups > 1 and (has_few or groups is not None) else 0
-        folds = [(ranks % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds)]
-        conditions_on_fold = groups is None and num_groups == len(ranks)
+        folds = [(group_order % num_folds == fold).nonzero()[:, 0] for fold in range(num_folds)]
+        conditions_on_fold = groups is None and num_groups == len(group_order)
         return cls(state, plan, rows, None, tuple(fold for fold in folds if len(fold)), conditions_on_fold, groups)
 
     @property
-    def validated(self) -> Block:
+    def validation_rows(self) -> Block:
         """The rows on which candidates are scored."""
         return self.rows if self.held_out is None else self.held_out
 
     @property
     def name(self) -> str:
-        """The method of validation in words."""
+        """The name of the validation method, such as "5 folds"."""
         if self.groups is not None:
             return "the last rows" if self.groups == FORWARD else f"groups of {self.groups}"
         if self.held_out is not None:
@@ -160,10 +169,10 @@ class Validation:
         return f"{len(self.folds)} folds" if self.folds else "leave-one-out"
 
     @property
-    def averages(self) -> bool:
-        """Whether candidates are averaged: exact ones with Gaussian noise and one output."""
+    def uses_stacking(self) -> bool:
+        """Whether candidates are averaged, which requires exact ones, Gaussian noise and one output."""
         is_simple = self.state.spec.is_gaussian and self.rows.num_outputs == 1
-        return self.are_exact and self.held_out is None and is_simple
+        return self.all_candidates_exact and self.held_out is None and is_simple
 
     @property
     def fits_all_rows(self) -> bool:
@@ -171,7 +180,7 @@ class Validation:
         return self.held_out is None and self.rows.count == self.state.require_rows(purpose="a fit").count
 
     @cached_property
-    def constant(self) -> Tensor:
+    def constant_log_prob(self) -> Tensor:
         """The log densities (b,) of validation rows under a constant prediction."""
         rows, weight = self.rows, self.rows.counts()[:, None]
         mean = (weight * rows.targets).sum(0) / weight.sum()
@@ -179,16 +188,16 @@ class Validation:
             0.0 if rows.replicate_sum_of_squares is None else rows.replicate_sum_of_squares
         )
         variance = (squares.sum(0) / weight.sum()).clamp_min(1e-30)
-        return observation_log_prob(self.validated, mean, variance).mean(1) + self.jacobian
+        return observation_log_prob(self.validation_rows, mean, variance).mean(1) + self.jacobian
 
     @property
     def jacobian(self) -> float:
         """The log Jacobian of the standardization of a target."""
-        return self.state.scaling.targets.log_jacobian(1) / self.validated.num_outputs
+        return self.state.scaling.targets.log_jacobian(1) / self.validation_rows.num_outputs
 
     # --- fits ------------------------------------------------------------------------------------
 
-    def plan_of(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
+    def plan_for(self, candidate: Candidate, start: FittedCandidate | None, plan: Plan | None = None) -> Plan:
         """Return the options of a fit, whose search is shorter if candidates are averaged.
 
         Args:
@@ -196,13 +205,13 @@ class Validation:
             start: The fit at which the search may start, or None.
             plan: The options to change. If None, those of the validation.
         """
-        plan = replace(plan or self.plan, is_continued=is_warm(candidate, start))
-        return replace(plan, least_gain=AVERAGING_GAIN) if self.averages else plan
+        plan = replace(plan or self.plan, is_continued=can_warm_start(candidate, start))
+        return replace(plan, least_gain=AVERAGING_GAIN) if self.uses_stacking else plan
 
     def fitted(
         self, candidate: Candidate, size: int, start: FittedCandidate | None, plan: Plan | None = None
     ) -> FittedCandidate:
-        """Fit a candidate to some rows and score it.
+        """Fit a candidate and score it.
 
         Args:
             candidate: The candidate.
@@ -218,10 +227,10 @@ class Validation:
             SolverError: If the density of a row is not finite.
             RfgpError: If the fit failed.
         """
-        size, plan = min(size, len(self.rows)), self.plan_of(candidate, start, plan)
+        size, plan = min(size, len(self.rows)), self.plan_for(candidate, start, plan)
         uses_all, has_neighbors = size == len(self.rows), candidate.neighbors is not None
         is_final = uses_all and self.fits_all_rows
-        rows: Rows = self.rows if has_neighbors or uses_all else some(self.rows, torch.arange(size))
+        rows: Rows = self.rows if has_neighbors or uses_all else take_rows(self.rows, torch.arange(size))
         if is_final and self.rows.replicate_sum_of_squares is None:
             rows = self.state.require_rows(purpose="a fit")  # the last fit, as it would be without other candidates
         plan = replace(plan, most_rows=size if has_neighbors and not is_final else None)
@@ -229,7 +238,7 @@ class Validation:
             plan = replace(plan, least_gain=max(plan.least_gain, HELD_OUT_GAIN * size))
         if candidate.is_exact and not is_final:
             plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
-        state, report = fit_terms(start_of(self.state, candidate, rows, start), plan)
+        state, report = fit_terms(initial_state_for(self.state, candidate, rows, start), plan)
         log_prob, searched = self._log_prob(state, candidate), max([size, *(stage.rows for stage in report.stages)])
         if not bool(torch.isfinite(log_prob).all()):
             raise SolverError("the density of a row is not finite")
@@ -245,13 +254,13 @@ class Validation:
             fitted: The candidate, fitted to all rows.
         """
         log_prob, hyperparameters = torch.empty_like(fitted.log_prob), fitted.state.hyperparameters
-        plan = replace(self.plan_of(fitted.candidate, None), is_continued=True)
+        plan = replace(self.plan_for(fitted.candidate, None), is_continued=True)
         plan = replace(plan, iteration_limit=min(SUBSET_ITERATIONS, plan.max_iterations))
         for fold in self.folds:
             is_in_fold = torch.zeros(len(self.rows), dtype=torch.bool)
             is_in_fold[fold] = True
-            others = some(self.rows, (~is_in_fold).nonzero()[:, 0])
-            initial = start_of(self.state, fitted.candidate, others, None)
+            others = take_rows(self.rows, (~is_in_fold).nonzero()[:, 0])
+            initial = initial_state_for(self.state, fitted.candidate, others, None)
             initial = initial.replace(hyperparameters=initial.hyperparameters.replaced(hyperparameters.raw))
             refitted, _ = fit_terms(initial, plan)
             if self.conditions_on_fold:
@@ -276,13 +285,13 @@ class Validation:
     def _conditioning_rows(self, state: GPState, candidate: Candidate, held_out: Block) -> Block:
         """Return the rows that held-out predictions are conditioned on."""
         if candidate.is_equispaced_or_automatic:
-            return self.rows.take(slice(0, MAX_AUTOMATIC))
+            return self.rows.take(slice(0, MAX_GRID_CONDITIONING_ROWS))
         neighbors = state.prior().neighbors
-        if len(self.rows) <= MAX_CONDITIONED or neighbors is None:
+        if len(self.rows) <= MAX_CONDITIONING_ROWS or neighbors is None:
             return self.rows
         around = min(NEIGHBOR_FACTOR * neighbors.num_neighbors, len(self.rows))
-        near = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
-        return self.rows.take(torch.from_numpy(np.unique(near)))
+        indices = nearest(neighbors.scaled(self.rows.inputs), neighbors.scaled(held_out.inputs), around)
+        return self.rows.take(torch.from_numpy(np.unique(indices)))
 
     def _left_out(self, state: GPState) -> Tensor:
         """Return the standardized log densities of each row given all others (b,)."""
@@ -311,11 +320,11 @@ def _as_standardized(state: GPState, log_prob: object) -> Tensor:
     return torch.as_tensor(log_prob).double().reshape(-1) - state.scaling.targets.log_jacobian(1)
 
 
-def some(
+def take_rows(
     rows: Block,
     indices: Tensor,  # (r,)
 ) -> Block:
-    """Return some of the rows, with the arrays that the user gave if the rows have them.
+    """Return the rows with given indices, with the user's arrays if the rows have them.
 
     Args:
         rows: The rows.
@@ -326,8 +335,8 @@ def some(
     return ArrayRows(rows.chunk.take(indices), rows.as_numpy, rows.scaling)
 
 
-def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
-    """Return the model state of rows under a candidate, at a start if it is warm.
+def initial_state_for(state: GPState, candidate: Candidate, rows: Rows, start: FittedCandidate | None) -> GPState:
+    """Return the initial state of a fit, at earlier hyperparameters if possible.
 
     Args:
         state: The state of the model before the fit.
@@ -336,20 +345,20 @@ def start_of(state: GPState, candidate: Candidate, rows: Rows, start: FittedCand
         start: A fit at whose hyperparameters the search may start, or None.
     """
     spec = spec_of(state)
-    kept = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
-    initial = initial_state(spec.with_options(candidate.model.changed(**kept)), data_summary(state), rows)
-    if start is None or not is_warm(candidate, start):
+    common = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
+    initial = initial_state(spec.with_options(candidate.model.changed(**common)), data_summary(state), rows)
+    if start is None or not can_warm_start(candidate, start):
         return initial
     keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_automatic
     used = start.state.spec if keeps_draws else initial.spec
     return initial.replace(spec=used, hyperparameters=start.state.hyperparameters)
 
 
-def is_warm(candidate: Candidate, start: FittedCandidate | None) -> bool:
-    """Return whether a search starts at the hyperparameters of an earlier one.
+def can_warm_start(candidate: Candidate, start: FittedCandidate | None) -> bool:
+    """Return whether a search can start at the hyperparameters of an earlier one.
 
-    Learned frequencies start at their draw. Exact kernels start anew after few rows, which drive lengthscales to their
-    bounds.
+    False for learned frequencies. False for exact kernels after fits to fewer than 1,000 rows, whose lengthscales are
+    often at their bounds.
 
     Args:
         candidate: The candidate.

@@ -1,4 +1,4 @@
-"""Small selections: tables, search spaces of given candidates, and rounds whose scores are planted."""
+"""Small selections: tables, search spaces of given candidates, and successive halving with planted scores."""
 
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
@@ -15,7 +15,7 @@ from rfgp.rows import Chunk
 from rfgp.selection import groups as groups_of_rows
 from rfgp.selection import validation
 from rfgp.selection.candidates import Candidate
-from rfgp.selection.select import rounds_of
+from rfgp.selection.select import halving_for
 from rfgp.selection.validation import Validation
 
 
@@ -61,13 +61,13 @@ def among(*candidates, seed=0):
 
 def spread(validation, mean, deviation=0.0):
     """Return densities of validation rows of a mean, the same for all rows unless there is a deviation."""
-    noise = torch.randn(len(validation.validated), generator=rfgp.random.generator(0), dtype=torch.float64)
+    noise = torch.randn(len(validation.validation_rows), generator=rfgp.random.generator(0), dtype=torch.float64)
     return mean + deviation * (noise - noise.mean())
 
 
-def rounds(gp, X, y, **plan):
-    """Return the rounds of a selection before anything is scored."""
-    return rounds_of(begin(gp.spec, Chunk(X, y)), Plan(**plan))
+def halving(gp, X, y, **plan):
+    """Return the successive halving of a selection before anything is scored."""
+    return halving_for(begin(gp.spec, Chunk(X, y)), Plan(**plan))
 
 
 def validation_of(gp, X, y, exposure=None, groups=None, *, holds_out=True, **plan):
@@ -96,7 +96,7 @@ def planted(monkeypatch, mean_of, fell_back=()):
         return SimpleNamespace(
             candidate=one,
             log_prob=values(validation) if callable(values) else spread(validation, values),
-            searched=size,
+            num_search_rows=size,
             used_all_rows=False,
             report=SimpleNamespace(
                 learned_frequencies_rejected=one.name in fell_back,

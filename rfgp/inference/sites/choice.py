@@ -20,7 +20,7 @@ from rfgp.inference.sites.coupled_dense import CoupledDenseLaplace
 from rfgp.inference.sites.coupled_lowrank import CoupledLowRankLaplace
 from rfgp.inference.sites.laplace import Laplace
 from rfgp.inference.sites.lattices import LatticeLaplace
-from rfgp.inference.sites.lowrank import LowRankLaplace, with_typical_noise
+from rfgp.inference.sites.lowrank import LowRankLaplace, with_curvature_noise
 from rfgp.inference.sites.variational import Variational
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows, gathered
@@ -76,16 +76,16 @@ def infer(
         True
     """
     for prior in priors:
-        near = prior.neighbors
-        if prior.dense.has_residual or (near is not None and near.condition_on == "responses"):
+        neighbors = prior.neighbors
+        if prior.dense.has_residual or (neighbors is not None and neighbors.condition_on == "responses"):
             raise InvalidArgumentError(
                 "Neighbors that are responses, and residuals of inducing points without neighbors, require a Gaussian "
                 f"likelihood, got {likelihood!r}. Use latent neighbors, features without a residual, or exact kernels."
             )
-    given = _Given(rows, mean, likelihood, learned, warm_start)
+    arguments = _InferenceArguments(rows, mean, likelihood, learned, warm_start)
     if approximation == "variational":
-        return _variational(priors, given)
-    return _coupled(priors[0], given) if likelihood.num_latents > 1 else _laplace(priors[0], given)
+        return _variational(priors, arguments)
+    return _coupled(priors[0], arguments) if likelihood.num_latents > 1 else _laplace(priors[0], arguments)
 
 
 def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents: int) -> Posterior:
@@ -105,15 +105,15 @@ def restore(priors: Sequence[Prior], tensors: Mapping[str, Tensor], num_latents:
         return IndependentFunctions(tuple(solvers.restore(prior, parts[str(c)]) for c in range(num_latents)))
     if num_latents == 1:
         return solvers.restore(prior, tensors)
-    if "blocks" in tensors:
-        matrices = tensors["blocks"], tensors["shared"]
+    if "class_matrices" in tensors:
+        matrices = tensors["class_matrices"], tensors["coupling_root"]
         return CoupledDensePosterior(prior, tensors["inputs"], tensors["coefficients"], *matrices)
     return CoupledLowRankPosterior(prior, tensors["weights"], tensors["factor"])
 
 
 @dataclass(frozen=True, eq=False)
-class _Given:
-    """The arguments of `infer` that all approximations take."""
+class _InferenceArguments:
+    """The arguments of `infer` that all approximations use."""
 
     rows: Rows
     mean: Tensor
@@ -122,44 +122,46 @@ class _Given:
     warm_start: WarmStart
 
     @property
-    def one(self) -> Tensor:
-        """A noise of 1, 0-d. No approximation uses it."""
+    def unused_noise(self) -> Tensor:
+        """A placeholder noise of 1, 0-d. All approximations replace or ignore it."""
         return torch.ones_like(self.mean[0])
 
 
-def _laplace(prior: Prior, given: _Given) -> Laplace | LowRankLaplace | LatticeLaplace:
+def _laplace(prior: Prior, arguments: _InferenceArguments) -> Laplace | LowRankLaplace | LatticeLaplace:
     """Return Laplace's approximation for one function."""
-    if is_low_rank(prior, given.rows) and has_lattices(prior):
-        model = LinearModel(prior.dense, given.rows, given.mean, given.one)
-        return LatticeLaplace(model, given.likelihood, given.learned, given.warm_start)
-    if is_low_rank(prior, given.rows):
-        bound = given.likelihood.at({name: value.detach() for name, value in given.learned.items()})
-        model = with_typical_noise(LinearModel(prior.dense, given.rows, given.mean, given.one), bound)
-        return LowRankLaplace(model, given.likelihood, given.learned, given.warm_start)
-    block = gathered(given.rows)
-    solver = solver_in_memory(prior, block, given.mean, given.one)
-    return Laplace(solver, block, given.mean, given.likelihood, given.learned, given.warm_start)
+    if is_low_rank(prior, arguments.rows) and has_lattices(prior):
+        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
+        return LatticeLaplace(model, arguments.likelihood, arguments.learned, arguments.warm_start)
+    if is_low_rank(prior, arguments.rows):
+        likelihood = arguments.likelihood.at({name: value.detach() for name, value in arguments.learned.items()})
+        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
+        model = with_curvature_noise(model, likelihood)
+        return LowRankLaplace(model, arguments.likelihood, arguments.learned, arguments.warm_start)
+    block = gathered(arguments.rows)
+    solver = solver_in_memory(prior, block, arguments.mean, arguments.unused_noise)
+    return Laplace(solver, block, arguments.mean, arguments.likelihood, arguments.learned, arguments.warm_start)
 
 
-def _coupled(prior: Prior, given: _Given) -> Inference:
+def _coupled(prior: Prior, arguments: _InferenceArguments) -> Inference:
     """Return Laplace's approximation for several classes."""
-    if prior.has_weights_only and len(given.rows) > SHARED_RATIO * prior.num_features:
-        return CoupledLowRankLaplace(LinearModel(prior.dense, given.rows, given.mean, given.one), given.likelihood)
+    if prior.has_weights_only and len(arguments.rows) > SHARED_RATIO * prior.num_features:
+        model = LinearModel(prior.dense, arguments.rows, arguments.mean, arguments.unused_noise)
+        return CoupledLowRankLaplace(model, arguments.likelihood)
     if prior.precisions or prior.neighbors is not None:
         raise InvalidArgumentError(
             "Several classes by Laplace's approximation require a kernel with a dense covariance, got fields and "
             'neighbors. Use inference="variational", or approximation=rfgp.Exact().'
         )
-    block = gathered(given.rows)
+    block = gathered(arguments.rows)
     if len(block) > MAX_DENSE:
         raise InvalidArgumentError(
             f"Several classes without features, or with sparse ones, must have at most {MAX_DENSE:,} rows, got "
             f"{len(block):,}. Use random features or inducing points."
         )
-    return CoupledDenseLaplace(prior, block, given.mean, given.likelihood, given.warm_start)
+    return CoupledDenseLaplace(prior, block, arguments.mean, arguments.likelihood, arguments.warm_start)
 
 
-def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
+def _without_draws(prior: Prior, block: Block, arguments: _InferenceArguments) -> Solver:
     """Return a solver with exact variances at rows.
 
     A search with estimated variances would not converge.
@@ -175,8 +177,8 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
             f'Variational inference through sparse features requires {limit}{count}. Use inference="laplace".'
         )
     if prior.neighbors is None or prior.graph_features:
-        return solver_in_memory(prior, block, given.mean[:1], given.one)
-    solver = bordered_latent(prior, block, given.mean[:1], given.one)
+        return solver_in_memory(prior, block, arguments.mean[:1], arguments.unused_noise)
+    solver = bordered_latent(prior, block, arguments.mean[:1], arguments.unused_noise)
     if solver is None:
         raise InvalidArgumentError(
             f"The sparse factor of latent neighbors must be small and precise for variational inference, got one of "
@@ -185,15 +187,15 @@ def _without_draws(prior: Prior, block: Block, given: _Given) -> Solver:
     return solver
 
 
-def _variational(priors: Sequence[Prior], given: _Given) -> Variational:
+def _variational(priors: Sequence[Prior], arguments: _InferenceArguments) -> Variational:
     """Return variational inference. For one function it starts at Laplace's mode."""
-    block, likelihood = gathered(given.rows), given.likelihood
-    solvers = [_without_draws(prior, block, given) for prior in priors] * likelihood.num_latents
-    mean = torch.cat([given.mean, given.mean.new_zeros(len(priors) - 1)])
+    block, likelihood = gathered(arguments.rows), arguments.likelihood
+    solvers = [_without_draws(prior, block, arguments) for prior in priors] * likelihood.num_latents
+    mean = torch.cat([arguments.mean, arguments.mean.new_zeros(len(priors) - 1)])
 
     def mode() -> Tensor:
-        start = _Given(block, given.mean.detach(), likelihood, given.learned, ())
+        start = _InferenceArguments(block, arguments.mean.detach(), likelihood, arguments.learned, ())
         return _laplace(priors[0], start).fitted
 
-    search = mode if len(solvers) == 1 else None
-    return Variational(solvers, block, mean, likelihood, given.learned, search, given.warm_start)
+    initial = mode if len(solvers) == 1 else None
+    return Variational(solvers, block, mean, likelihood, arguments.learned, initial, arguments.warm_start)

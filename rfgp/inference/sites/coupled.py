@@ -21,27 +21,27 @@ from rfgp.torch_context import CachedWithoutLock
 class CoupledDensePosterior(Posterior):
     """The posterior of C functions through their covariances with the training rows.
 
-    The notation is that of `rfgp.inference.sites.coupled_dense`. A sum S of terms with the covariance k_S has the mean
-    k_S(x, X) a_c in class c. Let R be the terms in both S and another sum S'. The covariance of S in class c with S' in
-    class d is k_R(x, x') 1(c = d) - k_S(x, X) T_cd k_S'(X, x').
+    The notation is that of `rfgp.inference.sites.coupled_dense`. A sum A of terms with the covariance k_A has the mean
+    k_A(x, X) a_c in class c. Let B be another sum, and k_AB the covariance of the terms in both. The covariance of A in
+    class c with B in class d is k_AB(x, x') 1(c = d) - k_A(x, X) T_cd k_B(X, x').
 
     Attributes:
         prior: The prior of each function.
         inputs: The training inputs, (n, d) or (n,).
         coefficients: The coefficients a, (n, C).
-        blocks: The matrices E, (C, n, n).
-        shared: The matrices L^-1 E with L L^T = S, (C, n, n).
+        class_matrices: The matrices E, (C, n, n).
+        coupling_root: The matrices L^-1 E with L L^T = S, (C, n, n).
         terms: The names of the terms of the predicted sum. If None, all terms.
     """
 
     prior: Prior
     inputs: Tensor
     coefficients: Tensor
-    blocks: Tensor
-    shared: Tensor
+    class_matrices: Tensor
+    coupling_root: Tensor
     terms: tuple[str, ...] | None = None
 
-    serialized_fields = ("inputs", "coefficients", "blocks", "shared")
+    serialized_fields = ("inputs", "coefficients", "class_matrices", "coupling_root")
 
     @property
     def width(self) -> int:
@@ -58,14 +58,14 @@ class CoupledDensePosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n, C)."""
-        return self._without_coupling(inputs, projected, self._shared(projected).square().sum(1)).clamp_min(0)
+        return self._plus_coupling(inputs, projected, self._coupling(projected).square().sum(1)).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances of the functions at each point, (n, C, C)."""
-        shared = self._shared(projected)
-        out = torch.einsum("cki,dki->icd", shared, shared)
+        coupling = self._coupling(projected)
+        out = torch.einsum("cki,dki->icd", coupling, coupling)
         diagonal = out.diagonal(dim1=1, dim2=2)
-        diagonal.copy_(self._without_coupling(inputs, projected, diagonal.mT))
+        diagonal.copy_(self._plus_coupling(inputs, projected, diagonal.mT))
         return out
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
@@ -74,9 +74,9 @@ class CoupledDensePosterior(Posterior):
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
-        shared = self._shared(projected).movedim(0, 1).flatten(1)
-        conditional = self._own.kernel(inputs, inputs) - projected @ (self.blocks @ projected.mT)
-        return covariance_root(block_diagonal(conditional) + shared.mT @ shared)
+        coupling = self._coupling(projected).movedim(0, 1).flatten(1)
+        conditional = self._own.kernel(inputs, inputs) - projected @ (self.class_matrices @ projected.mT)
+        return covariance_root(block_diagonal(conditional) + coupling.mT @ coupling)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
         """Raise an error, because functions of several classes without features are defined at given points only.
@@ -89,8 +89,8 @@ class CoupledDensePosterior(Posterior):
         )
 
     def shapes(self, n: int, k: int) -> dict[str, Shape]:
-        """Return the shapes of coefficients, blocks and shared by name."""
-        return {"coefficients": (n, k), "blocks": (k, n, n), "shared": (k, n, n)}
+        """Return the shapes of the saved tensors by name, except that of inputs."""
+        return {"coefficients": (n, k), "class_matrices": (k, n, n), "coupling_root": (k, n, n)}
 
     def of(self, names: Sequence[str]) -> "CoupledDensePosterior":
         """Return the posterior of the sum of some terms.
@@ -118,14 +118,14 @@ class CoupledDensePosterior(Posterior):
 
     def _explained(self, left: Tensor, right: Tensor) -> Tensor:
         """Return left T_cc right^T (C, a, b) of covariances (a, n) and (b, n) with the rows."""
-        return left @ (self.blocks @ right.mT) - self._shared(left).mT @ self._shared(right)
+        return left @ (self.class_matrices @ right.mT) - self._coupling(left).mT @ self._coupling(right)
 
-    def _shared(self, projected: Tensor) -> Tensor:
-        return self.shared @ projected.mT
+    def _coupling(self, projected: Tensor) -> Tensor:
+        return self.coupling_root @ projected.mT
 
-    def _without_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
+    def _plus_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
         """Return the variances (n, C) of independent functions plus a coupling (C, n)."""
-        explained = ((self.blocks @ projected.mT) * projected.mT).sum(1)
+        explained = ((self.class_matrices @ projected.mT) * projected.mT).sum(1)
         return (self._own.diagonal(inputs) - explained + coupling).mT
 
 

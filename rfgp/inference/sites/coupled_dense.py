@@ -31,20 +31,20 @@ from rfgp.linalg import cholesky, half_solve
 from rfgp.rows import Block
 from rfgp.solvers import Inference, WarmStart
 
-_LEAST = 1e-10
-"""The least w p_c, the curvature of a class with a vanishing probability."""
+_MIN_CURVATURE = 1e-10
+"""The smallest w p_c, the curvature of a class with a vanishing probability."""
 
 
 class ClassPrecision(NamedTuple):
     """The matrix T at some probabilities.
 
     Attributes:
-        blocks: The matrices E, (C, n, n).
+        class_matrices: The matrices E, (C, n, n).
         factor: The lower Cholesky factor of S, (n, n).
         log_determinant: log|I + K W|, 0-d.
     """
 
-    blocks: Tensor
+    class_matrices: Tensor
     factor: Tensor
     log_determinant: Tensor
 
@@ -54,13 +54,13 @@ class ClassPrecision(NamedTuple):
         Args:
             v: The vectors v, (n, C).
         """
-        by_class = torch.einsum("cij,jc->ic", self.blocks, v)
-        shared = torch.cholesky_solve(by_class.sum(1, keepdim=True), self.factor)[:, 0]
-        return by_class - torch.einsum("cij,j->ic", self.blocks, shared)
+        by_class = torch.einsum("cij,jc->ic", self.class_matrices, v)
+        common = torch.cholesky_solve(by_class.sum(1, keepdim=True), self.factor)[:, 0]
+        return by_class - torch.einsum("cij,j->ic", self.class_matrices, common)
 
-    def half_shared(self) -> Tensor:
+    def coupling_root(self) -> Tensor:
         """Return L^-1 E (C, n, n) with L L^T = S, so that T_cd = E_c 1(c = d) - (L^-1 E_c)^T (L^-1 E_d)."""
-        return half_solve(self.factor, self.blocks)
+        return half_solve(self.factor, self.class_matrices)
 
 
 def class_precision(
@@ -75,18 +75,18 @@ def class_precision(
         f: The latent values, (n, C).
         counts: The number of observations of each row, (n, 1).
     """
-    weight = (counts * torch.softmax(f, dim=1)).clamp_min(_LEAST)
-    blocks, log_determinant = [], -counts.log().sum()
+    weight = (counts * torch.softmax(f, dim=1)).clamp_min(_MIN_CURVATURE)
+    matrices, log_determinant = [], -counts.log().sum()
     for class_weight in weight.T:
         root = class_weight.sqrt()
-        inside = root[:, None] * kernel * root
-        inside.diagonal().add_(1)
-        factor = cholesky(inside, "The matrix I + D^(1/2) K D^(1/2) of a class")
-        blocks.append(root[:, None] * torch.cholesky_inverse(factor) * root)
+        whitened = root[:, None] * kernel * root
+        whitened.diagonal().add_(1)
+        factor = cholesky(whitened, "The matrix I + D^(1/2) K D^(1/2) of a class")
+        matrices.append(root[:, None] * torch.cholesky_inverse(factor) * root)
         log_determinant += 2 * factor.diagonal().log().sum()
-    stacked = torch.stack(blocks)
-    factor = cholesky(stacked.sum(0), "The sum of the classes' precisions")
-    return ClassPrecision(stacked, factor, log_determinant + 2 * factor.diagonal().log().sum())
+    class_matrices = torch.stack(matrices)
+    factor = cholesky(class_matrices.sum(0), "The sum of the classes' precisions")
+    return ClassPrecision(class_matrices, factor, log_determinant + 2 * factor.diagonal().log().sum())
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,10 +120,10 @@ class ClassProblem(ModeProblem[ClassState]):
         self.tolerance = TOLERANCE * (1 + len(rows.rows) / 1000)
         self._kernel, self._rows, self._mean, self._warm_start = kernel, rows, mean, warm_start
 
-    def starts(self) -> list[Tensor]:
+    def initial_positions(self) -> list[Tensor]:
         """Return the prior mean and the warm start, (2, n, C) each."""
-        none = self._mean.new_zeros(2, len(self._kernel), len(self._mean))
-        return [none, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
+        zeros = self._mean.new_zeros(2, len(self._kernel), len(self._mean))
+        return [zeros, *(torch.stack([self._kernel @ a, a]) for a in self._warm_start)]
 
     def objective(self, position: Tensor) -> float:
         """Return psi at the pair f - mean and a, (2, n, C)."""
@@ -198,15 +198,15 @@ class CoupledDenseLaplace(Inference):
 
     def posterior(self) -> CoupledDensePosterior:
         """Return the training inputs and the matrices at the mode."""
-        half = self.precision.half_shared()
-        return CoupledDensePosterior(self.prior, self.rows.inputs, self.coefficients, self.precision.blocks, half)
+        matrices = self.precision.class_matrices, self.precision.coupling_root()
+        return CoupledDensePosterior(self.prior, self.rows.inputs, self.coefficients, *matrices)
 
     @cached_property
     def covariance(self) -> Tensor:
         """The posterior covariances V of the functions at each row, (n, C, C)."""
         with torch.no_grad():
             kernel, precision = self.kernel.detach(), self.precision
-            pulled = precision.blocks @ kernel  # E_c K
+            pulled = precision.class_matrices @ kernel  # E_c K
             half = half_solve(precision.factor, pulled)
             out = torch.einsum("cki,dki->icd", half, half)
             out.diagonal(dim1=1, dim2=2).add_((kernel.diagonal() - (kernel * pulled.mT).sum(2)).mT)
@@ -227,7 +227,7 @@ class CoupledDenseLaplace(Inference):
         counts = self.rows.counts()[:, None]
         s = softmax.determinant_gradient(self.mode.state.f, counts, self.covariance)
         u = s - precision.times(kernel @ s)
-        half = precision.half_shared()
+        root = precision.coupling_root()
         in_kernel = (0.5 * a + u) @ a.mT
-        in_kernel -= 0.5 * (precision.blocks.sum(0) - torch.einsum("cki,ckj->ij", half, half))
+        in_kernel -= 0.5 * (precision.class_matrices.sum(0) - torch.einsum("cki,ckj->ij", root, root))
         return (in_kernel + in_kernel.mT) / 2, (a + u).sum(0)

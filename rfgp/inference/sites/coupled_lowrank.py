@@ -29,7 +29,7 @@ from rfgp.inference.sites import softmax
 from rfgp.inference.sites.coupled import CoupledLowRankPosterior, function_covariance, inverse_blocks
 from rfgp.inference.sites.newton import LENGTHS, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import RowLikelihood
-from rfgp.inference.sites.weights import WeightMode, WeightState, precision_of
+from rfgp.inference.sites.weights import WeightMode, WeightState, search_tolerances
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
 from rfgp.rows import Block
@@ -37,8 +37,8 @@ from rfgp.solvers import Inference
 from rfgp.solvers.conjugate_gradients import conjugate_gradients
 from rfgp.solvers.lowrank import LinearModel, ParameterGradients, add_symmetric_product, symmetrized
 
-KEPT = 2**26
-"""The maximum number of entries of the features of all rows that are kept in memory for a search."""
+MAX_CACHED_ENTRIES = 2**26
+"""The maximum number of entries of the features of all rows that are cached for a search."""
 
 
 def transposed_product(
@@ -57,7 +57,7 @@ def transposed_product(
 
 
 class FeatureBlocks:
-    """Blocks of rows with their features, which are kept in memory unless they are too many.
+    """Blocks of rows with their features, which are cached unless they are too many.
 
     Args:
         model: The rows and their features.
@@ -65,21 +65,22 @@ class FeatureBlocks:
 
     def __init__(self, model: LinearModel) -> None:
         self._model = model
-        self.is_kept = len(model.rows) * model.num_features <= KEPT
-        self._kept = list(self._computed()) if self.is_kept else []
+        self.is_cached = len(model.rows) * model.num_features <= MAX_CACHED_ENTRIES
+        self._cached = list(self._computed()) if self.is_cached else []
 
     def __iter__(self) -> Iterator[tuple[Block, Tensor]]:
-        return iter(self._kept) if self.is_kept else self._computed()
+        return iter(self._cached) if self.is_cached else self._computed()
 
     def _computed(self) -> Iterator[tuple[Block, Tensor]]:
         return ((block, self._model.phi(block)) for block in self._model.blocks())
 
 
 MAX_WEIGHTS = 24_000
-"""The largest number C F of weights, for which A takes 4.6 GB."""
-MAX_INNER, SOLVED = 300, (1e-9, 1e-2)
-"""The maximum number of iterations of conjugate gradients for a step, and their relative residuals near and far from
-the mode."""
+"""The maximum number C F of weights, for which A takes 4.6 GB."""
+MAX_CG_ITERATIONS = 300
+"""The maximum number of iterations of conjugate gradients for a step."""
+CG_TOLERANCES = (1e-9, 1e-2)
+"""The relative residuals of conjugate gradients at and far from the mode."""
 
 
 class ClassWeightProblem(ModeProblem[WeightState]):
@@ -91,10 +92,10 @@ class ClassWeightProblem(ModeProblem[WeightState]):
     """
 
     def __init__(self, model: LinearModel, likelihood: Likelihood) -> None:
-        self.tolerance, self.floor = precision_of(model)
+        self.tolerance, self.stall_decrement = search_tolerances(model)
         self._model, self._likelihood, self._features = model, likelihood, FeatureBlocks(model)
 
-    def starts(self) -> list[Tensor]:
+    def initial_positions(self) -> list[Tensor]:
         """Return zeros (F, C)."""
         return [self._model.mean.new_zeros(self._model.num_features, len(self._model.mean))]
 
@@ -122,9 +123,9 @@ class ClassWeightProblem(ModeProblem[WeightState]):
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, solved to a residual that decreases with the decrement."""
-        inside = state.gram.clone()
-        inside.diagonal(dim1=1, dim2=2).add_(1)
-        factors = torch.stack([cholesky(matrix, "The precision of the weights of a class") for matrix in inside])
+        precisions = state.gram.clone()
+        precisions.diagonal(dim1=1, dim2=2).add_(1)
+        factors = torch.stack([cholesky(matrix, "The precision of the weights of a class") for matrix in precisions])
         shape = state.position.shape
 
         def precondition(residual: Tensor) -> Tensor:
@@ -133,21 +134,21 @@ class ClassWeightProblem(ModeProblem[WeightState]):
             return (separate + v.mean(1, keepdim=True)).reshape(-1, 1)
 
         ascent = state.gradient - state.position
-        tolerance = min(max(0.1 * last_decrement, SOLVED[0]), SOLVED[1])
+        tolerance = min(max(0.1 * last_decrement, CG_TOLERANCES[0]), CG_TOLERANCES[1])
         product = self._precision_product(state.position)
-        solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MAX_INNER, precondition)
+        solved = conjugate_gradients(product, ascent.reshape(-1, 1), tolerance, MAX_CG_ITERATIONS, precondition)
         change = solved.solution.reshape(shape)
         return Step(change, float((change * ascent).sum()))
 
-    def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
-        """Return the state after the longest step with an objective of at least `least`, or None if there is none."""
+    def move(self, state: WeightState, step: Step, min_objective: float) -> WeightState | None:
+        """Return the state after the longest step that reaches `min_objective`, or None if there is none."""
         along = [
             (block, self._f(phi, state.position), self._model.fitted(phi, step.change)) for block, phi in self._features
         ]
         for length in LENGTHS:
             position = state.position + length * step.change
             values = (RowLikelihood(self._likelihood, block).log_prob(f + length * slope) for block, f, slope in along)
-            if float(sum(values) - 0.5 * position.square().sum()) >= least:
+            if float(sum(values) - 0.5 * position.square().sum()) >= min_objective:
                 return self.evaluate(position)
         return None
 
@@ -225,7 +226,7 @@ class CoupledLowRankLaplace(Inference):
 
     @cached_property
     def effective_dof_fraction(self) -> float:
-        """The share of the weights that the rows determine, (C F - tr A^-1) / (C F)."""
+        """The fraction of the weights that the rows determine, (C F - tr A^-1) / (C F)."""
         return 1 - float(torch.cholesky_inverse(self.factor).diagonal().mean())
 
     def posterior(self) -> CoupledLowRankPosterior:

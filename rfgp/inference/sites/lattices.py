@@ -22,9 +22,9 @@ from torch import Tensor
 from rfgp.autograd import Needs, with_gradient
 from rfgp.blocks import Prior
 from rfgp.inference.sites.lowrank import learned_gradients
-from rfgp.inference.sites.newton import FLOOR, TOLERANCE
+from rfgp.inference.sites.newton import STALL_DECREMENT, TOLERANCE
 from rfgp.inference.sites.terms import RowLikelihood
-from rfgp.inference.sites.weights import Reading, WeightLaplace
+from rfgp.inference.sites.weights import FeaturePasses, WeightLaplace
 from rfgp.likelihoods import Likelihood
 from rfgp.rows import Block, Rows
 from rfgp.rows.blocks import Sums, sums_over_parts
@@ -35,12 +35,12 @@ from rfgp.solvers.onepass.statistics import assemble, projected
 from rfgp.solvers.onepass.sums import Layout, row_blocks, weighted_sums
 
 
-class SeriesReading(Reading):
-    """Passes that read features by transforms."""
+class SeriesPasses(FeaturePasses):
+    """Passes over the rows that evaluate features by fast transforms."""
 
-    def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search."""
-        return TOLERANCE * (1 + len(model.rows) / 1000), FLOOR
+    def tolerances(self, model: LinearModel) -> tuple[float, float]:
+        """Return the tolerance and the stall decrement of a search."""
+        return TOLERANCE * (1 + len(model.rows) / 1000), STALL_DECREMENT
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
         """Yield the rows in blocks."""
@@ -51,7 +51,7 @@ class SeriesReading(Reading):
         return _series(model, weights).mean(block.inputs)
 
     def step(self, model: LinearModel, likelihood: Likelihood, weights: Tensor, is_final: bool) -> Sums:
-        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the majorizer's excess (F, F)."""
+        """Return the log density, Phi^T g (F,), Phi^T W Phi (F, F) and the excess (F, F) of the majorizer."""
         has_excess, layout, scale = not (is_final or likelihood.is_concave), _layout_of(model), _scale_of(model)
         at = _Rows(_series(model, weights[:, None]), model.mean, likelihood)
         weigh = partial(_newton_weights, at, is_final, has_excess)
@@ -61,7 +61,8 @@ class SeriesReading(Reading):
         return value, gradient, *(of_series.gram.mul_(scale[:, None] * scale) for of_series in statistics)
 
 
-SERIES = SeriesReading()
+SERIES_FEATURES = SeriesPasses()
+"""The passes that evaluate features by fast transforms."""
 
 
 class _Implicit(NamedTuple):
@@ -79,7 +80,7 @@ class LatticeLaplace(WeightLaplace, Inference):
     The noise of the model has no effect.
     """
 
-    reading: ClassVar[Reading] = SERIES
+    passes: ClassVar[FeaturePasses] = SERIES_FEATURES
 
     def log_marginal_likelihood(self) -> Tensor:
         """Return the approximate log evidence, 0-d."""
@@ -103,13 +104,14 @@ class LatticeLaplace(WeightLaplace, Inference):
     def moments_at(self, block: Block) -> tuple[Tensor, Tensor]:
         """Return f at the mode, and its variance, (b,) each."""
         series = self._posterior.moments_at_rows
-        return _Rows(series, self.model.mean.detach(), self.bound).values(block), series.known_variance(block.inputs)
+        rows = _Rows(series, self.model.mean.detach(), self.bound_likelihood)
+        return rows.values(block), series.known_variance(block.inputs)
 
     @cached_property
     def _implicit(self) -> _Implicit:
         """The sums of the pass that gradients and information need."""
         model, layout = self.detached, _layout_of(self.detached)
-        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound)
+        at = _Rows(self._posterior.moments_at_rows, model.mean, self.bound_likelihood)
         (sums,), (total,) = weighted_sums(layout, model.rows, partial(_implicit_weights, at), num_values=1)
         curved, pulled = (_scale_of(model)[:, None] * projected(layout, sums)[:, :2]).mT
         return _Implicit(curved, pulled, total, sums.observations)
@@ -158,8 +160,8 @@ class LatticeLaplace(WeightLaplace, Inference):
 
     def with_factors_of(self, other: "LatticeLaplace") -> Self:
         """Return the inference with the results of another at the same hyperparameters and rows."""
-        kept = ("mode", "_posterior", "_implicit")
-        vars(self).update({name: vars(other)[name] for name in kept if name in vars(other)})
+        cached = ("mode", "_posterior", "_implicit")
+        vars(self).update({name: vars(other)[name] for name in cached if name in vars(other)})
         return self
 
     def information(self, in_mean: Tensor, in_variance: Tensor, in_scale: Tensor) -> Tensor:
@@ -260,4 +262,4 @@ def _learned_sums(
     return tuple(totals)
 
 
-__all__ = ["LatticeLaplace", "SeriesReading"]
+__all__ = ["LatticeLaplace", "SeriesPasses"]

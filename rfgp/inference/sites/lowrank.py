@@ -34,14 +34,14 @@ from rfgp.rows.blocks import Sums
 from rfgp.solvers import Inference
 from rfgp.solvers.lowrank import FactorCovariance, LinearModel, LowRankPosterior, ParameterGradients, summed
 
-_SAMPLE = 2000
+_SAMPLE_ROWS = 2000
 """The number of rows whose curvature decides whether features may be in single precision."""
 
 
 class LowRankLaplace(WeightLaplace, Inference):
     """Laplace's approximation to the posterior of the weights of features.
 
-    The noise of the model is a typical 1 / W.
+    The noise of the model is 1 / mean(W).
     """
 
     def log_marginal_likelihood(self) -> Tensor:
@@ -70,23 +70,25 @@ class LowRankLaplace(WeightLaplace, Inference):
         at_mode = _AtMode(self.likelihood, learned, mode.weights, covariance)
         (pulled,) = summed(model, partial(_implicit_sums, at_mode))
         b = inverse @ pulled
-        wanted = needs[2 : 2 + count], needs[2 + count :]
-        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *wanted))
+        later_needs = needs[2 : 2 + count], needs[2 + count :]
+        in_mean, *others = summed(model, partial(_gradient_sums, at_mode, b, *later_needs))
         explicit = 0.5 * (mode.weights.square() - 1 + inverse.diagonal())
         in_variances = model.weights.by_block(explicit + b * mode.weights) / model.variances
         return [in_mean, in_variances, *(g if need else None for g, need in zip(others, needs[2:], strict=True))]
 
 
-def with_typical_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
-    """Return a model with the noise 1 / mean(W) of some rows at the mean.
+def with_curvature_noise(model: LinearModel, likelihood: Likelihood) -> LinearModel:
+    """Return the model with noise 1 / mean(W).
+
+    W is evaluated at the prior mean, for the first rows.
 
     Args:
         model: The rows and their features.
         likelihood: The likelihood, with values of all its parameters.
     """
     with torch.no_grad():
-        some = next(iter(model.rows.blocks(_SAMPLE)))
-        terms = RowLikelihood(likelihood, some).terms(model.mean.detach().expand(len(some)))
+        sample = next(iter(model.rows.blocks(_SAMPLE_ROWS)))
+        terms = RowLikelihood(likelihood, sample).terms(model.mean.detach().expand(len(sample)))
         return replace(model, noise=1 / terms.weight.mean())
 
 
@@ -161,7 +163,7 @@ def learned_gradients(
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters, 0-d each.
         needs: Whether each of them needs a gradient.
-        block: Some rows.
+        block: A block of b rows.
         values: f, Phi b and the posterior variances v of f at these rows, (b,) each.
     """
     with torch.enable_grad():

@@ -19,13 +19,13 @@ from rfgp.errors import SolverError
 MAX_STEPS = 300
 """The maximum number of steps of a search."""
 LENGTHS = tuple(0.5**i for i in range(90))
-"""Step lengths in the order in which they are tried."""
+"""The step lengths, in the order in which they are tried."""
 TOLERANCE = 1e-14
 """The decrement, in nats per thousand rows, at which a search has converged."""
-FLOOR = 1e-6
+STALL_DECREMENT = 1e-6
 """The decrement, in nats, below which a search without progress has converged up to rounding."""
-NEGLIGIBLE = 1e-3
-"""The decrement, in nats, below which a search may end because no length of a step gains."""
+MAX_FINAL_DECREMENT = 1e-3
+"""The decrement, in nats, below which a search succeeds although no step length increases the objective."""
 ROUNDING = 1e-11
 """The relative rounding error of the objective."""
 
@@ -69,17 +69,17 @@ class ModeProblem(ABC, Generic[S]):
 
     Attributes:
         tolerance: The decrement, in nats, at which the search has converged.
-        floor: The decrement, in nats, below which a search without progress has converged up to rounding.
-        most_steps: The maximal number of steps.
+        stall_decrement: The decrement, in nats, below which a search without progress has converged up to rounding.
+        max_steps: The maximum number of steps.
     """
 
     tolerance: float
-    floor: float = FLOOR
-    most_steps: int = MAX_STEPS
+    stall_decrement: float = STALL_DECREMENT
+    max_steps: int = MAX_STEPS
 
     @abstractmethod
-    def starts(self) -> Sequence[Tensor]:
-        """Return starting positions (...). The search starts at the best of them."""
+    def initial_positions(self) -> Sequence[Tensor]:
+        """Return initial positions (...). The search starts at the best of them."""
 
     @abstractmethod
     def objective(self, position: Tensor) -> float:
@@ -107,25 +107,25 @@ class ModeProblem(ABC, Generic[S]):
                 steps.
         """
 
-    def floor_at(self, state: S) -> float:
-        """Return the floor at a state, at least the rounding error of the objective there.
+    def stall_decrement_at(self, state: S) -> float:
+        """Return the stall decrement at a state, at least the rounding error of psi there.
 
         Args:
             state: The state.
         """
-        return max(self.floor, ROUNDING * abs(state.objective))
+        return max(self.stall_decrement, ROUNDING * abs(state.objective))
 
-    def move(self, state: S, step: Step, least: float) -> S | None:
-        """Return the state after the longest step with an objective of at least `least`, or None if there is none.
+    def move(self, state: S, step: Step, min_objective: float) -> S | None:
+        """Return the state after the longest step that reaches `min_objective`, or None.
 
         Args:
             state: The state.
             step: The step from it.
-            least: The smallest objective of the new state, in nats.
+            min_objective: The smallest accepted objective of the new state, in nats.
         """
         for length in LENGTHS:
             position = state.position + length * step.change
-            if self.objective(position) >= least:
+            if self.objective(position) >= min_objective:
                 return self.evaluate(position)
         return None
 
@@ -151,24 +151,25 @@ def find_mode(problem: ModeProblem[S]) -> Mode[S]:
     Raises:
         SolverError: If the objective is not finite at the start, or no step increases it.
     """
-    starts = problem.starts()
-    state = problem.evaluate(starts[0] if len(starts) == 1 else max(starts, key=problem.objective))
+    initial = problem.initial_positions()
+    state = problem.evaluate(initial[0] if len(initial) == 1 else max(initial, key=problem.objective))
     if not math.isfinite(state.objective):
         raise SolverError(NOT_FINITE)
     decrement = math.inf
-    for _ in range(problem.most_steps):
+    for _ in range(problem.max_steps):
         step = problem.step(state, decrement)
-        last, decrement = decrement, step.decrement
-        floor = problem.floor_at(state)
-        if decrement <= problem.tolerance or last <= decrement < floor:
+        last_decrement, decrement = decrement, step.decrement
+        stall_decrement = problem.stall_decrement_at(state)
+        if decrement <= problem.tolerance or last_decrement <= decrement < stall_decrement:
             return Mode(state, step)
-        moved = problem.move(state, step, state.objective - (floor if decrement < floor else problem.tolerance))
-        if moved is None:
+        max_loss = stall_decrement if decrement < stall_decrement else problem.tolerance
+        next_state = problem.move(state, step, state.objective - max_loss)
+        if next_state is None:
             break
-        state = moved
-    if decrement < max(floor, NEGLIGIBLE):
+        state = next_state
+    limit = max(stall_decrement, MAX_FINAL_DECREMENT)
+    if decrement < limit:
         return Mode(state, problem.step(state, decrement))
-    limit = max(floor, NEGLIGIBLE)
     raise SolverError(
         f"The mode of the latent function was not found: the last decrement must be below {limit:.1e} nats, got "
         f"{decrement:.1e}. The prior may be too wide for the likelihood. Set a prior on outputscale, rescale the "

@@ -21,8 +21,10 @@ from rfgp.rows import Block
 from rfgp.solvers import Solver, WarmStart
 from rfgp.solvers.conjugate_gradients import conjugate_gradients
 
-MAX_INNER, SOLVED = 100, 1e-8
-"""The maximum number of iterations of conjugate gradients for a step, and their relative residual."""
+MAX_CG_ITERATIONS = 100
+"""The maximum number of iterations of conjugate gradients for a step."""
+CG_TOLERANCE = 1e-8
+"""The relative residual of conjugate gradients for a step."""
 
 
 def regression(
@@ -78,7 +80,7 @@ class RowProblem(ModeProblem[RowState]):
         self.tolerance = TOLERANCE * (1 + len(rows.rows) / 1000)
         self._solver, self._rows, self._mean, self._warm_start = solver, rows, mean, warm_start
 
-    def starts(self) -> list[Tensor]:
+    def initial_positions(self) -> list[Tensor]:
         """Return the prior mean, and a step from the warm start, (2, n) each."""
         positions = [torch.zeros_like(self._rows.targets).expand(2, -1)]
         for f in self._warm_start:
@@ -118,8 +120,8 @@ class RowProblem(ModeProblem[RowState]):
         solved = conjugate_gradients(
             lambda v: v[n:] + curvature * v[:n],  # (K^-1 + W) v
             ascent[:, None],
-            SOLVED,
-            MAX_INNER,
+            CG_TOLERANCE,
+            MAX_CG_ITERATIONS,
             precondition,
             stop_on_negative_curvature=True,
         )
@@ -145,4 +147,4 @@ def row_mode(problem: RowProblem) -> RowState:
         problem: The problem.
     """
     state, step = find_mode(problem)
-    return problem.move(state, step, state.objective - problem.floor_at(state)) or state
+    return problem.move(state, step, state.objective - problem.stall_decrement_at(state)) or state

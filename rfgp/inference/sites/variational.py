@@ -35,21 +35,29 @@ from rfgp.solvers import Inference, Posterior, Solver, WarmStart
 
 MAX_STEPS = 300
 """The maximum number of steps of a search."""
-MAX_CLASS_STEPS, MAX_WARM_STEPS = 60, 20
-"""The maximum number of steps for several classes, without and with a warm start.
+MAX_CLASS_STEPS = 60
+"""The maximum number of steps for several classes without a warm start.
 
 If inputs separate classes, the last tenth of a nat takes hundreds of steps. The value is a bound after any number of
 steps, and each evaluation of a fit continues from the last one."""
-TOLERANCE, CLASS_TOLERANCE = 1e-4, 3e-5
-"""The gain of two consecutive steps that ends a search, in nats per thousand rows, or per row for several classes."""
+MAX_WARM_STEPS = 20
+"""The maximum number of steps for several classes with a warm start."""
+TOLERANCE = 1e-4
+"""The gain of a step, in nats per thousand rows, below which two consecutive steps end a search."""
+CLASS_TOLERANCE = 3e-5
+"""The same for three or more functions, in nats per row."""
 ROUNDING = 1e-12
 """The relative rounding error of the bound."""
 MEMORY = 10
 """The number of positions from which a step is extrapolated."""
 MAX_RATIO = 1e3
 """The largest factor by which lambda may change in a step. Moments of e^f far from the optimum are unreliable."""
-_MIN_LENGTH, _MIN_VARIANCE, _RIDGE = 1e-4, 1e-14, 1e-10
-"""The smallest length of a step, the smallest variance v, and the relative ridge of an extrapolation."""
+_MIN_LENGTH = 1e-4
+"""The smallest length of a step."""
+_MIN_VARIANCE = 1e-14
+"""The smallest posterior variance v of a latent value. Smaller ones are raised to it."""
+_RIDGE = 1e-10
+"""The ridge of the Gram matrix of an extrapolation, relative to its largest diagonal entry."""
 
 
 class Sites(NamedTuple):
@@ -66,7 +74,7 @@ class Sites(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Approximation:
-    """The approximate posterior with some sites.
+    """The approximate posterior with given sites.
 
     Attributes:
         sites: The sites.
@@ -89,21 +97,21 @@ class Approximation:
 
         Args:
             counts: The numbers of observations of the rows, (n, 1).
-            length: The length of the step, in (0, 1]. At 1 the new sites are optimal for the present moments.
+            length: The length of the step, in (0, 1]. At 1 the new sites are optimal for the current moments.
         """
-        precision = self.within_reach(counts * self.expected.curvature)
+        precision = self.clamped_precision(counts * self.expected.curvature)
         linear = precision * self.mean + counts * self.expected.first
         pairs = zip(self.sites, (precision, linear), strict=True)
-        return Sites(*((1 - length) * present + length * target for present, target in pairs))
+        return Sites(*((1 - length) * old + length * target for old, target in pairs))
 
-    def within_reach(self, precision: Tensor) -> Tensor:
+    def clamped_precision(self, precision: Tensor) -> Tensor:
         """Return precisions that are positive and within the largest ratio to those of the sites, (n, L).
 
         Args:
-            precision: The wanted precisions lambda, (n, L).
+            precision: The proposed precisions lambda, (n, L).
         """
-        least = (self.sites.precision / MAX_RATIO).clamp_min(MIN_CURVATURE)
-        return precision.clamp(least, self.sites.precision * MAX_RATIO)
+        lowest = (self.sites.precision / MAX_RATIO).clamp_min(MIN_CURVATURE)
+        return precision.clamp(lowest, self.sites.precision * MAX_RATIO)
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +145,7 @@ class VariationalProblem:
         return -math.inf if math.isnan(value) else value
 
     def at(self, sites: Sites) -> Approximation:
-        """Return the approximation with some sites.
+        """Return the approximation with given sites.
 
         Args:
             sites: The sites.
@@ -151,49 +159,51 @@ class VariationalProblem:
         shifted = self.mean + mean + self.rows.offset()[:, None]
         expected = self.likelihood.expected(self.rows.targets[:, 0], shifted, variance)
         precision, linear = sites
-        inside = (precision * variance).sum() - (mean * (linear - precision * mean)).sum()
+        quadratic = (precision * variance).sum() - (mean * (linear - precision * mean)).sum()
         determinants = torch.stack([solver.log_determinant for solver in solvers]).sum()
-        bound = (self.rows.counts() * expected.value).sum() + 0.5 * (inside - determinants)
+        bound = (self.rows.counts() * expected.value).sum() + 0.5 * (quadratic - determinants)
         return Approximation(sites, mean, variance, expected, bound, solvers)
 
 
-def find_sites(problem: VariationalProblem, start: Sites, most_steps: int = MAX_STEPS) -> Approximation:
-    """Return the best approximation found by a search from some sites.
+def find_sites(problem: VariationalProblem, start: Sites, max_steps: int = MAX_STEPS) -> Approximation:
+    """Return the best approximation found by a search from given sites.
 
     Args:
         problem: The rows and the priors.
         start: The starting sites.
-        most_steps: The maximal number of steps. The default is 300.
+        max_steps: The maximum number of steps. The default is 300.
 
     Raises:
         SolverError: If the bound is not finite at the start.
     """
-    now, acceleration = problem.at(start), AndersonAcceleration(problem)
-    if not bool(torch.isfinite(now.bound)):
+    current, acceleration = problem.at(start), AndersonAcceleration(problem)
+    if not bool(torch.isfinite(current.bound)):
         raise SolverError(NOT_FINITE)
     tolerance, num_small, length = TOLERANCE * (1 + len(problem.rows) / 1000), 0, 1.0
     if len(problem.solvers) > 2:
         tolerance = max(tolerance, CLASS_TOLERANCE * len(problem.rows))
-    for _ in range(most_steps):
-        moved = acceleration.extrapolated(now)
-        if moved is None:
-            moved, length = _damped_step(problem, now, length)
-        if moved is None:
+    for _ in range(max_steps):
+        proposal = acceleration.extrapolated(current)
+        if proposal is None:
+            proposal, length = _damped_step(problem, current, length)
+        if proposal is None:
             break
-        num_small = num_small + 1 if float(moved.bound - now.bound) < tolerance else 0
-        now = moved
+        num_small = num_small + 1 if float(proposal.bound - current.bound) < tolerance else 0
+        current = proposal
         if num_small == 2:
             break
-    return now
+    return current
 
 
-def _damped_step(problem: VariationalProblem, now: Approximation, length: float) -> tuple[Approximation | None, float]:
+def _damped_step(
+    problem: VariationalProblem, current: Approximation, length: float
+) -> tuple[Approximation | None, float]:
     """Return an approximation with a bound that is no lower, and the next length."""
-    least = now.bound - ROUNDING * now.bound.abs()
+    min_bound = current.bound - ROUNDING * current.bound.abs()
     while length >= _MIN_LENGTH:
-        moved = problem.at(now.natural_gradient_step(problem.counts, length))
-        if bool(moved.bound >= least):
-            return moved, min(1.0, 1.5 * length)
+        proposal = problem.at(current.natural_gradient_step(problem.counts, length))
+        if bool(proposal.bound >= min_bound):
+            return proposal, min(1.0, 1.5 * length)
         length /= 2
     return None, length
 
@@ -215,31 +225,31 @@ class AndersonAcceleration:
         self._positions: list[Tensor] = []
         self._steps: list[Tensor] = []
 
-    def extrapolated(self, now: Approximation) -> Approximation | None:
+    def extrapolated(self, current: Approximation) -> Approximation | None:
         """Return the approximation at the next position, or None if its bound is no higher.
 
         Args:
-            now: The present approximation.
+            current: The current approximation.
         """
-        position = torch.stack(now.sites).reshape(-1)
-        step = torch.stack(now.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
+        position = torch.stack(current.sites).reshape(-1)
+        step = torch.stack(current.natural_gradient_step(self._problem.counts, 1.0)).reshape(-1) - position
         self._positions, self._steps = [*self._positions, position][-MEMORY:], [*self._steps, step][-MEMORY:]
         if len(self._positions) == 1:
             return None
         steps = torch.stack(self._steps).diff(dim=0)
         gram = steps @ steps.mT
         gram.diagonal().add_(_RIDGE * gram.diagonal().max() + torch.finfo(gram.dtype).tiny)
-        shares = torch.linalg.solve(gram, steps @ step)
-        reached = position + step - shares @ (torch.stack(self._positions).diff(dim=0) + steps)
-        precision, linear = reached.reshape(2, *now.sites.precision.shape)
-        moved = self._problem.at(Sites(now.within_reach(precision), linear))
-        if bool(moved.bound > now.bound):
-            return moved
+        coefficients = torch.linalg.solve(gram, steps @ step)
+        target = position + step - coefficients @ (torch.stack(self._positions).diff(dim=0) + steps)
+        precision, linear = target.reshape(2, *current.sites.precision.shape)
+        proposal = self._problem.at(Sites(current.clamped_precision(precision), linear))
+        if bool(proposal.bound > current.bound):
+            return proposal
         self._positions, self._steps = [], []
         return None
 
 
-# --- starts of a search --------------------------------------------------------------------------------
+# --- initial sites -------------------------------------------------------------------------------------
 
 
 def laplace_sites(problem: VariationalProblem, f: Tensor) -> Sites:
@@ -259,8 +269,8 @@ def prior_sites(problem: VariationalProblem) -> Sites:
     Args:
         problem: The problem.
     """
-    none = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
-    prior = problem.at(Sites(none + MIN_CURVATURE, none))
+    zeros = problem.mean.new_zeros(len(problem.rows), len(problem.solvers))
+    prior = problem.at(Sites(zeros + MIN_CURVATURE, zeros))
     return _optimal_sites(problem, prior.expected)
 
 
@@ -271,8 +281,8 @@ def mean_sites(problem: VariationalProblem) -> Sites:
         problem: The problem.
     """
     mean = problem.mean.expand(len(problem.rows), -1)
-    none = torch.full_like(mean, _MIN_VARIANCE)
-    return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, none))
+    variance = torch.full_like(mean, _MIN_VARIANCE)
+    return _optimal_sites(problem, problem.likelihood.expected(problem.rows.targets[:, 0], mean, variance))
 
 
 def _optimal_sites(problem: VariationalProblem, expected: Expected) -> Sites:
@@ -282,19 +292,22 @@ def _optimal_sites(problem: VariationalProblem, expected: Expected) -> Sites:
 
 @dataclass(frozen=True, eq=False)
 class Variational(Inference):
-    """The Gaussian approximation of the posterior of one or several functions that maximizes the bound.
+    """Variational inference by Gaussian sites, which maximize a lower bound of the evidence.
 
-    The sites maximize the bound, so its gradient is that with constant sites. It is the sum of the gradients of
-    Gaussian regressions on z = mean + beta / lambda with noise 1 / lambda, and of the mean log density.
+    At the maximum, the gradient of the bound in the hyperparameters is that with constant sites. It is the sum of the
+    gradients of Gaussian regressions on z = mean + beta / lambda with noise 1 / lambda, and of the mean log density.
 
     Attributes:
-        solvers: A Gaussian regression of the rows under the prior of each of L functions.
+        solvers: A Gaussian regression of the rows for each of L functions.
         rows: The rows, with one target each.
         mean: The prior means, (L,).
         likelihood: The likelihood, with its given parameters.
         learned: The learned parameters of the likelihood, 0-d each.
-        mode: Returns the mode (n,) of one function, at which the search starts. If None, it starts at the means.
-        start: A warm start, used instead of the mode. The default is none.
+        mode: A function that returns the mode (n,) of one latent function, where the search starts. If None, the
+            search starts at the prior means. Several classes do not use it, and start from the prior.
+        start: The sites lambda and beta of an earlier search, used instead of the mode. If empty, there is no warm
+            start. For several classes, the search starts at these sites or from the prior, whichever has the higher
+            bound.
     """
 
     solvers: Sequence[Solver]
@@ -313,17 +326,17 @@ class Variational(Inference):
             problem = VariationalProblem(likelihood, self.rows, self.mean.detach(), self.solvers)
             is_warm, has_classes = bool(self.start), likelihood.num_latents > 1
             start = self._class_start(problem) if has_classes else self._start(problem)
-            most_steps = MAX_WARM_STEPS if is_warm else MAX_CLASS_STEPS
-            return find_sites(problem, start, most_steps if has_classes else MAX_STEPS)
+            max_steps = MAX_WARM_STEPS if is_warm else MAX_CLASS_STEPS
+            return find_sites(problem, start, max_steps if has_classes else MAX_STEPS)
 
     def _start(self, problem: VariationalProblem) -> Sites:
-        """Return the starting sites for one function, or a function and its log noise."""
+        """Return the initial sites for one function, or a function and its log noise."""
         if self.start:
             return Sites(*self.start)
         return mean_sites(problem) if self.mode is None else laplace_sites(problem, self.mode())
 
     def _class_start(self, problem: VariationalProblem) -> Sites:
-        """Return the better starting sites for several classes, warm or from the prior."""
+        """Return the better initial sites for several classes, warm or from the prior."""
         cold = prior_sites(problem)
         return max([cold, Sites(*self.start)], key=problem.bound) if self.start else cold
 
@@ -360,11 +373,11 @@ class Variational(Inference):
             2). The functions of several classes have means (n, L) and covariances (n, L, L).
         """
         approximation = self.approximation
-        left = 1 / (1 / approximation.variance - approximation.sites.precision).clamp_min(1e-12)
-        mean = self.mean.detach() + left * (approximation.mean / approximation.variance - approximation.sites.linear)
+        cavity = 1 / (1 / approximation.variance - approximation.sites.precision).clamp_min(1e-12)
+        mean = self.mean.detach() + cavity * (approximation.mean / approximation.variance - approximation.sites.linear)
         if self.likelihood.num_latents > 1:
-            return mean, torch.diag_embed(left)
-        return mean, left[:, 0] if len(self.solvers) == 1 else left
+            return mean, torch.diag_embed(cavity)
+        return mean, cavity[:, 0] if len(self.solvers) == 1 else cavity
 
     def _regressions(self) -> list[Solver]:
         """Return the Gaussian regressions at the sites, with gradients."""

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from rfgp.autograd import Gradients, Needs
-from rfgp.inference.sites.newton import FLOOR, LENGTHS, MAX_STEPS, TOLERANCE, ModeProblem, Step, find_mode
+from rfgp.inference.sites.newton import LENGTHS, MAX_STEPS, STALL_DECREMENT, TOLERANCE, ModeProblem, Step, find_mode
 from rfgp.inference.sites.terms import LikelihoodTerms, RowLikelihood, cavity
 from rfgp.likelihoods import Likelihood
 from rfgp.linalg import cholesky
@@ -28,27 +28,27 @@ from rfgp.rows.blocks import Sums
 from rfgp.solvers import WarmStart
 from rfgp.solvers.lowrank import LinearModel, add_symmetric_product, summed, symmetrized
 
-ROUNDED_TOLERANCE = 1e-7
+FLOAT32_TOLERANCE = 1e-7
 """The decrement, in nats per thousand rows, at which a search with features of single precision has converged."""
-ROUNDED_FLOOR = 1e-5
+FLOAT32_STALL_DECREMENT = 1e-5
 """The rounding error of psi with features of single precision, in nats per square root of rows."""
-MAX_MAJORIZED = 2000
+MAX_MAJORIZER_STEPS = 2000
 """The maximum number of steps if the log density is not concave, because steps by a majorizer converge slowly."""
-_SHORTER = (*LENGTHS[1:25], *LENGTHS[26::4])
+_SHORTER_LENGTHS = (*LENGTHS[1:25], *LENGTHS[26::4])
 """The lengths of shortened steps that are compared in one pass."""
 _MATRIX = "The feature matrix I + Phi^T W Phi"
 
 
-def precision_of(model: LinearModel) -> tuple[float, float]:
-    """Return the tolerance and the floor (see `ModeProblem`) for the features.
+def search_tolerances(model: LinearModel) -> tuple[float, float]:
+    """Return the tolerance and the stall decrement (see `ModeProblem`) for the features.
 
     Args:
         model: The linear model of the rows.
     """
     block, count = next(iter(model.blocks())), len(model.rows)
     if model.phi(block.take(slice(1))).dtype == torch.float64:
-        return TOLERANCE * (1 + count / 1000), FLOOR
-    return ROUNDED_TOLERANCE * (1 + count / 1000), ROUNDED_FLOOR * math.sqrt(count)
+        return TOLERANCE * (1 + count / 1000), STALL_DECREMENT
+    return FLOAT32_TOLERANCE * (1 + count / 1000), FLOAT32_STALL_DECREMENT * math.sqrt(count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,19 +75,19 @@ class WeightState:
         return float(self.value - 0.5 * self.position.square().sum())
 
 
-class Reading:
-    """Passes over rows that read the features of a model. This class forms them.
+class FeaturePasses:
+    """Passes over the rows that evaluate features. This class computes dense features.
 
     It is pickled for rows on other machines.
     """
 
-    def precision(self, model: LinearModel) -> tuple[float, float]:
-        """Return the tolerance and the floor of a search (see `ModeProblem`).
+    def tolerances(self, model: LinearModel) -> tuple[float, float]:
+        """Return the tolerance and the stall decrement of a search (see `ModeProblem`).
 
         Args:
             model: The linear model of the rows.
         """
-        return precision_of(model)
+        return search_tolerances(model)
 
     def blocks(self, model: LinearModel) -> Iterator[Block]:
         """Yield the rows in blocks.
@@ -123,7 +123,8 @@ class Reading:
         return value, gradient, *map(symmetrized, grams)
 
 
-FEATURES = Reading()
+DENSE_FEATURES = FeaturePasses()
+"""The passes that compute dense features."""
 
 
 class WeightProblem(ModeProblem[WeightState]):
@@ -133,28 +134,32 @@ class WeightProblem(ModeProblem[WeightState]):
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        reading: The passes that read the features. By default they form features.
+        passes: The passes over the rows that evaluate the features. By default they compute dense features.
     """
 
     def __init__(
-        self, model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), reading: Reading = FEATURES
+        self,
+        model: LinearModel,
+        likelihood: Likelihood,
+        warm_start: WarmStart = (),
+        passes: FeaturePasses = DENSE_FEATURES,
     ) -> None:
-        self.tolerance, self.floor = reading.precision(model)
-        self.most_steps = MAX_STEPS if likelihood.is_concave else MAX_MAJORIZED
-        self._model, self._likelihood, self._warm_start, self._reading = model, likelihood, warm_start, reading
+        self.tolerance, self.stall_decrement = passes.tolerances(model)
+        self.max_steps = MAX_STEPS if likelihood.is_concave else MAX_MAJORIZER_STEPS
+        self._model, self._likelihood, self._warm_start, self._passes = model, likelihood, warm_start, passes
 
-    def starts(self) -> list[Tensor]:
+    def initial_positions(self) -> list[Tensor]:
         """Return zeros and the warm start, (F,) each."""
         return [self._model.mean.new_zeros(self._model.num_features), *self._warm_start]
 
     def objective(self, position: Tensor) -> float:
         """Return psi at weights (F,)."""
-        (value,) = summed(self._model, partial(_value_sums, self._reading, self._likelihood, position))
+        (value,) = summed(self._model, partial(_value_sums, self._passes, self._likelihood, position))
         return float(value - 0.5 * position.square().sum())
 
     def evaluate(self, position: Tensor) -> WeightState:
         """Return the state at weights (F,)."""
-        return WeightState(position, *self._reading.step(self._model, self._likelihood, position, False))
+        return WeightState(position, *self._passes.step(self._model, self._likelihood, position, False))
 
     def step(self, state: WeightState, last_decrement: float) -> Step:
         """Return Newton's step, or a step by the majorizer if the true curvature is not positive definite.
@@ -166,14 +171,14 @@ class WeightProblem(ModeProblem[WeightState]):
         change = torch.cholesky_solve(ascent[:, None], factor)[:, 0]
         return Step(change, float(change @ ascent), factor)
 
-    def move(self, state: WeightState, step: Step, least: float) -> WeightState | None:
+    def move(self, state: WeightState, step: Step, min_objective: float) -> WeightState | None:
         """Return the state after the full step, or the best one along it, or None if none increases the objective."""
-        moved = self.evaluate(state.position + step.change)
-        if moved.objective >= least:
-            return moved
-        line = partial(_line_sums, self._reading, self._likelihood, state.position, step.change)
+        full_step = self.evaluate(state.position + step.change)
+        if full_step.objective >= min_objective:
+            return full_step
+        line = partial(_line_sums, self._passes, self._likelihood, state.position, step.change)
         (values,) = summed(self._model, line)
-        ends = state.position + values.new_tensor(_SHORTER)[:, None] * step.change
+        ends = state.position + values.new_tensor(_SHORTER_LENGTHS)[:, None] * step.change
         values = values - 0.5 * ends.square().sum(1)
         best = int(torch.where(torch.isfinite(values), values, -torch.inf).argmax())
         return self.evaluate(ends[best]) if float(values[best]) > state.objective else None
@@ -199,7 +204,7 @@ class WeightMode(NamedTuple):
 
 
 def weight_mode(
-    model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), reading: Reading = FEATURES
+    model: LinearModel, likelihood: Likelihood, warm_start: WarmStart = (), passes: FeaturePasses = DENSE_FEATURES
 ) -> WeightMode:
     """Return the mode of the weights, with the precision of Laplace's approximation.
 
@@ -207,21 +212,21 @@ def weight_mode(
         model: The rows and their features, without gradients.
         likelihood: The likelihood, with values of all its parameters.
         warm_start: Weights (F,) at hyperparameters close by, or nothing.
-        reading: The passes that read the features. By default they form features.
+        passes: The passes over the rows that evaluate the features. By default they compute dense features.
 
     Raises:
         SolverError: If no mode is found.
     """
-    state, step = find_mode(WeightProblem(model, likelihood, warm_start, reading))
+    state, step = find_mode(WeightProblem(model, likelihood, warm_start, passes))
     if likelihood.is_concave:
         return WeightMode(state.position, step.curvature, state.value)
-    _, _, gram = reading.step(model, likelihood, state.position, True)
+    _, _, gram = passes.step(model, likelihood, state.position, True)
     return WeightMode(state.position, _factor(gram), state.value)
 
 
 @dataclass(frozen=True, eq=False)
 class WeightLaplace(ABC):
-    """The members of Laplace's approximations over weights that hold for each reading of the features.
+    """Shared methods of Laplace's approximations over weights.
 
     Attributes:
         model: The rows, with one target each, and their features.
@@ -235,14 +240,14 @@ class WeightLaplace(ABC):
     learned: Mapping[str, Tensor]
     start: WarmStart = ()
 
-    reading: ClassVar[Reading] = FEATURES
-    """The passes that read the features."""
+    passes: ClassVar[FeaturePasses] = DENSE_FEATURES
+    """The passes over the rows that evaluate the features."""
 
     @cached_property
     def mode(self) -> WeightMode:
         """The mode of the weights."""
         with torch.no_grad():
-            return weight_mode(self.detached, self.bound, self.start, self.reading)
+            return weight_mode(self.detached, self.bound_likelihood, self.start, self.passes)
 
     @property
     def inverse(self) -> Tensor:
@@ -255,7 +260,7 @@ class WeightLaplace(ABC):
         return self.model.detached()
 
     @property
-    def bound(self) -> Likelihood:
+    def bound_likelihood(self) -> Likelihood:
         """The likelihood with values of all its parameters, without gradients."""
         return self.likelihood.at({name: value.detach() for name, value in self.learned.items()})
 
@@ -265,7 +270,7 @@ class WeightLaplace(ABC):
 
     @cached_property
     def effective_dof_fraction(self) -> float:
-        """The share of the weights that the rows determine, (F - tr A^-1) / F."""
+        """The fraction of the weights that the rows determine, (F - tr A^-1) / F."""
         return 1 - float(self.inverse.diagonal().mean())
 
     @property
@@ -273,7 +278,7 @@ class WeightLaplace(ABC):
         """The latent function at the mode, (n,)."""
         model, weights = self.detached, self.mode.weights[:, None]
         with torch.no_grad():
-            parts = [self.reading.fitted(model, block, weights)[:, 0] for block in self.reading.blocks(model)]
+            parts = [self.passes.fitted(model, block, weights)[:, 0] for block in self.passes.blocks(model)]
             return model.mean + torch.cat(parts)
 
     def evidence(self, needs: Needs) -> tuple[Tensor, Gradients]:
@@ -296,9 +301,9 @@ class WeightLaplace(ABC):
         """Return the mean (n, 1) and variance (n,) of f at each row given all others, by Laplace's cavity."""
         parts = []
         with torch.no_grad():
-            for block in self.reading.blocks(self.detached):
+            for block in self.passes.blocks(self.detached):
                 f, variance = self.moments_at(block)
-                parts.append(cavity(f, variance, RowLikelihood(self.bound, block).terms(f)))
+                parts.append(cavity(f, variance, RowLikelihood(self.bound_likelihood, block).terms(f)))
         means, variances = zip(*parts, strict=True)
         return torch.cat(means)[:, None], torch.cat(variances)
 
@@ -348,7 +353,7 @@ def terms_at(
 
 
 def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: LinearModel) -> Sums:
-    """Return the sums of `Reading.step`, with upper triangles of matrices (F, F)."""
+    """Return the sums of `FeaturePasses.step`, with upper triangles of matrices (F, F)."""
     like, scale, F = model.mean, model.scale, model.num_features
     value, gradient, gram = like.new_zeros(()), like.new_zeros(F), like.new_zeros(F, F)
     excess = None if is_final or likelihood.is_concave else like.new_zeros(F, F)
@@ -359,30 +364,32 @@ def _step_sums(likelihood: Likelihood, weights: Tensor, is_final: bool, model: L
         weight = terms.weight if is_final else terms.majorizer
         add_symmetric_product(gram, phi * weight.sqrt().to(phi)[:, None])
         if excess is not None:
-            more = (terms.majorizer - terms.curvature).clamp_min(0)
-            add_symmetric_product(excess, phi * more.sqrt().to(phi)[:, None])
+            extra = (terms.majorizer - terms.curvature).clamp_min(0)
+            add_symmetric_product(excess, phi * extra.sqrt().to(phi)[:, None])
     outer = scale[:, None] * scale
     sums = value, scale * gradient, gram.mul_(outer)
     return sums if excess is None else (*sums, excess.mul_(outer))
 
 
-def _value_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
+def _value_sums(passes: FeaturePasses, likelihood: Likelihood, weights: Tensor, model: LinearModel) -> Sums:
     """Return the log density of the rows at weights (F,), 0-d, or -inf if it is not finite."""
     total = model.mean.new_zeros(())
-    for block in reading.blocks(model):
+    for block in passes.blocks(model):
         f = torch.zeros_like(block.targets[:, 0])
         if bool(weights.any()):
-            f = reading.fitted(model, block, weights[:, None])[:, 0]
+            f = passes.fitted(model, block, weights[:, None])[:, 0]
         total += RowLikelihood(likelihood, block).log_prob(model.mean + f)
     return (total,)
 
 
-def _line_sums(reading: Reading, likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel) -> Sums:
+def _line_sums(
+    passes: FeaturePasses, likelihood: Likelihood, weights: Tensor, change: Tensor, model: LinearModel
+) -> Sums:
     """Return the log densities (l,) of the rows at each shorter length of a step (F,)."""
-    values = model.mean.new_zeros(len(_SHORTER))
-    for block in reading.blocks(model):
-        f, slope = reading.fitted(model, block, torch.stack([weights, change], dim=1)).mT
+    values = model.mean.new_zeros(len(_SHORTER_LENGTHS))
+    for block in passes.blocks(model):
+        f, slope = passes.fitted(model, block, torch.stack([weights, change], dim=1)).mT
         rows = RowLikelihood(likelihood, block)
-        for i, length in enumerate(_SHORTER):
+        for i, length in enumerate(_SHORTER_LENGTHS):
             values[i] += rows.log_prob(model.mean + f + length * slope)
     return (values,)

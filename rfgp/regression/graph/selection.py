@@ -134,7 +134,7 @@ def _within(selection: SelectionReport, limits: Limits) -> SelectionReport:
 def _over_limit(trial: Trial, seconds: float, memory: float) -> str:
     if trial.memory > memory:
         return f"{trial.memory:.2g} bytes exceed the limit of {memory:.2g}"
-    return f"over the limit of {seconds:.3g} s" if trial.seconds > seconds else ""
+    return f"its predicted time exceeds the limit of {seconds:.3g} s" if trial.seconds > seconds else ""
 
 
 def _error(trial: Trial) -> float:

@@ -67,7 +67,7 @@ def test_a_time_limit_is_kept_and_figures_are_for_programs(monkeypatch, capsys, 
     out, _ = succeed(monkeypatch, capsys, "advise", tmp_path / "t.csv", "--time-limit", "1e-6s", "--json")
     found = json.loads(out)
     assert {*found} == {"best", "weights", "reason", "candidates", "baselines", "command"}
-    assert sum("over the limit" in each["status"] for each in found["candidates"]) == len(found["candidates"]) - 1
+    assert sum("predicted time" in each["status"] for each in found["candidates"]) == len(found["candidates"]) - 1
     assert found["command"].startswith("rfgp fit ")
 
 

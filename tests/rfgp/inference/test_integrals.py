@@ -85,7 +85,7 @@ def test_integrals_match_closed_form(approximation, case):
 
 @pytest.mark.parametrize(("right", "wrong"), [
     ("self.unit * sides", "sides"),
-    ("low + shares.to(corners) * (high - low)", "low + shares.to(corners) ** 1.01 * (high - low)"),
+    ("low + fractions.to(corners) * (high - low)", "low + fractions.to(corners) ** 1.01 * (high - low)"),
     ("self.matrix(corners), shift)", "self.matrix(corners), 0 * shift)"),
 ])  # fmt: skip
 def test_planted_errors_in_quadrature_are_seen(right, wrong):

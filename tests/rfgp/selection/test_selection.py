@@ -9,7 +9,7 @@ from selection_cases import among, candidate, counts, favored, table
 
 import rfgp
 from rfgp import kernels as k
-from rfgp.selection import racing, validation
+from rfgp.selection import successive_halving, validation
 from rfgp.selection.groups import dominant_period
 from rfgp.tables import Batches
 
@@ -135,7 +135,7 @@ def test_candidates_that_fail_go_no_further(monkeypatch, tmp_path):
 
 
 def test_errors_of_all_candidates_are_raised(monkeypatch):
-    monkeypatch.setattr(racing, "FIRST_ROWS", 20)
+    monkeypatch.setattr(successive_halving, "FIRST_ROWS", 20)
     with pytest.raises(rfgp.InvalidArgumentError, match="nois"):
         rfgp.GP(seed=0).fit(*table(60), fixed="nois")
 
@@ -187,8 +187,8 @@ def test_wrong_options_are_named(options, message):
 def test_limits_leave_out_costly_candidates_but_not_all():
     X, y = table()
     least = min(trial.seconds for trial in rfgp.GP(seed=0).select(X, y).trials)
-    low = 1.01 * least / racing.FIT_SHARE
-    for options, word in (({"time_limit": low}, "over the limit"), ({"memory": "300kb"}, "bytes are over")):
+    low = 1.01 * least / successive_halving.MAX_FIT_FRACTION
+    for options, word in (({"time_limit": low}, "predicted time"), ({"memory": "300kb"}, "predicted memory")):
         trials = rfgp.GP(seed=0, **options).fit(X, y, max_iterations=2).selection.trials
         assert {word in trial.status for trial in trials} == {True, False}
         assert all(trial.scores for trial in trials if not trial.status)

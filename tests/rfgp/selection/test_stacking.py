@@ -11,7 +11,7 @@ from selection_cases import among, candidate
 import rfgp
 from rfgp import kernels as k
 from rfgp.fitting.maximize import Objective
-from rfgp.selection import racing, stacking, validation
+from rfgp.selection import stacking, successive_halving, validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
 NEW = np.random.default_rng(9).uniform(-1, 1, (7, 2))
@@ -26,7 +26,7 @@ def table(n=60, seed=0):
 @pytest.fixture(scope="module")
 def averaged():
     gp = rfgp.GP(seed=0).fit(*table())
-    assert racing.MAX_AVERAGED >= len(gp.members) >= 3
+    assert successive_halving.MAX_AVERAGED >= len(gp.members) >= 3
     return gp
 
 
@@ -49,7 +49,7 @@ def test_weights_maximize_the_penalized_density_of_the_mixture(seed):
     found = stacking.stacking_weights([torch.tensor(column) for column in densities.T], torch.tensor(counts))
 
     def objective(weights):
-        return counts @ np.log(np.exp(densities) @ weights) + stacking.PRIOR * np.log(weights).sum()
+        return counts @ np.log(np.exp(densities) @ weights) + stacking.PRIOR_ROWS * np.log(weights).sum()
 
     def softmax(logits):
         weights = np.exp(logits - logits.max())
@@ -62,7 +62,7 @@ def test_weights_maximize_the_penalized_density_of_the_mixture(seed):
 
 
 def test_small_weights_are_left_out(monkeypatch):
-    monkeypatch.setattr(stacking, "LEAST", 0.1)
+    monkeypatch.setattr(stacking, "MIN_WEIGHT", 0.1)
     good, ones = torch.zeros(200), torch.ones(200)
     same = 0.01 * torch.arange(200).sub(99.5).sign()
     one, two, three = stacking.stacking_weights([good, same, torch.full((200,), -0.45)], ones)

@@ -69,7 +69,7 @@ def test_many_rows_are_predicted_given_those_around_them(monkeypatch):
     rows = validation_of(rfgp.GP(seed=0), X, y, iteration_limit=8)
     near = candidate(MATERN, rfgp.Vecchia(8, condition_on="responses"))
     whole = rows.fitted(near, 200, None).log_prob
-    monkeypatch.setattr(validation, "MAX_CONDITIONED", 1000)
+    monkeypatch.setattr(validation, "MAX_CONDITIONING_ROWS", 1000)
     original = validation.nearest
     planted = {
         "none": original,
@@ -95,14 +95,14 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
         candidate(RBF + kernel, FIXED, NEAR) if with_features else candidate(kernel, NEAR) for kernel in (MATERN, ROUGH)
     )
     found = rows.fitted(one, 100, None)
-    begun = validation.start_of(rows.state, other, rows.rows, found)
+    begun = validation.initial_state_for(rows.state, other, rows.rows, found)
     values = begun.hyperparameters, found.state.hyperparameters
     assert values[0].equals(values[1])
     assert "nu=0.5" in repr(begun.spec.options.kernel)
     if with_features:
         families = begun.spec, found.state.spec
         assert torch.equal(*(each.prior(values[1]).dense.scaled(rows.rows.inputs) for each in families))
-    assert rows.plan_of(other, found).is_continued
+    assert rows.plan_for(other, found).is_continued
 
 
 def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
@@ -110,7 +110,7 @@ def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
     starts, original = {}, validation.Validation.fitted
 
     def fitted(self, one, size, start, plan):
-        starts.setdefault(one.name, start if validation.is_warm(one, start) else None)
+        starts.setdefault(one.name, start if validation.can_warm_start(one, start) else None)
         return original(self, one, size, start, plan)
 
     monkeypatch.setattr(validation.Validation, "fitted", fitted)
@@ -270,7 +270,7 @@ def test_neighbors_searched_on_enough_rows_are_conditioned(monkeypatch, most, is
 def test_sums_of_few_rows_are_searched_from_another_start(monkeypatch, share, is_continued):
     plans, fit = [], select.fit_terms
     monkeypatch.setattr(select, "fit_terms", lambda begun, plan: plans.append(plan) or fit(begun, plan))
-    monkeypatch.setattr(select, "RESTART_SHARE", share)
+    monkeypatch.setattr(select, "RESTART_FRACTION", share)
     monkeypatch.setattr(validation, "FEW_ROWS", 0)
     favored(monkeypatch, lambda one: len(one.terms) > 1)
     among(candidate(RBF + MATERN, FIXED, NEAR), ALONE).fit(*table(120), max_iterations=3)

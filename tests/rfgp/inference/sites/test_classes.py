@@ -154,8 +154,8 @@ def test_two_classes_are_a_logit_of_twice_the_variance():
 def test_blocks_and_features_that_are_not_kept_agree(monkeypatch):
     data = observations("categorical")
     full = by_weights(given())
-    assert coupled_lowrank.FeatureBlocks(full.model).is_kept
-    monkeypatch.setattr(coupled_lowrank, "KEPT", 0)
+    assert coupled_lowrank.FeatureBlocks(full.model).is_cached
+    monkeypatch.setattr(coupled_lowrank, "MAX_CACHED_ENTRIES", 0)
     parts = by_weights(given(rows=JoinedRows([data.take(slice(0, 11)), data.take(slice(11, None))])))
     values = [each.log_marginal_likelihood() for each in (parts, full)]
     torch.testing.assert_close(*values, rtol=1e-10, atol=1e-9)

@@ -11,7 +11,7 @@ from scipy import special, stats
 import rfgp
 from rfgp import kernels as k
 from rfgp.inference.sites import LowRankLaplace, lattices
-from rfgp.inference.sites.weights import FEATURES
+from rfgp.inference.sites.weights import DENSE_FEATURES
 from rfgp.likelihoods import Bernoulli, NegativeBinomial, Poisson, StudentT
 from rfgp.rows import JoinedRows
 from rfgp.solvers.lowrank import LinearModel
@@ -175,7 +175,7 @@ def check_steps(name="poisson"):
     weights = torch.as_tensor(np.random.default_rng(3).normal(size=found.model.num_features))
     for is_final in (False, True):
         given = found.model.detached(), bound, weights, is_final
-        pairs = list(zip(lattices.SERIES.step(*given), FEATURES.step(*given), strict=True))
+        pairs = list(zip(lattices.SERIES_FEATURES.step(*given), DENSE_FEATURES.step(*given), strict=True))
         assert len(pairs) == (4 if name == "student-t" and not is_final else 3)
         for one, other in pairs:
             np.testing.assert_allclose(one, other, atol=1e-9 * max(1.0, float(other.abs().max())))

@@ -26,7 +26,7 @@ class LogCosh(ModeProblem[State]):
         self.center, self._starts, self.direction = center, starts, direction
         self.evaluated = 0
 
-    def starts(self):
+    def initial_positions(self):
         return self._starts
 
     def objective(self, position):
@@ -74,7 +74,7 @@ def test_steps_that_gain_nothing_are_an_error():
 
 
 def test_steps_that_gain_rounding_end_a_search():
-    """A decrement below the floor that stops decreasing is rounding."""
+    """A decrement below the stall decrement that stops decreasing is rounding."""
 
     class Rounded(LogCosh):
         tolerance = 0.0
@@ -87,14 +87,14 @@ def test_steps_that_gain_rounding_end_a_search():
     torch.testing.assert_close(found.state.position, CENTER, atol=1e-4, rtol=0)
 
 
-def test_floor_grows_with_the_objective():
+def test_stall_decrement_grows_with_the_objective():
     problem = LogCosh(CENTER, [CENTER])
-    assert problem.floor_at(State(CENTER, 0.0)) == newton.FLOOR
-    assert problem.floor_at(State(CENTER, -1e9)) == newton.ROUNDING * 1e9
+    assert problem.stall_decrement_at(State(CENTER, 0.0)) == newton.STALL_DECREMENT
+    assert problem.stall_decrement_at(State(CENTER, -1e9)) == newton.ROUNDING * 1e9
 
 
 def test_search_ends_after_the_most_steps(monkeypatch):
-    monkeypatch.setattr(LogCosh, "most_steps", 2)
+    monkeypatch.setattr(LogCosh, "max_steps", 2)
     with pytest.raises(SolverError, match="not found"):
         find_mode(LogCosh(CENTER, [CENTER + 15.0]))
 

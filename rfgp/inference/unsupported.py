@@ -16,34 +16,38 @@ NO_COVARIANCE = (
 NO_SUMS = "Sums of observations under this likelihood have no distribution in closed form. Use many samples instead."
 
 
-def check_closed_form(is_known: bool, refusal: str) -> None:
+def check_closed_form(has_closed_form: bool, message: str) -> None:
     """Raise unless sums, exponentials and covariances of values have a closed form.
 
     Args:
-        is_known: Whether they have one.
-        refusal: The message.
+        has_closed_form: Whether they have one.
+        message: The error message.
 
     Raises:
         InvalidArgumentError: If they have none.
     """
-    if not is_known:
-        raise InvalidArgumentError(refusal)
+    if not has_closed_form:
+        raise InvalidArgumentError(message)
 
 
-def _refuse(refusal: str, prediction: Any) -> NoReturn:
+def _raise_unsupported(message: str, prediction: Any) -> NoReturn:
     """Raise an error for the observations of a prediction."""
-    raise InvalidArgumentError(refusal)
+    raise InvalidArgumentError(message)
 
 
-refuse_functionals = partial(
-    _refuse,
+raise_unsupported_functionals = partial(
+    _raise_unsupported,
     "Functionals of the latent function have no observations under this likelihood. Use observations at the points, "
     "predict(X).observed().sample(...), instead.",
 )
-refuse_terms = partial(
-    _refuse,
+raise_unsupported_terms = partial(
+    _raise_unsupported,
     "A term has no observations of its own under a likelihood that is not Gaussian. Use the latent distribution, or "
     "predict(X).observed() of all terms.",
 )
-refuse_slopes = partial(_refuse, "A derivative has no observations. Use its latent distribution.")
-refuse_integrals = partial(_refuse, "An integral has no observations. Use its latent distribution.")
+raise_unsupported_derivative = partial(
+    _raise_unsupported, "A derivative has no observations. Use its latent distribution."
+)
+raise_unsupported_integrals = partial(
+    _raise_unsupported, "An integral has no observations. Use its latent distribution."
+)

@@ -1,4 +1,4 @@
-"""Racing: candidates that are not clearly worse than the best are fitted to more rows.
+"""Successive halving: candidates that are not clearly worse than the best are fitted to more rows.
 
 1. Drop candidates whose predicted cost of a fit to all rows exceeds the limits.
 2. Fit each of the others to a few rows and score it, the cheapest first. Learning of frequencies stops early if its
@@ -25,27 +25,34 @@ from rfgp.selection.costs import Cost, fit_cost
 from rfgp.selection.stacking import stacking_weights
 from rfgp.selection.validation import FittedCandidate, Validation
 
-FIRST_ROWS, GROWTH = 1000, 2
-"""The number of rows of the first round, and the factor by which it grows in the second round if rows are held out."""
+FIRST_ROWS = 1000
+"""The number of rows of the first round."""
+GROWTH = 2
+"""The factor of the number of rows in the second round, if rows are held out."""
 CHEAP_FACTOR = 4
-"""How many times as many rows random features and equispaced Fourier grids get, which cost least."""
-MAX_LEARNED = 2**15
-"""The largest number of rows that frequencies are learned from. The model is then conditioned on all rows."""
+"""The factor of the number of rows for random features and equispaced grids, which are the cheapest."""
+MAX_LEARNING_ROWS = 2**15
+"""The maximum number of rows from which frequencies are learned. The model is then conditioned on all rows."""
 MAX_SURVIVORS = {True: 2, False: 4}
-"""The largest number of candidates that survive a round, by whether rows are held out."""
+"""The maximum number of candidates that survive a round, by whether rows are held out."""
 STANDARD_ERRORS = 2.0
 """The difference from the best, in standard errors, above which a candidate is clearly worse."""
-SURVIVAL_MARGIN, AVERAGING_MARGIN = 0.15, 0.1
-"""The difference from the best, in nats a row, up to which a candidate survives, and up to which it is averaged."""
+SURVIVAL_MARGIN = 0.15
+"""The difference from the best, in nats a row, up to which a candidate survives."""
+AVERAGING_MARGIN = 0.1
+"""The difference from the best, in nats a row, up to which a candidate is averaged."""
 LEAD_MARGIN = 0.005
-"""The nats a row by which the best candidate must lead the second before its followups are scored."""
-MAX_AVERAGED, DECIMALS = 4, 3
-"""The largest number of averaged candidates, and the decimals to which their scores are compared."""
-NEGLIGIBLE_NOISE, LINEAR_WEIGHT = 1e-3, 1e-4
-"""The noise, in variances of the target, below which a candidate counts as noise-free; and the weight of a linear model
-in an average of noise-free candidates. It bounds the loss at a new row that contradicts a training row."""
-FIT_SHARE = 0.75
-"""The largest share of the time limit that the fit to all rows may take."""
+"""The lead of the best candidate over the second, in nats a row, from which a further round scores its followups."""
+MAX_AVERAGED = 4
+"""The maximum number of averaged candidates."""
+DECIMALS = 3
+"""The number of decimals of scores. Of candidates with equal scores, the cheapest are averaged."""
+NEGLIGIBLE_NOISE = 1e-3
+"""The noise, in variances of the target, below which a candidate counts as noise-free."""
+LINEAR_WEIGHT = 1e-4
+"""The weight of a linear model in an average of noise-free candidates. It bounds the loss at an inconsistent row."""
+MAX_FIT_FRACTION = 0.75
+"""The maximum fraction of the time limit for the fit to all rows."""
 
 clock = time.monotonic
 """The clock of the time limit."""
@@ -89,7 +96,7 @@ class CandidateState:
         return self.fitted.log_prob.double().cpu()
 
     def is_within(self, margin: float) -> bool:
-        """Return whether it is not clearly worse than the best, or by at most a margin.
+        """Return whether it is not clearly worse than the best, or worse by at most a margin.
 
         Args:
             margin: The margin, in nats a row.
@@ -99,12 +106,12 @@ class CandidateState:
 
     def as_trial(self) -> Trial:
         """Return the record of the candidate."""
-        name, options = self.candidate.name, self.candidate.values
+        name, options = self.candidate.name, self.candidate.gp_arguments
         return Trial(name, options, self.cost.seconds, self.cost.memory, tuple(self.scores), self.status)
 
 
-class Race:
-    """The rounds of a selection.
+class SuccessiveHalving:
+    """Successive halving: the rounds of a selection, each with fewer candidates on more rows.
 
     Args:
         validation: The rows.
@@ -114,7 +121,7 @@ class Race:
     Attributes:
         states: The candidates, and the followups that were added to them.
         predicted: The predicted time of all fits so far, in seconds.
-        start_time: When the selection began, by the clock.
+        start_time: The start of the selection, by the clock.
     """
 
     def __init__(self, validation: Validation, candidates: Sequence[Candidate], limits: Limits) -> None:
@@ -164,12 +171,12 @@ class Race:
 
     def _drop_costly(self) -> None:
         """Eliminate candidates that exceed the limits, but not the cheapest."""
-        seconds = self.limits.seconds(self.num_rows)
+        seconds, memory = self.limits.seconds(self.num_rows), self.limits.memory
         for state in self.states:
-            if state.cost.memory > self.limits.memory:
-                state.status = f"{state.cost.memory:.2g} bytes are over the {self.limits.memory:.2g} allowed"
-            elif state.cost.seconds > FIT_SHARE * seconds:
-                state.status = f"over the limit of {seconds:.3g} s"
+            if state.cost.memory > memory:
+                state.status = f"its predicted memory, {state.cost.memory:.2g} bytes, exceeds the limit of {memory:.2g}"
+            elif state.cost.seconds > MAX_FIT_FRACTION * seconds:
+                state.status = f"its predicted time exceeds {MAX_FIT_FRACTION:.0%} of the limit of {seconds:.3g} s"
         if all(state.status for state in self.states):
             min(self.states, key=lambda state: state.cost.seconds).status = ""
 
@@ -199,10 +206,10 @@ class Race:
         return bool(scored) and has_lead and bool(self._followups(scored[0]))
 
     def _score_in_folds(self, states: Sequence[CandidateState]) -> list[CandidateState]:
-        """Score candidates in folds; return those that were scored.
+        """Score candidates in folds, and return those that were scored.
 
-        A leave-one-out score is optimistic, because the hyperparameters have seen the row. If it is clearly below the
-        best score in folds, the candidate cannot be the best and is not fitted again.
+        A leave-one-out score is optimistic, because the hyperparameters were fitted to the row. If it is clearly below
+        the best score in folds, the candidate cannot be the best and is not fitted again.
         """
         best, scored = -math.inf, list[CandidateState]()
         for state in ranked(states):
@@ -211,7 +218,7 @@ class Race:
                 continue
             assert state.fitted is not None
             state.fitted = self.validation.scored_in_folds(state.fitted)
-            best = max(best, weighted_mean_and_standard_error(state.log_prob, self.validation.validated.counts())[0])
+            best = max(best, mean_and_standard_error(state.log_prob, self.validation.validation_rows.counts())[0])
             scored.append(state)
         self._compare(scored)
         return scored
@@ -220,15 +227,15 @@ class Race:
         """Return the best candidate, or those that are averaged, with their weights."""
         if not scored:
             return [min(self.states, key=lambda state: (bool(state.status), state.cost.seconds))]
-        if not self.validation.averages:
+        if not self.validation.uses_stacking:
             scored[0].weight = 1.0
             return scored[:1]
-        scored.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))  # of equal ones the cheapest
-        near = [state for state in scored if state.is_within(AVERAGING_MARGIN)][:MAX_AVERAGED]
-        weights = stacking_weights([state.log_prob for state in near], self.validation.validated.counts())
-        for state, weight in zip(near, weights, strict=True):
+        scored.sort(key=lambda state: (-round(state.score, DECIMALS), state.cost.seconds))  # the cheapest of equal ones
+        close = [state for state in scored if state.is_within(AVERAGING_MARGIN)][:MAX_AVERAGED]
+        weights = stacking_weights([state.log_prob for state in close], self.validation.validation_rows.counts())
+        for state, weight in zip(close, weights, strict=True):
             state.weight = weight
-        chosen = sorted((state for state in near if state.weight), key=lambda state: -state.weight)
+        chosen = sorted((state for state in close if state.weight), key=lambda state: -state.weight)
         if all(state.noise <= NEGLIGIBLE_NOISE for state in chosen):
             self._add_linear(chosen)
         return chosen
@@ -247,20 +254,20 @@ class Race:
     def _score(self, states: Sequence[CandidateState], size: int) -> None:
         """Fit candidates to `size` rows, and score them.
 
-        Without time for more rows, a candidate keeps its last score. It is eliminated if it has none.
+        If there is no time for more rows, a candidate keeps its last score. It is eliminated if it has none.
         """
         limit = self.limits.time_limit
         for position, state in enumerate(states, 1):
-            rows = self._rows_of(state.candidate, size)
+            rows = self._num_fit_rows(state.candidate, size)
             if state.scores and state.scores[-1].rows >= rows:
                 continue
             is_over = limit is not None and clock() - self.start_time > limit
             if is_over and not state.scores:
-                state.status = f"not scored on {rows:,} rows: the time limit of {limit:g} s was over"
-            elif not is_over and self._affords(state, rows):
+                state.status = f"not scored on {rows:,} rows: the time limit of {limit:g} s had passed"
+            elif not is_over and self._fits_limits(state, rows):
                 self._fit(state, rows, f"{position} of {len(states)}")
             elif not state.scores:
-                state.status = "the limit leaves no time to score it"
+                state.status = "not scored: the time limit is too short"
         self._compare([state for state in states if state.fitted is not None and not state.status])
 
     def _fit(self, state: CandidateState, size: int, position: str) -> None:
@@ -270,7 +277,7 @@ class Race:
         self.predicted += seconds
         try:
             with validation.plan.reporter.about(f"selection, {position}, {candidate.name}, about {seconds:.2g} s"):
-                fitted = validation.fitted(candidate, size, self._start_of(state), self._plan_of(candidate))
+                fitted = validation.fitted(candidate, size, self._warm_start_for(state), self._plan_for(candidate))
         except CheckpointError:
             raise
         except RfgpError as error:
@@ -283,43 +290,44 @@ class Race:
 
     def _compare(self, states: Sequence[CandidateState]) -> None:
         """Append the scores of a round, with differences from the best."""
-        rows = [state.fitted.searched for state in states if state.fitted is not None]
-        scores = scores_of([state.log_prob for state in states], self.validation.validated.counts(), rows)
+        rows = [state.fitted.num_search_rows for state in states if state.fitted is not None]
+        scores = scores_of([state.log_prob for state in states], self.validation.validation_rows.counts(), rows)
         for state, score in zip(states, scores, strict=True):
             state.scores.append(score)
 
-    def _plan_of(self, candidate: Candidate) -> Plan:
-        """Return the options of a fit, with the gain that learned frequencies need.
+    def _plan_for(self, candidate: Candidate) -> Plan:
+        """Return the fit options, with the gain required of learned frequencies.
 
-        The required gain is the lead of the best over as many fixed frequencies, or over fewer learned ones on the
-        same rows.
+        They must gain at least the lead of the best score over an equal number of fixed frequencies. A followup must
+        also exceed the leave-one-out score of fewer learned frequencies by their distance from the best score.
         """
-        plan, rivals = self.validation.plan, [state for state in self.states if state.fitted is not None]
-        if not candidate.learns_frequencies or not rivals:
+        plan, fitted_states = self.validation.plan, [state for state in self.states if state.fitted is not None]
+        if not candidate.learns_frequencies or not fitted_states:
             return plan
         plan = replace(plan, fixed_also_compared=True)
         means = [
-            weighted_mean_and_standard_error(state.log_prob, self.validation.validated.counts())[0] for state in rivals
+            mean_and_standard_error(state.log_prob, self.validation.validation_rows.counts())[0]
+            for state in fitted_states
         ]
-        for state, mean in zip(rivals, means, strict=True):
-            rival, lead = state.candidate, max(means) - mean
-            is_fixed = rival.features is not None and not rival.learns_frequencies and not rival.neighbors
-            if is_fixed and rival.num_features == candidate.num_features:
+        for state, mean in zip(fitted_states, means, strict=True):
+            other, lead = state.candidate, max(means) - mean
+            is_fixed = other.features is not None and not other.learns_frequencies and not other.neighbors
+            if is_fixed and other.num_features == candidate.num_features:
                 plan = replace(plan, needed_gain=lead)
-            if candidate in rival.followups and state.fitted and state.fitted.report.leave_one_out is not None:
+            if candidate in other.followups and state.fitted and state.fitted.report.leave_one_out is not None:
                 score = state.fitted.report.leave_one_out - self.validation.jacobian
                 plan = replace(plan, needed_score=score + lead)
         return plan
 
-    def _start_of(self, state: CandidateState) -> FittedCandidate | None:
+    def _warm_start_for(self, state: CandidateState) -> FittedCandidate | None:
         """Return the last fit of a candidate, or of its parent with neighbors."""
         parents = [other.fitted for other in self.states if state.candidate in other.candidate.followups]
         return state.fitted or (parents[0] if parents and state.candidate.neighbors is not None else None)
 
-    def _rows_of(self, candidate: Candidate, size: int) -> int:
-        """Return the rows of a candidate in a round."""
+    def _num_fit_rows(self, candidate: Candidate, size: int) -> int:
+        """Return the number of rows that a candidate is fitted to in a round."""
         if candidate.learns_frequencies:
-            size = MAX_LEARNED
+            size = MAX_LEARNING_ROWS
         elif self.holds_out and candidate.neighbors is None and not (candidate.is_exact and not candidate.is_linear):
             size *= CHEAP_FACTOR
         return min(size, len(self.validation.rows))
@@ -332,8 +340,8 @@ class Race:
         distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.num_rows
         return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, most_rows)
 
-    def _affords(self, state: CandidateState, rows: int) -> bool:
-        """Return whether the limits allow a score and the longest fit that may follow."""
+    def _fits_limits(self, state: CandidateState, rows: int) -> bool:
+        """Return whether a fit to `rows` rows and the longest final fit are within the limits."""
         fits = [state, *ranked(self.states)]
         longest = max(0.0 if fit.candidate.learns_frequencies else fit.cost.seconds for fit in fits)
         needed = self._cost(state.candidate, rows).seconds
@@ -350,42 +358,33 @@ def ranked(states: Sequence[CandidateState]) -> list[CandidateState]:
     return sorted((state for state in states if state.scores and not state.status), key=lambda state: -state.score)
 
 
-def weighted_mean_and_standard_error(
-    values: Tensor,  # (b,)
-    weight: Tensor,  # (b,)
-) -> tuple[float, float]:
+def mean_and_standard_error(values: Tensor, weight: Tensor) -> tuple[float, float]:
     """Return the weighted mean of independent values and its standard error.
 
     Args:
         values: The values, (b,).
         weight: The weights, (b,), which need not sum to 1.
     """
-    share = weight / weight.sum()
-    mean = float((share * values).sum())
-    error = math.sqrt(float((share.square() * (values - mean).square()).sum()))
+    weight = weight / weight.sum()
+    mean = float((weight * values).sum())
+    error = math.sqrt(float((weight.square() * (values - mean).square()).sum()))
     return mean, error * math.sqrt(len(values) / max(len(values) - 1, 1))
 
 
-def scores_of(
-    log_probs: Sequence[Tensor],  # (b,) each
-    weight: Tensor,  # (b,)
-    rows: Sequence[int],
-) -> list[Score]:
+def scores_of(log_probs: Sequence[Tensor], weight: Tensor, rows: Sequence[int]) -> list[Score]:
     """Return the scores of candidates, and the difference of each from the best.
 
     Args:
-        log_probs: The log densities of validation rows by each candidate.
-        weight: The number of times that each validation row counts.
+        log_probs: The log densities of validation rows by each candidate, (b,) each.
+        weight: The number of times that each validation row counts, (b,).
         rows: The number of rows that each candidate was fitted to.
     """
-    means = [weighted_mean_and_standard_error(log_prob, weight) for log_prob in log_probs]
+    means = [mean_and_standard_error(log_prob, weight) for log_prob in log_probs]
     if not means:
         return []
     best = log_probs[max(range(len(means)), key=lambda number: means[number][0])]
     triples = zip(rows, means, log_probs, strict=True)
-    return [
-        Score(n, *mean, *weighted_mean_and_standard_error(best - log_prob, weight)) for n, mean, log_prob in triples
-    ]
+    return [Score(n, *mean, *mean_and_standard_error(best - log_prob, weight)) for n, mean, log_prob in triples]
 
 
 def mixture_log_prob_of(states: Sequence[CandidateState]) -> Tensor:

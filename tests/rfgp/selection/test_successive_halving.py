@@ -4,10 +4,10 @@ from functools import partial
 
 import numpy as np
 import pytest
-from selection_cases import planted, rounds, spread, table
+from selection_cases import halving, planted, spread, table
 
 import rfgp
-from rfgp.selection import candidates, racing
+from rfgp.selection import candidates, successive_halving
 from rfgp.selection.validation import Validation
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -18,9 +18,9 @@ MORE, MOST = (f"RBF, {count} learned frequencies" for count in (256, 512))
 
 
 def many(count=2100, **options):
-    """Return the rounds of a selection. Four fifths of the rows are fitted to."""
+    """Return the successive halving of a selection. Four fifths of the rows are fitted to."""
     X = np.random.default_rng(0).uniform(-1, 1, (count, 2))
-    return rounds(rfgp.GP(seed=0, **options), X, X[:, 0])
+    return halving(rfgp.GP(seed=0, **options), X, X[:, 0])
 
 
 def best_of(made):
@@ -39,16 +39,16 @@ def statuses(made):
 def test_candidates_of_one_column_differ():
     """With one column, an isotropic kernel is the same as one with a lengthscale for each column."""
     X, y = table(60)
-    made = rounds(rfgp.GP(seed=0), X[:, :1], y)
+    made = halving(rfgp.GP(seed=0), X[:, :1], y)
     assert not any("isotropic" in state.candidate.name for state in made.states)
 
 
 def test_seasons_of_a_week_and_a_year_are_scored_together(monkeypatch):
     """Seasons come before other kernels of the same cost, which the limit leaves out."""
     days = np.arange("2020-01-01", "2024-01-01", dtype="datetime64[D]")
-    made = rounds(rfgp.GP(seed=0), {"day": days}, np.arange(len(days)) % 7.0)
+    made = halving(rfgp.GP(seed=0), {"day": days}, np.arange(len(days)) % 7.0)
     asked = planted(monkeypatch, {})
-    monkeypatch.setattr(racing.CandidateState, "noise", 0.1)
+    monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
     made.run()
     assert "exact Linear + RBF + Periodic 7 + Periodic 365.243" in [name for name, *_ in asked]
 
@@ -86,7 +86,7 @@ def test_candidates_clearly_behind_go_no_further(monkeypatch, behind, deviation)
     made = many(time_limit=4000)
     planted(monkeypatch, {NEAR: partial(spread, mean=1.0, deviation=deviation), BOTH: 1.0 + behind})
     assert best_of(made) == BOTH
-    is_behind = behind > racing.SURVIVAL_MARGIN and not deviation
+    is_behind = behind > successive_halving.SURVIVAL_MARGIN and not deviation
     assert (ROUGH not in statuses(made)) == is_behind
     assert ("worse than the best" in statuses(made)[NEAR]) == is_behind
 
@@ -130,10 +130,10 @@ def test_clearly_worse_candidates_are_not_refitted_in_folds(monkeypatch):
         return found
 
     monkeypatch.setattr(Validation, "scored_in_folds", scored_in_folds)
-    monkeypatch.setattr(racing.CandidateState, "noise", 0.1)
+    monkeypatch.setattr(successive_halving.CandidateState, "noise", 0.1)
     scores = {"exact RBF": 3.0, "exact Matern 3/2": 2.5, "exact Matern 1/2": 1.95, "exact Linear": 1.85}
     planted(monkeypatch, scores)
-    made = rounds(rfgp.GP(seed=0), *table(60))
+    made = halving(rfgp.GP(seed=0), *table(60))
     assert made.validation.folds
     assert best_of(made) == "exact Matern 3/2"
     assert refitted == ["exact RBF", "exact Matern 3/2", "exact Matern 1/2"]
@@ -175,23 +175,23 @@ def test_the_best_score_counts_when_the_time_is_over(monkeypatch):
     made = many(12_000, time_limit=4000)
     asked = planted(monkeypatch, {FIXED: 2.0, NEAR: 1.99})
     count = len(made.states)  # the fits of the first round
-    monkeypatch.setattr(racing, "clock", lambda: np.inf if len(asked) >= count else made.start_time)
+    monkeypatch.setattr(successive_halving, "clock", lambda: np.inf if len(asked) >= count else made.start_time)
     assert best_of(made) == FIXED
     assert len(asked) == count
 
 
 def test_several_outputs_of_few_rows_are_not_averaged(monkeypatch):
-    monkeypatch.setattr(racing, "FIRST_ROWS", 30)
+    monkeypatch.setattr(successive_halving, "FIRST_ROWS", 30)
     selection = rfgp.GP(seed=0).select(*table(150, outputs=2))
     rows = [tuple(score.rows for score in trial.scores) for trial in selection.trials]
     assert set(rows) == {(30,), (30, 150)}
-    assert rows.count((30, 150)) <= racing.MAX_SURVIVORS[False]
+    assert rows.count((30, 150)) <= successive_halving.MAX_SURVIVORS[False]
     assert selection.weights == ()
 
 
 def test_a_clock_ends_scoring(monkeypatch):
     ticks = iter(range(0, 10**6, 100))
-    monkeypatch.setattr(racing, "clock", lambda: next(ticks))
+    monkeypatch.setattr(successive_halving, "clock", lambda: next(ticks))
     trials = rfgp.GP(seed=0, time_limit=250).fit(*table(), max_iterations=2).selection.trials
     assert sum(bool(trial.scores) for trial in trials) == 2
     assert "time limit" in trials[-1].status
