@@ -58,8 +58,8 @@ class ResultCache:
         """
         if any(tensor.requires_grad or tensor.is_inference() for tensor in _tensors_in(result)):
             return result
-        kept: T = self._results.setdefault((name, torch.is_grad_enabled()), result)
-        return kept
+        cached: T = self._results.setdefault((name, torch.is_grad_enabled()), result)
+        return cached
 
     def __reduce__(self) -> tuple[type["ResultCache"], tuple[()]]:
         return ResultCache, ()

@@ -53,7 +53,7 @@ class Cost:
     memory: float
 
 
-def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, most_rows: int | None = None) -> Cost:
+def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, max_rows: int | None = None) -> Cost:
     """Return the predicted cost of a fit and of the posterior given all rows.
 
     Args:
@@ -61,10 +61,10 @@ def fit_cost(candidate: Candidate, rows: int, columns: int, outputs: int = 1, mo
         rows: The number of rows.
         columns: The number of columns.
         outputs: The number of targets.
-        most_rows: The largest number of rows of the search for hyperparameters. If None, all rows.
+        max_rows: The maximum number of rows of the search for hyperparameters. If None, all rows.
     """
     size, neighbors = candidate.num_features, candidate.neighbors
-    data_bytes, search_rows = 16.0 * rows * (columns + outputs), min(rows, most_rows or rows)
+    data_bytes, search_rows = 16.0 * rows * (columns + outputs), min(rows, max_rows or rows)
     if candidate.is_exact and not candidate.is_linear:
         return Cost(
             EVALUATIONS * _dense_flops(candidate, search_rows, columns) / FLOPS_PER_SECOND,

@@ -334,11 +334,11 @@ class SuccessiveHalving:
 
     # --- costs -----------------------------------------------------------------------------------
 
-    def _cost(self, candidate: Candidate, most_rows: int | None = None) -> Cost:
-        """Return the predicted cost of a fit whose search uses `most_rows` rows."""
+    def _cost(self, candidate: Candidate, max_rows: int | None = None) -> Cost:
+        """Return the predicted cost of a fit whose search uses `max_rows` rows."""
         rows = self.validation.rows
         distinct = len(rows) if rows.replicate_sum_of_squares is not None else self.num_rows
-        return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, most_rows)
+        return fit_cost(candidate, distinct, rows.inputs.shape[1], rows.num_outputs, max_rows)
 
     def _fits_limits(self, state: CandidateState, rows: int) -> bool:
         """Return whether a fit to `rows` rows and the longest final fit are within the limits."""

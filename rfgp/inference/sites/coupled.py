@@ -50,7 +50,7 @@ class CoupledDensePosterior(Posterior):
 
     def project(self, inputs: Tensor) -> Tensor:
         """Return the covariances of n points with the training inputs, (n, n_train)."""
-        return self._own.kernel(inputs, self.inputs)
+        return self._predicted_prior.kernel(inputs, self.inputs)
 
     def mean(self, projected: Tensor) -> Tensor:
         """Return the posterior means, (n, C)."""
@@ -70,12 +70,12 @@ class CoupledDensePosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariances of each function between points, (n, n, C)."""
-        return (self._own.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
+        return (self._predicted_prior.kernel(inputs, inputs) - self._explained(projected, projected)).movedim(0, -1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, r) such that R R^T is the covariance of all values, function by function."""
         coupling = self._coupling(projected).movedim(0, 1).flatten(1)
-        conditional = self._own.kernel(inputs, inputs) - projected @ (self.class_matrices @ projected.mT)
+        conditional = self._predicted_prior.kernel(inputs, inputs) - projected @ (self.class_matrices @ projected.mT)
         return covariance_root(block_diagonal(conditional) + coupling.mT @ coupling)
 
     def sample_functions(self, count: int, generator: torch.Generator) -> Functions:
@@ -112,7 +112,7 @@ class CoupledDensePosterior(Posterior):
         return (prior - self._explained(left, right)).movedim(0, -1)
 
     @CachedWithoutLock
-    def _own(self) -> Prior:
+    def _predicted_prior(self) -> Prior:
         """The terms that are predicted."""
         return self.prior if self.terms is None else self.prior.of(self.terms)
 
@@ -126,7 +126,7 @@ class CoupledDensePosterior(Posterior):
     def _plus_coupling(self, inputs: Tensor, projected: Tensor, coupling: Tensor) -> Tensor:
         """Return the variances (n, C) of independent functions plus a coupling (C, n)."""
         explained = ((self.class_matrices @ projected.mT) * projected.mT).sum(1)
-        return (self._own.diagonal(inputs) - explained + coupling).mT
+        return (self._predicted_prior.diagonal(inputs) - explained + coupling).mT
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +165,9 @@ class CoupledLowRankPosterior(Posterior):
 
     def variance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the marginal posterior variances, (n, C)."""
-        return torch.stack([(projected @ block * projected).sum(1) for block in self._own], dim=1).clamp_min(0)
+        return torch.stack(
+            [(projected @ block * projected).sum(1) for block in self._class_covariances], dim=1
+        ).clamp_min(0)
 
     def function_covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the covariances of the functions at each point, (n, C, C)."""
@@ -173,7 +175,7 @@ class CoupledLowRankPosterior(Posterior):
 
     def covariance(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return the posterior covariances of each function between points, (n, n, C)."""
-        return torch.stack([projected @ block @ projected.mT for block in self._own], dim=-1)
+        return torch.stack([projected @ block @ projected.mT for block in self._class_covariances], dim=-1)
 
     def root(self, inputs: Tensor, projected: Tensor) -> Tensor:
         """Return a matrix R (C n, C F) such that R R^T is the covariance of all values, function by function."""
@@ -212,14 +214,14 @@ class CoupledLowRankPosterior(Posterior):
             InvalidArgumentError: If an unknown term or no term is named.
         """
         left, right = (self.of(names).project(inputs) for names in (first, second))
-        return torch.stack([left @ block @ right.mT for block in self._own], dim=-1)
+        return torch.stack([left @ block @ right.mT for block in self._class_covariances], dim=-1)
 
     @cached_property
     def _inverse(self) -> Tensor:
         return inverse_blocks(self.factor, self.weights) if self.full is None else self.full._inverse
 
     @property
-    def _own(self) -> Iterator[Tensor]:
+    def _class_covariances(self) -> Iterator[Tensor]:
         """The diagonal blocks (F, F) of A^-1, one for each class."""
         F = len(self.weights)
         return (row[:, c * F : (c + 1) * F] for c, row in enumerate(self._inverse))

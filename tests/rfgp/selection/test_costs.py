@@ -95,7 +95,7 @@ def test_scoring_costs_no_more_than_a_fit(rows):
     for one in AutoSpace(options, options.search_space.limits).candidates(rows, 8):
         whole = costs.fit_cost(one, rows, 8)
         for fitted in (1_000, min(rows, 32_000)):
-            scored = costs.fit_cost(one, rows, 8, most_rows=fitted)
+            scored = costs.fit_cost(one, rows, 8, max_rows=fitted)
             assert scored.seconds <= whole.seconds
             assert scored.memory <= whole.memory
 
