@@ -30,7 +30,7 @@ from rfgp.regression import FitReport, GPState, initial_state, mean_and_noise
 from rfgp.regression.observing import left_out_observations
 from rfgp.regression.spec import data_summary, spec_of
 from rfgp.regression.state import predicted
-from rfgp.rows import ArrayRows, Block, Rows
+from rfgp.rows import ArrayRows, Block, Rows, is_read_in_blocks
 from rfgp.rows.arrays import OutputFormat
 from rfgp.selection.candidates import FEW_ROWS, Candidate
 from rfgp.selection.groups import FORWARD, date_column, duplicate_labels, group_labels, merged_rows
@@ -347,11 +347,26 @@ def initial_state_for(state: GPState, candidate: Candidate, rows: Rows, start: F
     spec = spec_of(state)
     common = {name: getattr(spec.options, name) for name in ("likelihood", "seed", "indicators")}
     initial = initial_state(spec.with_options(candidate.model.changed(**common)), data_summary(state), rows)
+    if candidate.is_equispaced_or_automatic and len(rows) < state.num_observations:
+        initial = _as_planned_for(initial, state)
     if start is None or not can_warm_start(candidate, start):
         return initial
     keeps_draws = start.candidate is candidate and not candidate.is_equispaced_or_automatic
     used = start.state.spec if keeps_draws else initial.spec
     return initial.replace(spec=used, hyperparameters=start.state.hyperparameters)
+
+
+def _as_planned_for(initial: GPState, state: GPState) -> GPState:
+    """Return the initial state of few rows with the approximations of all rows, so that their score is that of these.
+
+    Args:
+        initial: The initial state of few rows.
+        state: The state of the model before the fit, with all rows.
+    """
+    spec, in_blocks = spec_of(initial), is_read_in_blocks(state.require_rows(purpose="a fit"))
+    given, values, num_rows = spec.options.approximations, initial.hyperparameters, state.num_observations
+    planned = spec.with_approximations(given, values, num_rows, in_blocks=in_blocks).approximations
+    return initial.replace(spec=spec.with_approximations(planned, values, initial.num_observations))
 
 
 def can_warm_start(candidate: Candidate, start: FittedCandidate | None) -> bool:

@@ -8,7 +8,9 @@ from selection_cases import among, candidate, counts, favored, table, validation
 
 import rfgp
 from rfgp import kernels as k
+from rfgp.regression.spec import ModelOptions
 from rfgp.selection import select, validation
+from rfgp.selection.candidates import Candidate
 from rfgp.solvers.lowrank import solver
 
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.RfgpWarning")
@@ -103,6 +105,15 @@ def test_neighbors_start_at_the_optimum_of_another_kernel(with_features):
         families = begun.spec, found.state.spec
         assert torch.equal(*(each.prior(values[1]).dense.scaled(rows.rows.inputs) for each in families))
     assert rows.plan_for(other, found).is_continued
+
+
+def test_few_rows_get_the_approximation_of_all_rows():
+    """Otherwise a cube of 100,000 rows selects among neighbors, though a grid is nearly exact."""
+    X = np.random.default_rng(0).uniform(size=(30_000, 3))
+    rows = validation_of(rfgp.GP(seed=0), X, X.sum(1))
+    one = Candidate(ModelOptions(k.Matern(nu=2.5, name="matern")))
+    found = [validation.initial_state_for(rows.state, one, rows.rows.take(slice(0, n)), None) for n in (4000, 20_000)]
+    assert [state.spec.approximations["matern"] for state in found] == [rfgp.EquispacedFourier(max_features=3000)] * 2
 
 
 def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
