@@ -630,9 +630,7 @@ def test_every_plot_is_drawn_without_an_error(pages, name, tmp_path):
     for plot in found["plots"]:
         left, top = round(plot["x"]), round(plot["y"])
         part = np.asarray(picture.crop((left, top, left + round(plot["width"]), top + round(plot["height"]))))
-        colors, counts = np.unique(part.reshape(-1, 3), axis=0, return_counts=True)
-        saturated = counts[np.ptp(colors.astype(int), axis=1) > 40].sum()
-        assert saturated > 50, f"{plot['id']} shows {len(colors)} colours, {saturated} coloured pixels"
+        assert (np.ptp(part, axis=2) > 40).sum() > 50, f"{plot['id']} has few colored pixels"
 
 
 @pytest.mark.slow
