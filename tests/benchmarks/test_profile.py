@@ -1,6 +1,7 @@
 """The profile of the default: each second has one kind, and the kinds are those of the work."""
 
 import argparse
+import functools
 import time
 
 import numpy as np
@@ -115,8 +116,9 @@ def test_a_fit_is_mostly_kernels_and_factors():
 
 
 @pytest.mark.slow
-def test_a_default_fit_has_a_profile(tmp_path):
-    x, y = rows(60)
+def test_a_selection_has_a_profile(tmp_path, monkeypatch):
+    x, y = rows(40)
+    monkeypatch.setattr(rfgp, "GP", functools.partial(rfgp.GP, approximation=rfgp.RandomFeatures(4)))  # few candidates
     np.savez(tmp_path / "rows.npz", X=x, y=y)
     options = argparse.Namespace(threads=1, clock="processor", top=5)
     found = profile.run(tmp_path / "rows.npz", 0, "profiled", options)

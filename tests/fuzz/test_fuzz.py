@@ -21,7 +21,7 @@ from tests.fuzz.targets import CORPUS, Target, entries, load
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 CASES = entries()
-QUICK, MORE = 4, 30
+QUICK, MORE = 4, 12
 HEAVY = ("adapters", "dask", "checkpoint")
 """Their imports or their fits take seconds."""
 

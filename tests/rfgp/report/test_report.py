@@ -630,9 +630,7 @@ def test_every_plot_is_drawn_without_an_error(pages, name, tmp_path):
     for plot in found["plots"]:
         left, top = round(plot["x"]), round(plot["y"])
         part = np.asarray(picture.crop((left, top, left + round(plot["width"]), top + round(plot["height"]))))
-        colors, counts = np.unique(part.reshape(-1, 3), axis=0, return_counts=True)
-        saturated = counts[np.ptp(colors.astype(int), axis=1) > 40].sum()
-        assert saturated > 50, f"{plot['id']} shows {len(colors)} colours, {saturated} coloured pixels"
+        assert (np.ptp(part, axis=2) > 40).sum() > 50, f"{plot['id']} has few colored pixels"
 
 
 @pytest.mark.slow
@@ -676,8 +674,9 @@ def test_a_body_is_whole_on_a_phone_and_fills_its_frame(stretch, tmp_path, monke
     margins, share = body_in_frame(one_page(), tmp_path)
     assert min(margins) > 3
     assert share > 0.4  # a long body is seen along its diagonal
-    monkeypatch.setattr(figures, "distance_of_camera", lambda vertices: 0.55)  # as good as a body that is cut
-    assert min(body_in_frame(one_page(), tmp_path)[0]) <= 3
+    if stretch == (1, 1, 1):  # planted: a camera that is too near
+        monkeypatch.setattr(figures, "distance_of_camera", lambda vertices: 0.55)
+        assert min(body_in_frame(one_page(), tmp_path)[0]) <= 3
 
 
 @browser.needs_browser
@@ -686,15 +685,16 @@ def test_planted_faults_are_found(pages, tmp_path):
     """A page whose script fails, which loads something, or which draws nothing must not pass the tests above."""
     broken = pages["roads"].replace('id="data-3">{', 'id="data-3">}', 1)
     assert broken != pages["roads"]
-    found = browser.probe(broken, tmp_path)
+    wide = broken.replace("<main>", '<main><div style="width:900px">x</div>', 1)
+    found = browser.probe(wide, tmp_path, frame=(390, 800))
     assert found["errors"]
     assert found["drawn"] != found["of"]
+    assert found["scroll"] > 390
     loading = pages["roads"].replace("<main>", '<main><img src="https://example.org/a.png">', 1)
-    assert any(error.startswith("policy: img-src") for error in browser.probe(loading, tmp_path)["errors"])
-    empty = re.sub(r'(id="data-2">)\{.*?\}</script>', r'\1{"data": [], "layout": {}}</script>', pages["roads"], count=1)
-    assert min(plot["marks"] for plot in browser.probe(empty, tmp_path)["plots"]) == 0
-    wide = pages["roads"].replace("<main>", '<main><div style="width:900px">x</div>', 1)
-    assert browser.probe(wide, tmp_path, frame=(390, 800))["scroll"] > 390
+    empty = re.sub(r'(id="data-2">)\{.*?\}</script>', r'\1{"data": [], "layout": {}}</script>', loading, count=1)
+    found = browser.probe(empty, tmp_path)
+    assert any(error.startswith("policy: img-src") for error in found["errors"])
+    assert min(plot["marks"] for plot in found["plots"]) == 0
 
 
 @pytest.mark.slow

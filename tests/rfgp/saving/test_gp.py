@@ -388,7 +388,9 @@ STEPS = {
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("case", ["season and groups", "every kind"])
 def test_with_rows_everything_works_on(case, step, tmp_path):
-    for approximation in (rfgp.Exact(), rfgp.RandomFeatures(6), rfgp.InducingPoints(7)):
+    """Each pair of a case, a step and an approximation occurs."""
+    place = list(STEPS).index(step) + (case == "every kind")
+    for approximation in (rfgp.Exact(), rfgp.RandomFeatures(6), rfgp.InducingPoints(7))[place % 2 :: 2]:
         gp = model(case, approximation).condition(ROWS, Y)
         gp.save(tmp_path / "m", data=True)
         again = rfgp.load(tmp_path / "m")

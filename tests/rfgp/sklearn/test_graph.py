@@ -19,7 +19,7 @@ import graphs
 import rfgp
 from rfgp.sklearn import GraphGPRegressor
 
-pytestmark = pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning")  # few walkers, for speed
+pytestmark = pytest.mark.filterwarnings("ignore::rfgp.PoorFeaturesWarning", "ignore::rfgp.ConvergenceWarning")
 
 GRID = nx.grid_2d_graph(7, 6)
 GRAPH = graphs.Graph.from_networkx(GRID)
@@ -44,8 +44,8 @@ def objects(labels):
 @pytest.mark.parametrize("features", ["exact", "walks"])
 @pytest.mark.parametrize("y", [Y, PAIR], ids=["one", "two"])
 def test_it_equals_the_process_of_the_same_seed(features, y):
-    estimator = regressor(features=features, n_walkers=16).fit(SEEN, y[::2])
-    gp = rfgp.GraphGP(GRAPH, features=features, num_walkers=16, seed=0).fit(SEEN, y[::2])
+    estimator = regressor(features=features, n_walkers=16, max_iter=5).fit(SEEN, y[::2])
+    gp = rfgp.GraphGP(GRAPH, features=features, num_walkers=16, seed=0).fit(SEEN, y[::2], max_iterations=5)
     p = gp.predict(HIDDEN)
     mean, std = estimator.predict(HIDDEN, return_std=True)
     np.testing.assert_array_equal(mean, p.mean)
@@ -76,6 +76,14 @@ def test_warnings_call_options_as_the_estimator_does():
         rfgp.GraphGP(GRAPH, num_walkers=2, seed=0, **options).fit(SEEN, Y[::2], fixed="noise")
 
 
+COMMON = {"outputscale": 0.5, "noise": 0.01, "features": "walks"}
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return regressor(n_walkers=8, fixed=("outputscale", "noise"), max_iter=3, **COMMON).fit(SEEN, Y[::2])
+
+
 @pytest.mark.filterwarnings("ignore::graphs.GraphWarning")  # walks without exact hops, or that halt often
 @pytest.mark.parametrize(
     "option",
@@ -93,13 +101,10 @@ def test_warnings_call_options_as_the_estimator_does():
     ids=lambda option: next(iter(option)),
 )
 @pytest.mark.slow
-def test_options_reach_the_process(option):
-    common = {"outputscale": 0.5, "noise": 0.01, "features": "walks"}
-    fixed = ("outputscale", "noise")
-    plain, other = (
-        regressor(n_walkers=8, fixed=fixed, **{**common, **more}).fit(SEEN, Y[::2]) for more in ({}, option)
-    )
-    gp = rfgp.GraphGP(GRAPH, num_walkers=8, seed=0, **{**common, **option}).fit(SEEN, Y[::2], fixed=fixed)
+def test_options_reach_the_process(option, plain):
+    common, fixed = COMMON | option, ("outputscale", "noise")
+    other = regressor(n_walkers=8, fixed=fixed, max_iter=3, **common).fit(SEEN, Y[::2])
+    gp = rfgp.GraphGP(GRAPH, num_walkers=8, seed=0, **common).fit(SEEN, Y[::2], fixed=fixed, max_iterations=3)
     assert other.log_marginal_likelihood_value_ == gp.fit_report.log_marginal_likelihood
     assert other.log_marginal_likelihood_value_ != plain.log_marginal_likelihood_value_
 
@@ -149,7 +154,8 @@ def test_labels_come_in_many_forms(form, expected):
 def test_a_grid_search_with_workers():
     kernels = ["regularized-laplacian", graphs.kernels.Diffusion(2.0)]
     grid = {"kernel": kernels, "n_walkers": [4, 16]}
-    one, two = (GridSearchCV(regressor(features="walks"), grid, cv=3, n_jobs=jobs).fit(LABELS, Y) for jobs in (1, 2))
+    estimator = regressor(features="walks", fixed=("lengthscale", "outputscale", "noise", "mean"))
+    one, two = (GridSearchCV(estimator, grid, cv=2, n_jobs=jobs).fit(LABELS, Y) for jobs in (1, 2))
     np.testing.assert_allclose(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"], rtol=1e-6)
     assert len(set(one.cv_results_["mean_test_score"])) == 4
     assert one.best_estimator_.graph is GRAPH
