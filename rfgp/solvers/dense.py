@@ -286,7 +286,7 @@ class DensePosterior(Posterior):
         noise = torch.randn(n, count * k, generator=generator, dtype=torch.float64).to(noise_diag)
         seen = prior(self.inputs) + noise_diag.sqrt()[:, None] * noise
         coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
-        data = self.prior.functions.through(self.inputs, coefficients)
+        data = self.prior.functions.kernel_expansion(self.inputs, coefficients)
         return lambda inputs: (prior(inputs) + data(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 
     @CachedWithoutLock

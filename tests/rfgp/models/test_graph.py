@@ -14,7 +14,7 @@ import graphs
 import rfgp
 from rfgp import GraphGP, RandomWalks, metrics
 from rfgp.approximations import MeasuredFeatures
-from rfgp.approximations.measured import is_worth_it
+from rfgp.approximations.measured import is_much_better
 from rfgp.regression.graph.checks import split
 from rfgp.report.processes import describe_process, num_nonzeros
 
@@ -165,9 +165,9 @@ def test_auto_begins_anew_where_the_fitted_kernel_asks_for_other_features(monkey
 def test_a_fit_begins_anew_for_half_the_error(error, present, is_worth):
     best, other = graphs.advice.Candidate("chebyshev", {}, 0.2, 9), graphs.advice.Candidate("walks", {}, error, 9)
     advice = graphs.Advice(best, (best, other), "")
-    assert is_worth_it(advice, present) is is_worth
-    assert not is_worth_it(advice, "chebyshev")
-    assert is_worth_it(advice, "spectrum")  # not measured: left at once
+    assert is_much_better(advice, present) is is_worth
+    assert not is_much_better(advice, "chebyshev")
+    assert is_much_better(advice, "spectrum")  # not measured: left at once
 
 
 def test_several_starts_are_optimised(monkeypatch):
