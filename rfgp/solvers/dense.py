@@ -77,7 +77,7 @@ class DenseSolver(Inference):
         self._residual, self._given = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
         self._rounding = rounding_variance(self._kernel)
         self._noise = torch.hypot(self._given.detach(), self._rounding)
-        self._repeated = rows.repetitions(noise)
+        self._repeated = rows.replicate_log_prob(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.

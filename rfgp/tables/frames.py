@@ -23,12 +23,12 @@ def is_frame(table: Any) -> bool:
     return hasattr(table, "columns") and (hasattr(table, "__array__") or hasattr(table, "to_arrow"))
 
 
-def read_frame(table: Any, form: TextFormat) -> Frame:
+def read_frame(table: Any, text_format: TextFormat) -> Frame:
     """Return the columns of a dataframe (n, d), without an index of pandas.
 
     Args:
         table: A dataframe of pandas, polars or Arrow.
-        form: The format of text cells.
+        text_format: The format of text cells.
 
     Raises:
         DataError: If the dataframe has no rows or columns.
@@ -44,7 +44,7 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
     if num_rows == 0:
         raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
     sources = [column if is_readable(column.type) else column.type for column in columns]
-    return Frame(_NAME, names, True, sources, num_rows, form)
+    return Frame(_NAME, names, True, sources, num_rows, text_format)
 
 
 def _arrow(table: Any, index: int) -> Any:

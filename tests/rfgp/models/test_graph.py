@@ -226,7 +226,11 @@ def test_an_isolated_node_keeps_its_prior():
 def test_tensors_and_bad_targets():
     gp = GraphGP(GRAPH).fit(torch.as_tensor(TRAIN), torch.as_tensor(Y))
     assert isinstance(gp.predict(torch.as_tensor(TEST)).mean, torch.Tensor)
-    for y, message in ((np.ones(50), "constant"), (Y[:3], "X has 50 rows and y has 3"), (Y * np.inf, "not finite")):
+    for y, message in (
+        (np.ones(50), "constant"),
+        (Y[:3], "must have 50 rows like X, got 3"),
+        (Y * np.inf, "not finite"),
+    ):
         with pytest.raises(rfgp.DataError, match=message):
             GraphGP(GRAPH).fit(TRAIN, y)
     with pytest.raises(rfgp.DataError, match="at least two"):
