@@ -94,8 +94,8 @@ class Vecchia(Approximation):
     def cost(self, data: TermData) -> TermCost:
         """Return the cost of the neighbors."""
         count = min(self.num_neighbors, data.num_rows)
-        shares = self.condition_on != "latent" and self.block_size > 1 and data.is_gaussian
-        entries = min(2 * count + (self.block_size + 1) / 2 if shares else count + 1, data.num_rows)
+        is_blocked = self.condition_on != "latent" and self.block_size > 1 and data.is_gaussian
+        entries = min(2 * count + (self.block_size + 1) / 2 if is_blocked else count + 1, data.num_rows)
         return TermCost(data.num_rows, 16.0 * entries * data.num_rows, f"{count} neighbors of each row")
 
     def least_noise(self, data: TermData) -> float:

@@ -24,15 +24,16 @@ from rfgp.sparse import gram
 
 MAX_FUNCTIONS = 4096
 """The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-MAX_DENSE, BYTES_OF_DRAWS = 4000, 512.0
-"""The maximum number of rows whose covariance is factorized (`rfgp.solvers.choice`), and the bytes of a weight in
-draws. Beyond these rows variances are estimated from 128 draws of single precision."""
+MAX_DENSE = 4000
+"""The maximum number of rows whose covariance is factorized (`rfgp.solvers.choice`)."""
+BYTES_OF_DRAWS = 512.0
+"""The memory of the draws in bytes per weight: 128 numbers in single precision, for variances of more rows."""
 
 
 def columns_of(data: TermData) -> TermData:
     """Return the product of the factors of a term that are on columns.
 
-    Factors on nodes are left out.
+    Factors on nodes are omitted.
 
     Args:
         data: The term and the rows.

@@ -19,7 +19,9 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
+"""Matches an ISO 8601 date, with or without a time."""
 NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
+"""Matches a number, with any decimal mark and separators."""
 _MAX_PROBLEMS = 8
 """The maximum number of columns whose problems one message lists."""
 
@@ -243,9 +245,7 @@ def _of_node(column: ColumnSchema, cells: Cells) -> list[str]:
     needs = "labels of nodes"
     if cells.cell_type in (CellType.TEXT, CellType.INTEGER, CellType.OBJECT):
         return []
-    remedy = (
-        "Convert them to integers." if cells.cell_type is CellType.NUMBER else "Give the labels that the graph has."
-    )
+    remedy = "Convert them to integers." if cells.cell_type is CellType.NUMBER else "Use labels that the graph has."
     return [_holding(column, cells, ~cells.missing, remedy, needs)]
 
 

@@ -145,8 +145,8 @@ class Table:
             ('t',)
         """
         self.column(target)
-        left = {key: column for key, column in self.columns.items() if key != target}
-        return replace(self, keys=tuple(key for key in self.keys if key != target), columns=left)
+        others = {key: column for key, column in self.columns.items() if key != target}
+        return replace(self, keys=tuple(key for key in self.keys if key != target), columns=others)
 
     def check_labels(self) -> None:
         """Check that the table is no sequence (n,) of numbers or dates.

@@ -226,9 +226,9 @@ def read_per_row(
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
         raise DataError(f"{name} must be finite and {kind}, got {t[row].item():g} in row {first + row}.")
-    lost = ((t < _SMALLEST) | (t > 1 / _SMALLEST)).nonzero()
-    if positive and len(lost):
-        row = int(lost[0])
+    extreme = ((t < _SMALLEST) | (t > 1 / _SMALLEST)).nonzero()
+    if positive and len(extreme):
+        row = int(extreme[0])
         raise DataError(
             f"{name} must lie between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e}, so that squares are in range, got "
             f"{t[row].item():g} in row {first + row}. Leave out rows that do not count."

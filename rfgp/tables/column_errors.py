@@ -13,6 +13,7 @@ from rfgp.tables.messages import counted, quoted, title
 MAX_LEVELS = 256
 """The maximum number of different texts of a category."""
 _CORRECT = "Correct these cells first."
+"""The remedy for infinite values."""
 
 
 def dates_error(column: Column, is_target: bool) -> DataError:
@@ -212,12 +213,12 @@ def check_cells(column: Column, policy: str) -> None:
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> check_cells(column, "drop")  # no error, as rows with gaps are dropped
+        >>> check_cells(column, "drop")  # no error, as rows with missing values are dropped
     """
     if column.missing.all():
         count = len(column.values)
         raise column.error(f"has no values, all {count:,} are missing. {column.drop_advice}")
-    check_gaps(column, policy)
+    check_missing_values(column, policy)
 
 
 def check_dates(column: Column) -> None:
@@ -238,7 +239,7 @@ def check_dates(column: Column) -> None:
         raise column.error(f"holds a date that does not exist ({column.cell_text(row)} in row {row}).")
 
 
-def check_gaps(column: Column, policy: str) -> None:
+def check_missing_values(column: Column, policy: str) -> None:
     """Check that no cell is infinite, and that missing cells are allowed by the policy.
 
     With the policy "mean", rows without a target are dropped. Numbers that are levels are never filled.
@@ -252,7 +253,7 @@ def check_gaps(column: Column, policy: str) -> None:
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> check_gaps(column, "drop")  # no error, as rows with gaps are dropped
+        >>> check_missing_values(column, "drop")  # no error, as rows with missing values are dropped
     """
     missing = column.missing
     bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)

@@ -17,13 +17,17 @@ from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
 from rfgp.tables.options import TextFormat
 
 NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+"""The pattern of a finite number with a decimal point."""
 DATE = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
     r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
+"""The pattern of an ISO 8601 date, with or without a time and a time zone."""
 _NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
+"""The pattern of a number, infinity or NaN."""
 BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
+"""The pattern of a boolean."""
 
 ColumnType = Literal["number", "date", "text"]
 
@@ -367,7 +371,7 @@ def timestamps(cells: Any) -> Any:
 
 
 def _days(array: Any) -> NDArray[np.float64]:
-    """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN where there is none."""
+    """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN if missing."""
     from rfgp.columns.days import to_days  # needs torch, which the names of columns do not
 
     return to_days(np.asarray(array))

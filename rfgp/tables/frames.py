@@ -7,6 +7,7 @@ from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.options import TextFormat
 
 _NAME = "The dataframe"
+"""The title of dataframes in messages."""
 
 
 def is_frame(table: Any) -> bool:
@@ -60,6 +61,6 @@ def _arrow(table: Any, index: int) -> Any:
     try:
         array = pa.array(cells, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        gaps = cells.isna()
-        array = pa.array([None if gap else str(cell) for cell, gap in zip(cells, gaps, strict=True)], pa.string())
+        pairs = zip(cells, cells.isna(), strict=True)
+        array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

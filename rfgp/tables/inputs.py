@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError
 from rfgp.rows.names import is_index_name, warn_of_levels
-from rfgp.tables.column_errors import check_dates, check_gaps, text_phrase
+from rfgp.tables.column_errors import check_dates, check_missing_values, text_phrase
 from rfgp.tables.columns import Column, Frame
 from rfgp.tables.encoding import all_of, class_codes, encoded_matrix, used_rows, with_imputed_means
 from rfgp.tables.messages import counted, did_you_mean, listed, title
@@ -43,7 +43,7 @@ def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int]
         rule, index = rule_and_index
         column = _follow(rule, frame.column(index))
         column = column.with_missing_level() if rule.role == "level" and policy == "mean" else column
-        check_gaps(column, policy)
+        check_missing_values(column, policy)
         return column
 
     columns = all_of(frame, follow, zip(schema.inputs, indices, strict=True))
@@ -113,7 +113,7 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
 
 
 def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
-    """Return the target's column of a file to predict, which may have gaps.
+    """Return the target's column of a file to predict, which may have missing values.
 
     Raises:
         DataError: If there is a class that the fitted table does not have, or a cell of another type.
@@ -121,7 +121,7 @@ def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
     column = frame.column(index)
     if rule.role != "category":
         column = _follow(rule, column)
-        check_gaps(column, "drop")
+        check_missing_values(column, "drop")
         return column
     column = column.as_text()
     unseen = _unseen(rule, column)

@@ -14,6 +14,7 @@ from rfgp.tables.messages import check_unique, one_line, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAGIC = b"PAR1"
+"""The first bytes of a Parquet file."""
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from rfgp.tables.table import Inputs, Table
 from rfgp.tables.text import read_text
 
 _DATAFRAME, _PARQUET, _TEXT = "a dataframe", "a Parquet file", "a text file"
+"""The kinds of tables, with articles for messages."""
 
 
 def read_table(

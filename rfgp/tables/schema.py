@@ -13,9 +13,13 @@ from rfgp.tables.messages import counted, quoted
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
+"""The version of the format of schemas."""
 _ROLES = ("number", "category", "date", "level")
+"""The roles of columns."""
 _WITH_LEVELS = ("category", "level")
-_HUGE = sys.float_info.max
+"""The roles of columns with levels."""
+_MAX_FLOAT = sys.float_info.max
+"""The largest float."""
 _NAMES_IN_FILES = {"imputed_means": "fills"}
 """Fields with another name in files, from earlier versions."""
 
@@ -199,7 +203,7 @@ def _check(schema: Schema) -> None:
 
 
 def _decoded(kind: Any, value: Any, name: str) -> Any:
-    """Return a value from JSON as a text, whole number, truth or number, or as a tuple or dataclass of such."""
+    """Return a value from JSON as a text, integer, boolean or number, or as a tuple or dataclass of such."""
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         if not isinstance(value, dict):
@@ -211,7 +215,7 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
     if get_origin(kind) is tuple and isinstance(value, list):
         return tuple(_decoded(get_args(kind)[0], entry, name) for entry in value)
     if kind is float and type(value) in (int, float):
-        return float(value) if abs(value) < _HUGE else math.inf
+        return float(value) if abs(value) < _MAX_FLOAT else math.inf
     if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
         raise _bad(f"{name} is {quoted(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
     return value

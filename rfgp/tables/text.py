@@ -24,9 +24,13 @@ _SAMPLE_BYTES = 1 << 20
 _BLOCK = 1 << 22
 """The number of bytes that Arrow parses at once."""
 _BLANK_LINES = re.compile(rb"(?:[ \t]*[\r\n]+)*")
+"""Matches blank lines at the beginning."""
 _LINE = re.compile(rb"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
+"""Matches a line with its end."""
 _NOT_BLANK = re.compile(rb"\S")
+"""Matches a character that is not blank."""
 _CELL = re.compile(r'"[^"]*"(?!\S)|\S+')
+"""Matches a cell of a line that is separated by blanks."""
 
 
 class Header(NamedTuple):
@@ -147,7 +151,7 @@ def _without_comments(data: bytes, text_format: TextFormat) -> bytes:
 
 
 def _first_lines(data: bytes) -> tuple[int, list[str]]:
-    """Return where the first line begins that is not blank, and the first lines with their ends."""
+    """Return the position of the first line that is not blank, and the first lines with their ends."""
     match = _BLANK_LINES.match(data)
     begin = match.end() if match else 0
     return begin, [line[0].decode() for line in itertools.islice(_LINE.finditer(data, begin), _SAMPLE_LINES)]

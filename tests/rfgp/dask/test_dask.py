@@ -349,7 +349,7 @@ class TestErrors:
             (lambda: Partitions(X, Y), "must be a Dask array or dataframe, got ndarray"),
             (lambda: Partitions(arrays()[0], Y), "y must be a Dask array"),
             (lambda: Partitions(arrays()[0], "y"), "X must be a Dask dataframe"),
-            (lambda: Partitions(arrays()[0], arrays()[1][:90]), "y must have 600 rows like X, got 90"),
+            (lambda: Partitions(arrays()[0], arrays()[1][:90]), "X has 600 rows and y has 90"),
             (lambda: Partitions(frame(4)[["a"]], frame(3)["y"]), "must have 4 partitions"),
         ],
     )
