@@ -13,7 +13,7 @@ from rfgp.approximations.nodes import TruncatedSpectrum as TruncatedSpectrum
 from rfgp.approximations.parsing import parse as parse
 from rfgp.approximations.random_features import RandomFeatures as RandomFeatures
 from rfgp.approximations.role import Approximation as Approximation
-from rfgp.approximations.role import Cost as Cost
+from rfgp.approximations.role import TermCost as TermCost
 from rfgp.approximations.role import TermData as TermData
 from rfgp.approximations.role import TermPrior as TermPrior
 from rfgp.approximations.sparse_precision import SparsePrecision as SparsePrecision

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, parameter_names, scale_name
+from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.blocks.weights import Residual
 from rfgp.columns import ColumnKind
@@ -25,9 +25,9 @@ from rfgp.spectra import Gaussian, Matern, RationalQuadratic, Spectrum
 MAX_COLUMNS = 3
 """The maximum number of columns of an equispaced Fourier grid."""
 MAX_RESIDUAL_VARIANCE = 0.3
-"""The largest variance, in units of the noise, of the modes that exceed the maximum number of features."""
-SHARPER = 0.1
-"""The factor of the tolerance if the likelihood is not Gaussian: the noise does not absorb the residual variance."""
+"""The maximum variance, in units of the noise, of the modes that exceed the maximum number of features."""
+NON_GAUSSIAN_TOLERANCE_FACTOR = 0.1
+"""The factor of the tolerance if the likelihood is not Gaussian. The residual variance is then not added to a noise."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +81,7 @@ class EquispacedFourier(Approximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why a term has no equispaced Fourier features, or None."""
-        return self._refusal_of_kernel(data) or self._refusal_of_size(data)
+        return self._unsupported_kernel_reason(data) or self._unsupported_size_reason(data)
 
     def is_truncated(self, data: TermData) -> bool:
         """Return whether the features of a term with a spectral density omit too much of its variance.
@@ -89,10 +89,10 @@ class EquispacedFourier(Approximation):
         Args:
             data: The term and the rows.
         """
-        return self._refusal_of_kernel(data) is None and self._refusal_of_size(data) is not None
+        return self._unsupported_kernel_reason(data) is None and self._unsupported_size_reason(data) is not None
 
-    def _refusal_of_kernel(self, data: TermData) -> str | None:
-        """Return why no lattice of any size has the spectral density of a term."""
+    def _unsupported_kernel_reason(self, data: TermData) -> str | None:
+        """Return why no lattice supports the kernel of a term, or None."""
         factors = data.term.term.factors
         others = [factor for factor in factors if factor.measure is None]
         if others:
@@ -105,13 +105,16 @@ class EquispacedFourier(Approximation):
         if any(factor.kind is not ColumnKind.NUMBER for factor in factors):
             return "its columns are not numbers. Use SparsePrecision() or Exact()."
         for factor, group, _ in data.term.parts():
-            why = _refusal_of(factor.measure, len(group))
-            if why is not None:
-                return f"{label_of(factor)} {why}"
+            reason = _unsupported_spectrum_reason(factor.measure, len(group))
+            if reason is not None:
+                return f"{label_of(factor)} {reason}"
         return None
 
-    def _refusal_of_size(self, data: TermData) -> str | None:
-        """Return why a lattice would have too many features. Without rows, it has few."""
+    def _unsupported_size_reason(self, data: TermData) -> str | None:
+        """Return why a lattice would have too many features, or None.
+
+        Without rows, it has few.
+        """
         if not len(data.columns.sample):
             return None
         plan = self._plan(data)
@@ -128,40 +131,42 @@ class EquispacedFourier(Approximation):
             f"{self.max_features:,} would omit {omitted:.2g} times the noise. Use Vecchia(), or a larger max_features."
         )
 
-    def is_tuned(self, data: TermData) -> bool:
+    def depends_on_hyperparameters(self, data: TermData) -> bool:
         """Return True: the lattice depends on lengthscales, variance and noise."""
         return True
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of the features and of their sums over the rows."""
         plan = self._plan(data)
         return _cost(plan.modes, plan.residual_variance, plan.num_wanted)
 
-    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
         """Return the cost of the modes of a term, with the variance that they omit."""
         assert isinstance(prior, LatticeTerm)
         design, product = prior.design, spectral_product(data.term)
-        wanted = active_modes(product, data.values, design.lattice, self._level(data), self.max_features).num_wanted
+        wanted = active_modes(
+            product, data.values, design.lattice, self._min_mode_variance(data), self.max_features
+        ).num_wanted
         return _cost(
             design.modes, float(design.residual_variance(*(data.values[name] for name in design.names))), wanted
         )
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
+    def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term on a lattice for its hyperparameters."""
-        return self.through(data, self._plan(data).modes)
+        return self.with_modes(data, self._plan(data).modes)
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with modes for other hyperparameters.
 
         The modes are on the same lattice if possible.
         """
         if not isinstance(prior, LatticeTerm):
-            return self.draw(data, seed)
-        product, lattice, level = prior.design.product, prior.design.lattice, self._level(data)
+            return self.build(data, seed)
+        product, lattice, level = prior.design.product, prior.design.lattice, self._min_mode_variance(data)
         low, high = self._box(data)
         is_inside = bool((low >= lattice.low).all() and (high <= lattice.high).all())
         if not is_inside or not supports(product, data.values, lattice, level, self.tolerance):
-            return self.draw(data, seed)
+            return self.build(data, seed)
         redrawn = self.on_lattice(data, lattice)
         return prior if np.array_equal(redrawn.design.modes.indices, prior.design.modes.indices) else redrawn
 
@@ -173,10 +178,10 @@ class EquispacedFourier(Approximation):
             lattice: The lattice.
         """
         product = spectral_product(data.term)
-        plan = active_modes(product, data.values, lattice, self._level(data), self.max_features)
-        return self.through(data, plan.modes)
+        plan = active_modes(product, data.values, lattice, self._min_mode_variance(data), self.max_features)
+        return self.with_modes(data, plan.modes)
 
-    def through(self, data: TermData, modes: Modes) -> "LatticeTerm":
+    def with_modes(self, data: TermData, modes: Modes) -> "LatticeTerm":
         """Return the term with the modes of a lattice.
 
         Args:
@@ -190,17 +195,17 @@ class EquispacedFourier(Approximation):
     def _plan(self, data: TermData) -> LatticePlan:
         """Return the plan of a term, before its features are allocated."""
         product, indices = spectral_product(data.term), column_indices_of(data.term)
-        level, most = self._level(data), self.max_features
-        return plan_lattice(product, data.values, indices, self._box(data), level, self.tolerance, most)
+        level, box = self._min_mode_variance(data), self._box(data)
+        return plan_lattice(product, data.values, indices, box, level, self.tolerance, self.max_features)
 
     def _box(self, data: TermData) -> tuple[Floats, Floats]:
         """Return the smallest and the largest values of the columns of a term, (d,) each."""
         low, high = (end[list(column_indices_of(data.term))].double().numpy() for end in data.columns.ends)
         return low, high
 
-    def _level(self, data: TermData) -> float:
-        """Return the D_j, for a variance of 1, below which modes are omitted."""
-        cut = CUT_PER_TOLERANCE * self.tolerance * (1.0 if data.is_gaussian else SHARPER)
+    def _min_mode_variance(self, data: TermData) -> float:
+        """Return the prior variance, for a term of variance 1, below which a mode is omitted."""
+        cut = CUT_PER_TOLERANCE * self.tolerance * (1.0 if data.is_gaussian else NON_GAUSSIAN_TOLERANCE_FACTOR)
         return cut / (max(data.num_rows, 2) * self._signal(data))
 
     def _signal(self, data: TermData) -> float:
@@ -299,17 +304,17 @@ def column_indices_of(term: BoundTerm) -> tuple[int, ...]:
     return tuple(index for _, indices, _ in term.parts() for index in indices)
 
 
-def _cost(modes: Modes, residual_variance: float, num_wanted: int) -> Cost:
-    """Return the cost of modes that omit a share of the variance."""
+def _cost(modes: Modes, residual_variance: float, num_wanted: int) -> TermCost:
+    """Return the cost of modes that omit part of the variance."""
     size = modes.num_features
     note = f"{size:,} equispaced Fourier features, which omit {residual_variance:.1g} of the variance"
     if num_wanted > size:
         note += f" ({num_wanted:,} reach the tolerance)"
-    return Cost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)
+    return TermCost(size, 16.0 * size**2 + 16.0 * float(np.prod(modes.lattice.doubled_shape)), note)
 
 
-def _refusal_of(measure: Any, num_columns: int) -> str | None:
-    """Return why a spectrum has no lattice."""
+def _unsupported_spectrum_reason(measure: Any, num_columns: int) -> str | None:
+    """Return why a spectrum has no lattice, or None."""
     if isinstance(measure, RationalQuadratic) and measure.alpha <= num_columns / 2:
         return f"has an infinite spectral density at 0. Use alpha above {num_columns / 2:g}, or RandomFeatures()."
     if not isinstance(measure, Gaussian | Matern | RationalQuadratic):

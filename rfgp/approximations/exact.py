@@ -13,14 +13,14 @@ from rfgp.approximations.parts import FinitePart, TermCovariance
 from rfgp.approximations.role import (
     MIN_NOISE_OF_MATRICES,
     Approximation,
-    Cost,
+    TermCost,
     TermData,
     TermGram,
     TermPrior,
     parameter_names,
     weights_memory,
 )
-from rfgp.approximations.weights import WeightTerm
+from rfgp.approximations.weights import WeightTermPrior
 from rfgp.blocks import KernelBlock, Prior
 from rfgp.blocks.kernel import MAX_CELLS, Side
 from rfgp.columns import ColumnKind
@@ -31,16 +31,15 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, Term, constants_of
 
 MAX_FUNCTIONS = 1000
-"""The maximum number of functions of a term that is computed by their weights. Other terms form their covariance
-matrix."""
+"""The maximum number of functions of a term that is computed by weights. Other terms use their covariance matrix."""
 MAX_FORMED = 4000
-"""The maximum number of rows on a grid whose covariance matrix is formed."""
+"""The maximum number of rows whose covariance matrix is formed even if they are on a grid."""
 MAX_POSITIONS = 4096
 """The maximum number of positions of one side of a grid, whose covariance matrix is factorized."""
-MAX_EMPTY = 16
-"""The maximum number of cells of a grid for each row."""
-BYTES_OF_CELL = 1024.0
-"""The bytes of a cell of a grid in draws, 256 numbers in single precision."""
+MAX_CELLS_PER_ROW = 16
+"""The maximum number of cells of a grid per row."""
+BYTES_PER_CELL = 1024.0
+"""The memory of the draws in bytes per cell of a grid: 256 numbers in single precision."""
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]
 """The factors of a product on both sides of a grid, by their positions in the term."""
@@ -73,17 +72,19 @@ class Exact(Approximation):
         """Return None: all terms have a covariance."""
         return None
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of a covariance matrix, or of weights."""
         size = _num_functions(data)
         if size is not None:
-            return Cost(size, weights_memory(size, data.num_rows), f"{counted(size, 'function')}, exactly")
+            return TermCost(size, weights_memory(size, data.num_rows), f"{counted(size, 'function')}, exactly")
         grid = _grid_of(data)
         if grid is not None:
             first, second = grid[1]
             note = f"covariance matrices of {first:,} and of {second:,} positions, by conjugate gradients"
-            return Cost(first * second, BYTES_OF_CELL * first * second + 32.0 * (first**2 + second**2), note, False)
-        return Cost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
+            return TermCost(
+                first * second, BYTES_PER_CELL * first * second + 32.0 * (first**2 + second**2), note, False
+            )
+        return TermCost(data.num_rows, 16.0 * data.num_rows**2, f"a covariance matrix of {data.num_rows} rows", False)
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise variance that the solvers can resolve.
@@ -100,17 +101,17 @@ class Exact(Approximation):
         """
         return _num_functions(data) is None and _grid_of(data) is not None
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term. Nothing is random."""
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term. The seed is not used."""
         if [factor.kind for factor in data.term.term.factors] == [ColumnKind.NODE]:
             graph, kernel, _ = nodes_of(data)
             return node_term(data, ExactFeatures(graph, kernel))
         if _num_functions(data) is None:
             grid = _grid_of(data)
             return KernelTerm(data.term, parameter_names(data, with_scale=True), grid[0] if grid else None)
-        return WeightTerm.of(data, [FinitePart(*factor) for factor in data.term.parts()])
+        return WeightTermPrior.of(data, [FinitePart(*factor) for factor in data.term.parts()])
 
-    def bounding(self, term: TermPrior) -> TermPrior:
+    def vfe_counterpart(self, term: TermPrior) -> TermPrior:
         """Return the term itself, because its residual is 0."""
         return term
 
@@ -175,10 +176,10 @@ def _grid_of(data: TermData) -> tuple[Split, tuple[int, int]] | None:
     """
     if data.num_rows <= MAX_FORMED or not len(data.columns.sample):
         return None
-    grids, most = list[tuple[float, Split, tuple[int, int]]](), min(MAX_CELLS, MAX_EMPTY * data.num_rows)
+    grids, max_cells = list[tuple[float, Split, tuple[int, int]]](), min(MAX_CELLS, MAX_CELLS_PER_ROW * data.num_rows)
     for split in splits_of(data.term):
         first, second = (_num_positions(data, side) for side in split)
-        if max(first, second) <= MAX_POSITIONS and first * second <= most:
+        if max(first, second) <= MAX_POSITIONS and first * second <= max_cells:
             grids.append((first * second * (first + second), split, (first, second)))
     return min(grids)[1:] if grids else None
 

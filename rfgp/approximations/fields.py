@@ -19,8 +19,8 @@ from rfgp.blocks.precision import Slope
 from rfgp.kernels.role import LatentField, Projector
 from rfgp.sparse import quadratic_forms
 
-BYTES = 12_000.0
-"""The memory in bytes of a latent value of a product of fields, including the factor and its inverse.
+BYTES_PER_VALUE = 12_000.0
+"""The memory in bytes per latent value of a product of fields, including the factor and its inverse.
 
 It is measured in `benchmarks/races/separable.py`."""
 
@@ -56,14 +56,14 @@ class FieldReader:
     @property
     def field(self) -> Any:
         """The copies, without rows among their values."""
-        product = product_of if self.is_refined else kept_product_of
+        product = product_of if self.is_refined else cached_product_of
         return product(tuple(latent.field for latent in self.latents), self.copies)
 
     def __call__(self, inputs: Tensor) -> sp.csr_array:
         """Return A (n, F N_1 N_2 ...) of rows (n, D)."""
         pairs = zip(self.projectors, self.indices, strict=True)
-        reads = reduce(row_products, (projector(inputs[:, indices]) for projector, indices in pairs))
-        return reads if self.features is None else row_products(self._functions(self.features, inputs), reads)
+        projection = reduce(row_products, (projector(inputs[:, indices]) for projector, indices in pairs))
+        return projection if self.features is None else row_products(self._functions(self.features, inputs), projection)
 
     def refine(self, inputs: Tensor) -> "tuple[Any, FieldReader]":
         """Return the fields with further latent values at n inputs, and their reader.
@@ -84,10 +84,10 @@ class FieldReader:
         if len(sizes) > 1:
             check_fits(
                 f"{' x '.join(f'{size:,}' for size in sizes)} latent values",
-                BYTES * self.copies * math.prod(sizes),
+                BYTES_PER_VALUE * self.copies * math.prod(sizes),
                 "Use fewer points at once, or round the columns to fewer distinct values.",
             )
-        return kept_product_of(fields, self.copies), replace(self, projectors=projectors)
+        return cached_product_of(fields, self.copies), replace(self, projectors=projectors)
 
     def between(self, field: Any, values: Array, inputs: Tensor) -> tuple[sp.csr_array, Array]:
         """Return the projection of single rows to refined copies.
@@ -103,16 +103,16 @@ class FieldReader:
         Returns:
             The projection A (n, F N) and the residual variances (n,).
         """
-        reads, left = _product(self._parts(field, values, inputs))
+        projection, residual = _product(self._parts(field, values, inputs))
         if self.features is None:
-            return reads, left
+            return projection, residual
         functions = self._functions(self.features, inputs)
-        return row_products(functions, reads), np.square(functions).sum(axis=1) * left
+        return row_products(functions, projection), np.square(functions).sum(axis=1) * residual
 
     def slopes(self, field: Any, values: Array, inputs: Tensor) -> Iterator[Slope]:
         """Yield the derivatives of the results of `between` in columns of the rows.
 
-        Columns without a smooth dependence are left out. A field with slopes has the variance v_i + r_i = 1, so the
+        Columns without a smooth dependence are omitted. A field with slopes has the variance v_i + r_i = 1, so the
         residual variance depends on v_i only through prod_j v_j.
 
         Args:
@@ -128,16 +128,20 @@ class FieldReader:
         for number, (part, indices) in enumerate(zip(parts, self.indices, strict=True)):
             if part.latent.slopes is None:
                 continue
-            moved, slope = part.latent.slopes(part.field, part.values, part.rows)
-            reads = reduce(row_products, [moved if i == number else one.between[0] for i, one in enumerate(parts)])
-            others = [one.known for i, one in enumerate(parts) if i != number]
-            left = np.square(functions).sum(axis=1) * slope * np.prod(others, axis=0)
-            yield Slope(indices[0], row_products(functions, reads), left)
+            derivative, slope = part.latent.slopes(part.field, part.values, part.rows)
+            projection = reduce(
+                row_products, [derivative if i == number else one.between[0] for i, one in enumerate(parts)]
+            )
+            others = [one.explained for i, one in enumerate(parts) if i != number]
+            residual_slope = np.square(functions).sum(axis=1) * slope * np.prod(others, axis=0)
+            yield Slope(indices[0], row_products(functions, projection), residual_slope)
         if self.features is not None:
-            reads, left = _product(parts)
+            projection, residual = _product(parts)
             for column, slopes in enumerate(_jacobian(self.features, inputs)):
                 if slopes.any():
-                    yield Slope(column, row_products(slopes, reads), 2 * (functions * slopes).sum(axis=1) * left)
+                    yield Slope(
+                        column, row_products(slopes, projection), 2 * (functions * slopes).sum(axis=1) * residual
+                    )
 
     def _parts(self, field: Any, values: Array, inputs: Tensor) -> "list[_Part]":
         """Return the fields of refined copies.
@@ -169,7 +173,7 @@ class _Part:
         return self.latent.between(self.field, self.values, self.rows)
 
     @cached_property
-    def known(self) -> Array:
+    def explained(self) -> Array:
         """The variances (n,) of the projections."""
         return quadratic_forms(self.between[0], self.field.pattern, self.field.factor_at(self.values).inverse)[0]
 
@@ -179,13 +183,13 @@ def _product(parts: Sequence[_Part]) -> tuple[sp.csr_array, Array]:
 
     The second result has the residual variances (n,).
     """
-    all_reads, all_left = zip(*(part.between for part in parts), strict=True)
-    reads = reduce(row_products, all_reads)
+    projections, residuals = zip(*(part.between for part in parts), strict=True)
+    projection = reduce(row_products, projections)
     if len(parts) == 1:
-        return reads, all_left[0]
-    known = [part.known for part in parts]
-    total = np.prod([one + left for one, left in zip(known, all_left, strict=True)], axis=0)
-    return reads, np.maximum(total - np.prod(known, axis=0), 0.0)
+        return projection, residuals[0]
+    explained = [part.explained for part in parts]
+    total = np.prod([one + residual for one, residual in zip(explained, residuals, strict=True)], axis=0)
+    return projection, np.maximum(total - np.prod(explained, axis=0), 0.0)
 
 
 def _jacobian(features: TermFeatures, inputs: Tensor) -> Array:
@@ -228,7 +232,7 @@ def product_of(fields: tuple[Any, ...], copies: int) -> Any:
     return product if copies == 1 else ReplicatedField(product, copies)
 
 
-kept_product_of = lru_cache(maxsize=8)(product_of)
+cached_product_of = lru_cache(maxsize=8)(product_of)
 """`product_of` with a cache of the last products and the symbolic analyses of their patterns."""
 
 

@@ -11,7 +11,7 @@ from rfgp.approximations.neighbors import NeighborTerm, Vecchia, loops_of
 from rfgp.approximations.parts import NewLevels, TermCovariance
 from rfgp.approximations.role import (
     Approximation,
-    Cost,
+    TermCost,
     TermData,
     TermPrior,
     num_weights,
@@ -40,8 +40,10 @@ INITS = ("kmeans", "pivoted-cholesky")
 """The names of methods that select the points."""
 METHODS = ("sor", "fitc", "vfe")
 """The names of methods for the residual of the kernel."""
-MOVED = 2.0
-"""The ratio of the changes of two lengthscales above which points are selected again."""
+RESELECTION_RATIO = 2.0
+"""The ratio of the changes of two lengthscales above which points are selected again.
+
+For pivots it is also the factor by which a lengthscale must be shorter."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -122,13 +124,13 @@ class InducingPoints(Approximation):
             return f"method={self.method!r} requires a Gaussian likelihood. Use method='sor'."
         if self.learn_locations and any(factor.kind is not ColumnKind.NUMBER for factor in data.term.term.factors):
             return "learn_locations=True requires columns of numbers. Use learn_locations=False."
-        return None if self.residual is None else self._residual_refusal(self.residual, data)
+        return None if self.residual is None else self._unsupported_residual_reason(self.residual, data)
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise. With a residual it is that of neighbors."""
         return super().least_noise(data) if self.residual is None else self.residual.least_noise(data)
 
-    def _residual_refusal(self, residual: Vecchia, data: TermData) -> str | None:
+    def _unsupported_residual_reason(self, residual: Vecchia, data: TermData) -> str | None:
         """Return why nearest neighbors do not support the residual of a term."""
         if any(factor.kind is not ColumnKind.NUMBER for factor in data.term.term.factors):
             return "a residual requires columns of numbers. Use residual=None."
@@ -139,51 +141,51 @@ class InducingPoints(Approximation):
             )
         return residual.unsupported_reason(data)
 
-    def is_tuned(self, data: TermData) -> bool:
+    def depends_on_hyperparameters(self, data: TermData) -> bool:
         """Return whether points depend on the hyperparameters.
 
         They do unless all rows are points.
         """
         return self.num_points < data.num_rows
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of the features."""
         return self._cost(data, min(self.num_points, data.num_rows))
 
-    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
         """Return the cost of the points of a term."""
         return self._cost(data, num_weights(data, prior))
 
-    def _cost(self, data: TermData, size: int) -> Cost:
+    def _cost(self, data: TermData, size: int) -> TermCost:
         """Return the cost of `size` points."""
         count = data.num_rows
         if self.residual is None:
-            return Cost(size, weights_memory(size, count), f"{size} inducing points")
+            return TermCost(size, weights_memory(size, count), f"{size} inducing points")
         near = self.residual.cost(data)
         memory = max(8.0 * size * (count + size), near.memory)  # features of all rows are in memory
-        return Cost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
+        return TermCost(size + near.num_features, memory, f"{size} inducing points, and {near.note} for their residual")
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with other points if the lengthscales changed enough.
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with other points if the lengthscales have changed enough.
 
         A common factor of all lengthscales does not change centers of k-means. Pivots change if lengthscales become
         shorter.
         """
-        if self.is_tuned(data) and isinstance(prior, PointTerm) and prior.lengthscales is not None:
+        if self.depends_on_hyperparameters(data) and isinstance(prior, PointTerm) and prior.lengthscales is not None:
             change = _lengthscales(data, prior.points) / prior.lengthscales
-            if not self._has_moved(change[_column_indices(data.term)]):
+            if not self._needs_reselection(change[_column_indices(data.term)]):
                 return prior
-        return super().redraw(data, seed, prior)
+        return super().rebuild(data, seed, prior)
 
-    def _has_moved(self, change: Tensor) -> bool:
+    def _needs_reselection(self, change: Tensor) -> bool:
         """Return whether ratios (c,) of lengthscales differ so much that points should be selected again."""
-        is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * MOVED < 1
-        return is_shorter or bool(change.max() > MOVED * change.min())
+        is_shorter = self.init == "pivoted-cholesky" and float(change.min()) * RESELECTION_RATIO < 1
+        return is_shorter or bool(change.max() > RESELECTION_RATIO * change.min())
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with points selected among rows.
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with points selected for the hyperparameters.
 
-        They are selected at the starting hyperparameters.
+        They are rows, or centers of rows by k-means.
         """
         generator = random.numpy_generator(seed if self.seed is None else self.seed, random.Role.INDUCING)
         is_stationary = all(factor.measure is not None for factor in data.term.term.factors)
@@ -201,9 +203,9 @@ class InducingPoints(Approximation):
             constants = _unit_constants(data.term, scale_name(data.term, data.values), data.columns)
             covariance = TermCovariance(data.term, (), {**data.values, **constants})
             points = by_pivots(rows, self.num_points, covariance, generator, covariance.variances)
-        return self.through(data, points, seed, lengthscales)
+        return self.with_points(data, points, seed, lengthscales)
 
-    def through(self, data: TermData, points: Tensor, seed: int, lengthscales: Tensor | None = None) -> "PointTerm":
+    def with_points(self, data: TermData, points: Tensor, seed: int, lengthscales: Tensor | None = None) -> "PointTerm":
         """Return the term with given points.
 
         Args:
@@ -214,12 +216,12 @@ class InducingPoints(Approximation):
         """
         names, scale = parameter_names(data, with_scale=False), scale_name(data.term, data.values)
         path = f"{data.term.name}.points" if self.learn_locations else None
-        near = None if self.residual is None else self.residual.draw(data, seed if self.seed is None else self.seed)
+        near = None if self.residual is None else self.residual.build(data, seed if self.seed is None else self.seed)
         assert near is None or isinstance(near, NeighborTerm)
         return PointTerm(data.term, points, names, scale, self.method_for(data), path, near, lengthscales)
 
-    def bounding(self, term: TermPrior) -> TermPrior:
-        """Return the term whose residual belongs to the function."""
+    def vfe_counterpart(self, term: TermPrior) -> TermPrior:
+        """Return the term with a VFE residual and without neighbors."""
         assert isinstance(term, PointTerm)
         return replace(term, method="vfe", neighbors=None)
 
@@ -248,7 +250,7 @@ def _unit_constants(term: BoundTerm, scale: str | None, columns: ColumnSummary) 
 
 @dataclass(frozen=True, eq=False)
 class PointTerm(TermPrior):
-    """A term through its values at inducing points.
+    """A term that is projected to its values at inducing points.
 
     Attributes:
         term: The term.
@@ -291,7 +293,7 @@ class PointTerm(TermPrior):
         new_levels = None
         if any(factor.kind is ColumnKind.LEVEL for factor in self.term.term.factors):
             new_levels = NewLevels(self.term, self.names, constants, columns.num_levels, features=features)
-        residual = _Remainder(covariance, features, new_levels)
+        residual = _ResidualCovariance(covariance, features, new_levels)
         block = WeightBlock(
             features,
             len(self.points),
@@ -363,7 +365,7 @@ class PointFeatures:
 
 
 @dataclass(frozen=True, eq=False)
-class _Remainder:
+class _ResidualCovariance:
     """The residual of the kernel given its features.
 
     It excludes the variance of new levels.

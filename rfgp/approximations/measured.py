@@ -32,22 +32,23 @@ from rfgp.approximations.nodes import (
     RandomWalks,
     node_term,
     nodes_of,
-    retuned,
+    with_exact_hops_of,
     with_more_fields,
 )
 from rfgp.approximations.role import TermData, TermPrior
 
 MAX_EXACT_NODES = 2000
 """The maximum number of nodes for which the exact kernel by eigenvectors is the default."""
-SAMPLED, MAX_ENTRIES = 128, 2**25
-"""The number of nodes of the sample, and the maximum number of entries of its columns over all nodes."""
-MAX_EIGENPAIRS = 2_500_000
-"""The maximum number of entries of eigenvectors of a truncated spectrum that is measured. More take Lanczos over a
-minute."""
+MAX_SAMPLED = 128
+"""The maximum number of nodes of the sample."""
+MAX_ENTRIES = 2**25
+"""The maximum number of entries of the kernel columns of the sampled nodes. At least 16 nodes are sampled."""
+MAX_EIGENVECTOR_ENTRIES = 2_500_000
+"""The maximum number of entries of measured eigenvectors. Above it, Lanczos takes more than a minute."""
 DRAWS = 3
 """The number of draws of walks over which the squared error is averaged."""
-WORTH = 2.0
-"""The factor of the error by which another kind must be better for a fit to start again."""
+SWITCH_ERROR_RATIO = 2.0
+"""The ratio of the present to the best error above which a fit changes its features."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,7 +56,7 @@ class MeasuredFeatures(NodeApproximation):
     """The features of nodes with the smallest measured error.
 
     Up to 2,000 nodes the kernel is exact. Beyond that, a sparse precision is used if its factor is small. Otherwise
-    random walks and a Chebyshev series are compared, and a truncated spectrum on graphs of moderate size. The error
+    random walks and a Chebyshev series are compared, and on graphs of moderate size a truncated spectrum. The error
     |Phi Phi^T - K| / |K| is measured on a sample of nodes, at the starting kernel and at the fitted one.
 
     Attributes:
@@ -79,7 +80,7 @@ class MeasuredFeatures(NodeApproximation):
         """The options of the features of all kinds."""
         return {**self.walks.options, "degree": self.degree, "rank": self.rank}
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
+    def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the features of the smallest error.
 
         On few nodes it has the kernel itself.
@@ -87,34 +88,44 @@ class MeasuredFeatures(NodeApproximation):
         graph, kernel, _ = nodes_of(data)
         if graph.num_nodes <= MAX_EXACT_NODES:
             return node_term(data, ExactFeatures(graph, kernel))
-        return self._drawn(data, seed, self.measured(data, seed))
+        return self._built(data, seed, self.measured(data))
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with other features if their error is less than half.
 
-        Otherwise its own features are tuned again.
+        Otherwise its exact hops or its number of fields follow the new hyperparameters.
         """
         assert isinstance(prior, NodeTerm)
         if not nodes_of(data)[2] or prior.features.name == "exact":
             return prior
         try:
-            advice = self.measured(data, seed)
+            advice = self.measured(data)
         except graphs.InvalidArgumentError:  # no series converges to this kernel
             return prior
-        if is_worth_it(advice, prior.features.name):
-            return self._drawn(data, seed, advice)
+        if is_much_better(advice, prior.features.name):
+            return self._built(data, seed, advice)
         if prior.features.walks is not None and self.walks.exact_hops == "auto":
-            prior = retuned(prior, self.make(data, "walks", seed, self.options))
+            prior = with_exact_hops_of(prior, self.make(data, "walks", seed, self.options))
         if prior.features.name == "rational" and self.degree is None:
             prior = with_more_fields(prior, self.make(data, "rational", seed, self.options))
         return replace(prior, advice=advice)
 
-    def measured(self, data: TermData, seed: int) -> Advice:
-        """Return the measured errors of all kinds of features at the hyperparameters.
+    def measured(self, data: TermData) -> Advice:
+        """Measure the errors of candidate features at the hyperparameters of a term.
+
+        A sparse precision with a small Cholesky factor is the only candidate if it exists. Otherwise a Chebyshev
+        series and random walks are measured. A truncated spectrum is measured if its eigenvectors have at most
+        2,500,000 entries.
 
         Args:
             data: The term.
-            seed: The seed for the term.
+
+        Returns:
+            The best features, all candidates with their errors |Phi Phi^T - K| / |K| on a sample, and the reason.
+
+        Raises:
+            graphs.InvalidArgumentError: If the graph has more than 2,000 nodes and no Chebyshev series resolves the
+                kernel. Also if the kernel overflows or underflows.
         """
         graph, kernel, _ = nodes_of(data)
         rank = self.rank or NONZEROS_PER_WALKER * int(self.walks.num_walkers)
@@ -124,7 +135,7 @@ class MeasuredFeatures(NodeApproximation):
     def _made(self, data: TermData, kind: str, seed: int) -> NodeFeatures:
         return replace(self, seed=None).make(data, kind, seed, self.options)
 
-    def _drawn(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
+    def _built(self, data: TermData, seed: int, advice: Advice) -> NodeTerm:
         return node_term(data, self.make(data, advice.best.features, seed, self.options), advice)
 
 
@@ -134,7 +145,7 @@ def sample_of(graph: graphs.Graph) -> NDArray[np.int64]:
     Args:
         graph: The graph.
     """
-    return node_sample(graph, max(16, min(SAMPLED, MAX_ENTRIES // graph.num_nodes)), 0)
+    return node_sample(graph, max(16, min(MAX_SAMPLED, MAX_ENTRIES // graph.num_nodes)), 0)
 
 
 def choose(
@@ -154,14 +165,14 @@ def choose(
     Returns:
         The selected features, all candidates and the reason.
     """
-    solved = sparse_factor_candidate(graph, kernel)
-    if solved is not None:
-        close = f"its spectrum is right to {solved.error:.1g}" if solved.error else "it is exact"
-        reason = f"{solved.features} for {kernel} on {graph.num_nodes:,} nodes: {close}, and its factor is small."
-        return Advice(solved, (solved,), reason)
+    sparse = sparse_factor_candidate(graph, kernel)
+    if sparse is not None:
+        accuracy = f"the relative error of its spectrum is {sparse.error:.1g}" if sparse.error else "it is exact"
+        reason = f"{sparse.features} for {kernel} on {graph.num_nodes:,} nodes: {accuracy}, and its factor is small."
+        return Advice(sparse, (sparse,), reason)
     sample = sample_of(graph)
     exact = exact_block(graph, kernel, sample)
-    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENPAIRS else [])]
+    kinds = ["chebyshev", "walks", *(["spectrum"] if rank * graph.num_nodes <= MAX_EIGENVECTOR_ENTRIES else [])]
     candidates = [measure(make, kind, kernel, sample, exact) for kind in kinds]
     candidates.sort(key=lambda candidate: (max(candidate.error, 1e-12), candidate.features == "walks"))
     best, second = candidates[0], candidates[1]
@@ -206,18 +217,18 @@ def options_of(features: NodeFeatures) -> dict[str, Any]:
     """
     if features.walks is not None:
         return {"num_walkers": features.walks.settings.num_walkers, "p_halt": features.walks.settings.halting.p_halt}
-    return features.size
+    return features.size_options
 
 
-def is_worth_it(advice: Advice, present: str) -> bool:
-    """Return whether recommended features are much better than the present ones.
+def is_much_better(advice: Advice, present: str) -> bool:
+    """Return whether the best features have less than half of the present error.
 
     Args:
         advice: The measured errors of all kinds.
         present: The kind of the present features.
     """
     errors: Mapping[str, float] = {candidate.features: candidate.error for candidate in advice.candidates}
-    return advice.best.features != present and errors.get(present, np.inf) > WORTH * advice.best.error
+    return advice.best.features != present and errors.get(present, np.inf) > SWITCH_ERROR_RATIO * advice.best.error
 
 
 def has_small_precision(graph: graphs.Graph, kernel: GraphKernel) -> bool:

@@ -9,7 +9,7 @@ from rfgp.approximations.parts import TermCovariance, TermEmbedding
 from rfgp.approximations.role import (
     MIN_NOISE_OF_NEIGHBORS,
     Approximation,
-    Cost,
+    TermCost,
     TermData,
     TermPrior,
     parameter_names,
@@ -91,18 +91,18 @@ class Vecchia(Approximation):
             return "condition_on='responses' requires a Gaussian likelihood. Use condition_on='latent'."
         return None
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of the neighbors."""
         count = min(self.num_neighbors, data.num_rows)
-        shares = self.condition_on != "latent" and self.block_size > 1 and data.is_gaussian
-        entries = min(2 * count + (self.block_size + 1) / 2 if shares else count + 1, data.num_rows)
-        return Cost(data.num_rows, 16.0 * entries * data.num_rows, f"{count} neighbors of each row")
+        is_blocked = self.condition_on != "latent" and self.block_size > 1 and data.is_gaussian
+        entries = min(2 * count + (self.block_size + 1) / 2 if is_blocked else count + 1, data.num_rows)
+        return TermCost(data.num_rows, 16.0 * entries * data.num_rows, f"{count} neighbors of each row")
 
     def least_noise(self, data: TermData) -> float:
         """Return the smallest noise variance that factors of neighbors can resolve."""
         return MIN_NOISE_OF_NEIGHBORS
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
+    def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with the seed of the order of its rows."""
         kind, row_seed = loops_of(data.term), seed if self.seed is None else self.seed
         if kind is not None:

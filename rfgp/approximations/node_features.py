@@ -26,10 +26,11 @@ NONZEROS_PER_WALKER = 4
 """The default number of non-zeros a row for each walker: the ratio of the defaults of `graphs.sample_walks`."""
 
 _RECENT = 2
+"""The number of sets of positions whose features are cached."""
 
 
 class NodeFeatures(ABC):
-    """Interface: a family of graph kernels through features of nodes.
+    """Interface: features of nodes for a family of graph kernels.
 
     Attributes:
         name: "exact", "precision", "rational", "walks", "chebyshev", "taylor" or "spectrum".
@@ -45,10 +46,10 @@ class NodeFeatures(ABC):
         return self.name in ("exact", "precision")
 
     @property
-    def size(self) -> dict[str, int]:
-        """The size of the features by name: "degree" or "rank".
+    def size_options(self) -> dict[str, int]:
+        """The option of the size, as in the approximation: "degree" or "rank".
 
-        "degree" is that of a series or the number of fields, "rank" that of a spectrum.
+        If the features have no such option, the dict is empty.
         """
         return {}
 
@@ -146,7 +147,7 @@ class RationalFeatures(NodeFeatures):
     Args:
         graph: The graph.
         kernel: The family.
-        terms: The number of fields. If None, the usual number for this kernel.
+        terms: The number of fields. If None, `graphs.precisions.default_num_terms` for this kernel.
     """
 
     name = "rational"
@@ -168,8 +169,8 @@ class RationalFeatures(NodeFeatures):
         return self.field.terms
 
     @property
-    def size(self) -> dict[str, int]:
-        """The number of fields as the degree."""
+    def size_options(self) -> dict[str, int]:
+        """{"degree": number of fields}, as in `rfgp.RationalPrecision`."""
         return {"degree": self.terms}
 
     def spectral_error(self, kernel: GraphKernel) -> float:
@@ -197,7 +198,7 @@ class _SpectralFunctions(NamedTuple):
         weights *= self.values.sqrt()[:, None]
         return lambda x: self.vectors[x] @ weights
 
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> k(x, inputs) @ coefficients.
 
         The inputs are positions (n,), and the coefficients (n, p).
@@ -234,8 +235,8 @@ class DrawnFeatures(NodeFeatures):
         return Prior(graph_features=(SparseWeightBlock(self._values, outputscale, *size, (theta,), times),))
 
     @property
-    def size(self) -> dict[str, int]:
-        """The degree of a series."""
+    def size_options(self) -> dict[str, int]:
+        """{"degree": degree of the series}, or an empty dict for walks."""
         return {"degree": self.draw.max_length} if isinstance(self.draw, graphs.SeriesFeatures) else {}
 
     @property
@@ -296,8 +297,8 @@ class SpectrumFeatures(NodeFeatures):
         return Prior(weights=(WeightBlock(self._features, self._vectors.shape[1], (theta,), outputscale),))
 
     @property
-    def size(self) -> dict[str, int]:
-        """The rank."""
+    def size_options(self) -> dict[str, int]:
+        """{"rank": number of eigenvectors}."""
         return {"rank": len(self.draw.eigenvalues)}
 
     def _features(self, positions: Tensor, theta: Tensor) -> Tensor:

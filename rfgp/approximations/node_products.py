@@ -12,8 +12,8 @@ from rfgp import random
 from rfgp.approximations.node_features import NodeFeatures
 from rfgp.approximations.node_terms import at_nodes, kernel_parameters, nodes_of, position_of
 from rfgp.approximations.random_features import RandomFeatures
-from rfgp.approximations.role import Cost, TermData, TermPrior, weights_memory
-from rfgp.approximations.weights import WeightTerm
+from rfgp.approximations.role import TermCost, TermData, TermPrior, weights_memory
+from rfgp.approximations.weights import WeightTermPrior
 from rfgp.blocks import Prior, SparseProductBlock, SparseWeightBlock, WeightBlock
 from rfgp.blocks.role import NewLevels
 from rfgp.columns import ColumnKind
@@ -24,15 +24,16 @@ from rfgp.sparse import gram
 
 MAX_FUNCTIONS = 4096
 """The maximum number of functions of columns that are multiplied by features of nodes. Their matrix is dense."""
-MAX_DENSE, BYTES_OF_DRAWS = 4000, 512.0
-"""The maximum number of rows whose covariance is factorized (`rfgp.solvers.choice`), and the bytes of a weight in
-draws. Beyond these rows variances are estimated from 128 draws of single precision."""
+MAX_DENSE = 4000
+"""The maximum number of rows whose covariance is factorized (`rfgp.solvers.choice`)."""
+BYTES_OF_DRAWS = 512.0
+"""The memory of the draws in bytes per weight: 128 numbers in single precision, for variances of more rows."""
 
 
 def columns_of(data: TermData) -> TermData:
     """Return the product of the factors of a term that are on columns.
 
-    Factors on nodes are left out.
+    Factors on nodes are omitted.
 
     Args:
         data: The term and the rows.
@@ -52,9 +53,9 @@ def unsupported_columns_reason(columns: RandomFeatures, data: TermData) -> str |
         data: The product.
     """
     all_functions = [factor.functions(data.columns.select(indices)) for factor, indices, _ in data.term.parts()]
-    why = None if all(functions is not None for functions in all_functions) else columns.unsupported_reason(data)
-    if why is not None:
-        return why
+    reason = None if all(functions is not None for functions in all_functions) else columns.unsupported_reason(data)
+    if reason is not None:
+        return reason
     size = columns.cost(data).num_features
     if size > MAX_FUNCTIONS:
         return (
@@ -64,8 +65,8 @@ def unsupported_columns_reason(columns: RandomFeatures, data: TermData) -> str |
     return None
 
 
-def draw_product(data: TermData, features: NodeFeatures, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
-    """Return a product through features of nodes and of columns.
+def build_product(data: TermData, features: NodeFeatures, columns: RandomFeatures, seed: int) -> "NodeProductTerm":
+    """Return a product with features of nodes and of columns.
 
     Args:
         data: The term.
@@ -73,8 +74,8 @@ def draw_product(data: TermData, features: NodeFeatures, columns: RandomFeatures
         columns: The random features of stationary kernels on columns.
         seed: The seed of the features of nodes. The seed of the columns is derived from it.
     """
-    columns_term = columns.draw(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
-    assert isinstance(columns_term, WeightTerm)
+    columns_term = columns.build(columns_of(data), random.child_seed(seed, random.Role.FREQUENCIES))
+    assert isinstance(columns_term, WeightTermPrior)
     return NodeProductTerm(data.term, features, nodes_of(data)[2], columns_term)
 
 
@@ -94,7 +95,7 @@ class NodeProductTerm(TermPrior):
     term: BoundTerm
     features: NodeFeatures
     paths: tuple[str, ...]
-    columns: WeightTerm
+    columns: WeightTermPrior
 
     def at(self, values: Values, columns: ColumnSummary) -> Prior:
         """Return the prior at hyperparameters by path, given all columns."""
@@ -131,9 +132,9 @@ class NodeProductTerm(TermPrior):
             seed: The seed of the features of nodes.
         """
         column_data = columns_of(data)
-        if not columns.is_tuned(column_data):
+        if not columns.depends_on_hyperparameters(column_data):
             return self
-        redrawn = draw_product(data, self.features, columns, seed)
+        redrawn = build_product(data, self.features, columns, seed)
         sizes = [[part.functions(data.columns).size for part in term.columns.parts] for term in (self, redrawn)]
         return self if sizes[0] == sizes[1] else redrawn
 
@@ -212,7 +213,7 @@ class NodeLevels:
         return gram(left_features.values, left_features.pattern, right_features.values, right_features.pattern)
 
 
-def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> Cost:
+def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: int) -> TermCost:
     """Return the cost of the products of features of nodes and of columns.
 
     Args:
@@ -225,8 +226,8 @@ def cost_of_product(columns: RandomFeatures, data: TermData, kind: str, budget: 
     nodes = nodes_of(data)[0].num_nodes
     if kind == "spectrum":
         rank = min(budget, nodes)
-        return Cost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
+        return TermCost(rank * size, weights_memory(rank * size, n), f"{rank} eigenvectors times {size} functions")
     memory = 12.0 * budget * min(n, nodes) + 8.0 * size * n
     memory += BYTES_OF_DRAWS * size * nodes if n > MAX_DENSE else 8.0 * n**2
     note = f"{kind} of the nodes times {size} functions, about {budget * size:,} implicit non-zeros of a row"
-    return Cost(n, memory, note)
+    return TermCost(n, memory, note)

@@ -1,4 +1,4 @@
-"""Terms of kernels on the nodes of a graph, through features of nodes."""
+"""Terms of kernels on the nodes of a graph, by features of nodes."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ def nodes_of(data: TermData) -> tuple[Any, Any, tuple[str, ...]]:
 
 
 def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = None) -> "NodeTerm":
-    """Return a term through features of nodes.
+    """Return a term with features of nodes.
 
     Args:
         data: The term.
@@ -45,7 +45,7 @@ def node_term(data: TermData, features: NodeFeatures, advice: Advice | None = No
 
 @dataclass(frozen=True, eq=False)
 class NodeTerm(TermPrior):
-    """A kernel on nodes through features.
+    """A kernel on nodes by features.
 
     Attributes:
         term: The term.
@@ -136,14 +136,16 @@ class NodeFunctions:
         """
         return partial(at_nodes, self.functions.draw(count, generator), self.column)
 
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Callable[[Tensor], Tensor]:
         """Return x -> k(x, inputs) @ coefficients.
 
         Args:
             inputs: The rows, (n, D).
             coefficients: The coefficients, (n, p).
         """
-        return partial(at_nodes, self.functions.through(position_of(self.column, inputs), coefficients), self.column)
+        return partial(
+            at_nodes, self.functions.kernel_expansion(position_of(self.column, inputs), coefficients), self.column
+        )
 
 
 def position_of(column: int, inputs: Tensor) -> Tensor:

@@ -9,16 +9,16 @@ from rfgp import random
 from rfgp.approximations.node_features import NodeFeatures, make_features, same_hops
 from rfgp.approximations.node_products import (
     NodeProductTerm,
+    build_product,
     columns_of,
     cost_of_product,
-    draw_product,
     unsupported_columns_reason,
 )
 from rfgp.approximations.node_terms import NodeTerm as NodeTerm
 from rfgp.approximations.node_terms import node_term as node_term
 from rfgp.approximations.node_terms import nodes_of as nodes_of
 from rfgp.approximations.random_features import RandomFeatures
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior
+from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior
 from rfgp.columns import ColumnKind
 from rfgp.counts import check_count
 from rfgp.errors import InvalidArgumentError
@@ -61,7 +61,7 @@ class NodeApproximation(Approximation):
 
     @property
     def budget(self) -> int:
-        """The planned number of features of a node."""
+        """The maximum number of features per node."""
         return int(self.options.get("max_nonzeros") or self.options.get("rank") or 64)
 
     @property
@@ -89,21 +89,21 @@ class NodeApproximation(Approximation):
         label = label_of(others.term.term.factors[0])
         return f"it is multiplied by {label}. Use RandomWalks(), SparsePrecision() or Exact()."
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of the features, or of their products."""
         if self.columns is not None and len(data.term.column_indices) > 1:
             return cost_of_product(self.columns, data, self.kind, self.budget)
-        return Cost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
+        return TermCost(data.num_rows, 12.0 * self.budget * data.num_rows, f"{self.kind} of the nodes")
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term with features drawn for the graph and the present kernel."""
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term with features for the graph and the kernel."""
         features = self.make(data, self.kind, seed, self.options)
         if self.columns is None or len(data.term.column_indices) == 1:
             return node_term(data, features)
-        return draw_product(data, features, self.columns, self.seed_of(seed))
+        return build_product(data, features, self.columns, self.seed_of(seed))
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term with the harmonics that other hyperparameters need."""
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term with as many harmonics as other hyperparameters need."""
         if isinstance(prior, NodeProductTerm) and self.columns is not None:
             return prior.with_columns(data, self.columns, self.seed_of(seed))
         return prior
@@ -133,28 +133,28 @@ _OF_COUPLINGS = ("permutation", "num_quantiles", "tuples")
 """The options of walks that only some couplings of their lengths have."""
 
 
-Walking = TypeVar("Walking", NodeTerm, NodeProductTerm)
+WalkTermT = TypeVar("WalkTermT", NodeTerm, NodeProductTerm)
 
 
-def retuned(prior: Walking, features: NodeFeatures) -> Walking:
-    """Return a term with other walks if their exact hops follow another rule.
+def with_exact_hops_of(prior: WalkTermT, features: NodeFeatures) -> WalkTermT:
+    """Return the term with the new walks if their rule for exact hops differs.
 
     Args:
         prior: The term.
-        features: Features of walks for the present hyperparameters.
+        features: Features of walks for the new hyperparameters.
     """
     walks = prior.features.walks
     return prior if walks is None or same_hops(features, walks) else replace(prior, features=features)
 
 
 def with_more_fields(prior: NodeTerm, features: NodeFeatures) -> NodeTerm:
-    """Return a term with other fields of a rational precision if they are more.
+    """Return the term with the new features if they have more fields.
 
     Args:
         prior: The term.
-        features: Features of a rational precision for the present hyperparameters.
+        features: Features of a rational precision for the new hyperparameters.
     """
-    is_enough = features.size["degree"] <= prior.features.size["degree"]
+    is_enough = features.size_options["degree"] <= prior.features.size_options["degree"]
     return prior if is_enough else replace(prior, features=features)
 
 
@@ -209,16 +209,16 @@ class RandomWalks(NodeApproximation):
             name: value for name, value in options_by_name.items() if value is not None or name not in _OF_COUPLINGS
         }
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with exact hops and harmonics for other hyperparameters."""
-        prior = super().redraw(data, seed, prior)
+        prior = super().rebuild(data, seed, prior)
         if self.exact_hops != "auto" or not nodes_of(data)[2]:
             return prior
         features = self.make(data, self.kind, seed, self.options)
         if isinstance(prior, NodeProductTerm):
-            return retuned(prior, features)
+            return with_exact_hops_of(prior, features)
         assert isinstance(prior, NodeTerm)
-        return retuned(prior, features)
+        return with_exact_hops_of(prior, features)
 
 
 @dataclass(frozen=True, repr=False)
@@ -305,9 +305,9 @@ class RationalPrecision(NodeApproximation):
 
     def unsupported_reason(self, data: TermData) -> str | None:
         """Return why the approximation does not support a term, or None."""
-        why = super().unsupported_reason(data)
-        if why is not None:
-            return why
+        reason = super().unsupported_reason(data)
+        if reason is not None:
+            return reason
         kernel = next(f for f in data.term.term.factors if f.kind is ColumnKind.NODE).graph_kernel
         try:
             order = kernel.resolvent().order
@@ -317,7 +317,7 @@ class RationalPrecision(NodeApproximation):
             return "its kernel has an integer order. Use SparsePrecision(), which is exact."
         return None
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
         """Return the term with more fields if other hyperparameters need them."""
         if self.degree is not None:
             return prior

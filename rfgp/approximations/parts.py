@@ -18,12 +18,12 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, of_prefix
 
 CHUNK = 1000
-"""The number of rows with new levels whose covariances are computed at once for their variances."""
+"""The number of rows with new levels whose variances are computed at once."""
 
 FeatureMap = Fourier | Laplace
 
 
-class Part(Protocol):
+class FactorFeatures(Protocol):
     """Interface: functions of one or several factors of a term."""
 
     def functions(self, columns: ColumnSummary) -> Functions:
@@ -33,7 +33,7 @@ class Part(Protocol):
     def learnable(self) -> Values:
         """The draws (...) that a fit may change, by path."""
 
-    def with_learned(self, values: Values) -> "Part":
+    def with_learned(self, values: Values) -> "FactorFeatures":
         """Return the part with other draws (...) by path."""
 
 
@@ -272,7 +272,7 @@ class TermCovariance:
         return {**self.constants, **dict(zip(self.names, parameters, strict=True))}
 
 
-FAR_LEVELS = 5.0
+LEVEL_DISTANCE = 5.0
 """The distance of two levels in a search for neighbors, in lengthscales of other columns."""
 
 
@@ -305,7 +305,7 @@ class TermEmbedding:
         """Return the embedding (n, e) of rows (n, D) by a factor."""
         inputs, lengthscale = x[:, indices], values.get("lengthscale")
         if factor.kind is ColumnKind.LEVEL:
-            return FAR_LEVELS * inputs
+            return LEVEL_DISTANCE * inputs
         if factor.kind is ColumnKind.COORDINATE:
             return inputs
         if factor.embedding is not None:
@@ -341,7 +341,7 @@ class NewLevels:
     features: Callable[..., Tensor] | None = None
 
     @classmethod
-    def through(
+    def for_term(
         cls, term: BoundTerm, names: tuple[str, ...], constants: Values, columns: ColumnSummary
     ) -> "NewLevels | None":
         """Return the covariance of new levels of a term, or None without levels."""

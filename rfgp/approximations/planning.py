@@ -1,4 +1,4 @@
-"""The choice of an approximation for each term."""
+"""Selection of an approximation for each term."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,31 +21,39 @@ AUTO = "auto"
 MIN_FREQUENCIES = 4
 """The minimum number of frequencies of a term that shares a budget."""
 MAX_LEVELS = 200
-"""The maximum number of functions of levels with dense weights. More functions use a sparse precision."""
+"""The maximum number of functions of levels with dense weights. Above it, a sparse precision is the default."""
 MAX_EXACT = 2000
 """The maximum number of rows with an exact covariance by default. At 2,000 rows an evaluation takes about 1 s."""
 
-MAX_LATENT, MAX_LATENT_PER_ROW = 300_000, 20
-"""The most latent values of an automatic product of a field and a process of a column, and the most a row on few rows.
+MAX_LATENT = 300_000
+"""The maximum number of latent values of an automatic product of fields with more than 2,000 rows."""
+MAX_LATENT_PER_ROW = 20
+"""The maximum number of latent values per row of an automatic product of fields with at most 2,000 rows.
 
-Up to 2,000 rows with more latent values a row, the exact covariance costs less."""
+With more latent values per row, the exact covariance costs less."""
 MAX_MARKOV = 10_000
 """The maximum number of rows of a sum of terms in which processes of one column are Markov processes by default.
 
-One pass over the rows makes equispaced frequencies faster beyond. 100,000 rows of a process of one column with nu = 3/2
-and of groups with 124 levels take 5 s instead of 127 s on one core, 20,000 rows 3 s instead of 7 s."""
-LATENT = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
-"""The approximations with latent values or weights. With them, covariance matrices of all rows are avoided."""
-MIN_EQUISPACED, ROWS_PER_EQUISPACED = 1500, 10
-"""The automatic grid of a single stationary term has at most this many features, or a tenth of the rows if more.
+With more rows, equispaced frequencies are faster, because they need one pass over the rows. A process of one column
+with nu = 3/2 plus groups with 124 levels takes 5 s instead of 127 s for 100,000 rows on one core, and 3 s instead of
+7 s for 20,000 rows."""
+AVOIDS_COVARIANCE_MATRIX = (Vecchia, SparsePrecision, InducingPoints, EquispacedFourier)
+"""The approximations that avoid the covariance matrix of all rows."""
+MIN_EQUISPACED = 1500
+"""The limit of the features of the automatic grid of a single stationary term, for up to 15,000 rows.
 
 Neighbors take less time than more features: 2.9 s instead of 6.7 s for 5,000 rows of the `cube` of
 `benchmarks/races/low_dimensions.py`, at an NLPD that is 0.0005 higher."""
-MAX_IN_MEMORY, MAX_ALONE = 2_000_000, 50_000_000
-"""The maximum number of rows in memory of nearest neighbors and of a process of one column, with other terms, and of
-this process alone with a Gaussian likelihood.
+ROWS_PER_EQUISPACED = 10
+"""The minimum number of rows per feature of this grid, for more rows."""
+MAX_IN_MEMORY = 2_000_000
+"""The maximum number of rows in memory for nearest neighbors, and for sums with a Matern process of one column.
 
-Alone it takes 110 bytes a row. Features of more rows are read in blocks."""
+Features of more rows are read in blocks."""
+MAX_ALONE = 50_000_000
+"""The maximum number of rows in memory for a Matern process of one column as the only term, with Gaussian likelihood.
+
+It takes 110 bytes per row."""
 
 
 def read_approximation(value: Any) -> Any:
@@ -106,10 +114,10 @@ def assign(
                 approximation[data.term.name].check(data)
                 chosen[data.term.name] = approximation[data.term.name]
     elif isinstance(approximation, Approximation):
-        served = [data for data in terms if approximation.unsupported_reason(data) is None]
-        if not served:
+        supported = [data for data in terms if approximation.unsupported_reason(data) is None]
+        if not supported:
             approximation.check(terms[0])
-        chosen = {data.term.name: approximation for data in served}
+        chosen = {data.term.name: approximation for data in supported}
     assigned = {**(others or {}), **chosen}
     automatic = [name for name in names if name not in assigned]
     has_neighbors = _has_neighbors(assigned)
@@ -117,23 +125,21 @@ def assign(
         is_alone = len(terms) == 1 and not others and data.is_gaussian
         if data.term.name not in assigned and not in_blocks and _is_sparse(data, has_neighbors, is_alone=is_alone):
             assigned[data.term.name] = SparsePrecision()
-    needs_weights = any(isinstance(used, LATENT) for used in assigned.values())
-    usual = partial(plan, needs_weights=needs_weights, has_neighbors=has_neighbors)
-    used = {
-        data.term.name: assigned.get(data.term.name) or (plan_weights(data) if in_blocks else usual(data))
-        for data in terms
-    }
-    return with_lattices(used, terms, automatic, in_blocks=in_blocks)
+    needs_weights = any(isinstance(used, AVOIDS_COVARIANCE_MATRIX) for used in assigned.values())
+    in_memory = partial(default_approximation, needs_weights=needs_weights, has_neighbors=has_neighbors)
+    default = default_weight_approximation if in_blocks else in_memory
+    used = {data.term.name: assigned.get(data.term.name) or default(data) for data in terms}
+    return prefer_fast_stationary(used, terms, automatic, in_blocks=in_blocks)
 
 
-def with_lattices(
+def prefer_fast_stationary(
     chosen: Mapping[str, Approximation], terms: Sequence[TermData], names: Sequence[str], *, in_blocks: bool = False
 ) -> dict[str, Approximation]:
-    """Return approximations with equispaced frequencies where these are faster.
+    """Replace random frequencies by equispaced ones, or by neighbors, if faster.
 
-    They replace random frequencies, and Markov processes of sums. This requires many rows, other terms with few
+    Equispaced frequencies also replace Markov processes of sums. This requires many rows, other terms with few
     functions, and lattices on the same columns or on at most three columns in total. A Markov process without other
-    terms is kept. If the lattice of a single stationary term is truncated, rows in memory use nearest neighbors.
+    terms is unchanged. If the lattice of a single stationary term is truncated, rows in memory use nearest neighbors.
 
     Args:
         chosen: The approximations of all terms by name.
@@ -145,14 +151,14 @@ def with_lattices(
     stationary = [data for data in terms if any(factor.measure is not None for factor in data.term.term.factors)]
     equispaced, can_have_neighbors = EquispacedFourier(), len(stationary) == 1 and not in_blocks
     if can_have_neighbors:
-        few = max(MIN_EQUISPACED, terms[0].num_rows // ROWS_PER_EQUISPACED)
-        equispaced = replace(equispaced, max_features=min(few, equispaced.max_features))
+        max_features = max(MIN_EQUISPACED, terms[0].num_rows // ROWS_PER_EQUISPACED)
+        equispaced = replace(equispaced, max_features=min(max_features, equispaced.max_features))
     others = [data for data in terms if isinstance(chosen[data.term.name], Exact)]
-    are_processes = len(terms) > 1 and terms[0].num_rows > MAX_MARKOV
-    replaced = [data.term.name for data in stationary] if are_processes else []
-    are_weights = all(isinstance(use, RandomFeatures | Exact) for name, use in chosen.items() if name not in replaced)
-    are_weights = are_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
-    if not stationary or not are_weights or stationary[0].num_rows <= MAX_EXACT or not stationary[0].is_gaussian:
+    replaces_markov = len(terms) > 1 and terms[0].num_rows > MAX_MARKOV
+    replaced = [data.term.name for data in stationary] if replaces_markov else []
+    have_weights = all(isinstance(use, RandomFeatures | Exact) for name, use in chosen.items() if name not in replaced)
+    have_weights = have_weights and all(chosen[data.term.name].cost(data).has_weights for data in others)
+    if not stationary or not have_weights or stationary[0].num_rows <= MAX_EXACT or not stationary[0].is_gaussian:
         return result
     if any(data.term.name not in names for data in stationary):
         return result
@@ -192,7 +198,7 @@ def _has_neighbors(known: Mapping[str, Approximation]) -> bool:
     return bool(full or residual)
 
 
-def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
+def names_sharing_budget(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
     """Return the names of the terms that share a budget of features.
 
     Args:
@@ -204,8 +210,8 @@ def sharing(given: Any, chosen: Mapping[str, Approximation]) -> list[str]:
     return [name for name in random if name not in named]
 
 
-def divided(
-    budget: int, chosen: Mapping[str, Approximation], terms: Sequence[TermData], shares: Mapping[str, float]
+def with_budget(
+    budget: int, chosen: Mapping[str, Approximation], terms: Sequence[TermData], effective_dof: Mapping[str, float]
 ) -> dict[str, Approximation]:
     """Return approximations with a total of about `budget` random features.
 
@@ -216,19 +222,20 @@ def divided(
         budget: The number of features.
         chosen: The approximations of all terms by name.
         terms: The terms.
-        shares: The effective degrees of freedom of the terms that share the budget, by name. Other terms are unchanged.
+        effective_dof: The effective degrees of freedom of the terms that share the budget, by name. Other terms are
+            unchanged.
     """
-    result, total = dict(chosen), sum(shares.values())
+    result, total = dict(chosen), sum(effective_dof.values())
     for data in terms:
         approximation, name = chosen[data.term.name], data.term.name
-        if isinstance(approximation, RandomFeatures) and name in shares:
+        if isinstance(approximation, RandomFeatures) and name in effective_dof:
             features_of_one = replace(approximation, num_frequencies=1).cost(data).num_features
-            count = round(budget * shares[name] / (total * features_of_one))
+            count = round(budget * effective_dof[name] / (total * features_of_one))
             result[name] = replace(approximation, num_frequencies=max(count, MIN_FREQUENCIES))
     return result
 
 
-def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:
+def default_approximation(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = False) -> Approximation:
     """Return the default approximation of a term, without measurements.
 
     Args:
@@ -253,8 +260,8 @@ def plan(data: TermData, *, needs_weights: bool = False, has_neighbors: bool = F
     return exact if exact.has_grid(data) and not needs_weights else InducingPoints()
 
 
-def plan_weights(data: TermData) -> Approximation:
-    """Return the default approximation with dense weights. Rows in blocks require it.
+def default_weight_approximation(data: TermData) -> Approximation:
+    """Return the default approximation with dense weights, for rows in blocks.
 
     Args:
         data: The term and the rows.
@@ -284,14 +291,14 @@ def _is_sparse(data: TermData, has_neighbors: bool, *, needs_weights: bool = Fal
     is_small = data.num_rows <= MAX_EXACT
     is_chain = any(factor.kind is ColumnKind.NUMBER and factor.measure is not None for factor, _, _ in fields)
     if len(fields) > 1 or (is_chain and len(factors) > 1):
-        most = MAX_LATENT_PER_ROW * data.num_rows if is_small else MAX_LATENT
-        if sparse.cost(data).num_features > most:
+        max_latent = MAX_LATENT_PER_ROW * data.num_rows if is_small else MAX_LATENT
+        if sparse.cost(data).num_features > max_latent:
             return False
     if {factor.kind for factor in factors} & {ColumnKind.COORDINATE, ColumnKind.NODE}:
         return True
     if is_chain:
-        is_best = needs_weights or data.num_rows > MAX_EXACT
-        is_whole = is_alone and len(factors) == 1
-        return not has_neighbors and is_best and data.num_rows <= (MAX_ALONE if is_whole else MAX_IN_MEMORY)
+        is_fastest = needs_weights or data.num_rows > MAX_EXACT
+        max_rows = MAX_ALONE if is_alone and len(factors) == 1 else MAX_IN_MEMORY
+        return not has_neighbors and is_fastest and data.num_rows <= max_rows
     cost = Exact().cost(data)
     return not cost.has_weights or cost.num_features > MAX_LEVELS

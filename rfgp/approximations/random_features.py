@@ -6,9 +6,9 @@ from typing import Any
 
 from rfgp import couplings, random, spectra
 from rfgp import features as feature_maps
-from rfgp.approximations.parts import FinitePart, Part, SpectralPart
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, num_weights, weights_memory
-from rfgp.approximations.weights import WeightTerm
+from rfgp.approximations.parts import FactorFeatures, FinitePart, SpectralPart
+from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, num_weights, weights_memory
+from rfgp.approximations.weights import WeightTermPrior
 from rfgp.counts import check_count, check_flag
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels.role import Factor
@@ -79,35 +79,35 @@ class RandomFeatures(Approximation):
             return "Laplace features exist for the Gaussian kernel only. Use kind='fourier'."
         return None
 
-    def is_tuned(self, data: TermData) -> bool:
+    def depends_on_hyperparameters(self, data: TermData) -> bool:
         """Return whether a factor has a series. Its length depends on the hyperparameters."""
         return any(
             factor.measure is None and factor.functions(data.columns.select(indices)) is None
             for factor, indices, _ in data.term.parts()
         )
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of the features."""
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         size = (2 if self.kind == "fourier" else 1) * self.num_frequencies if has_frequencies else 1
         return self._cost(data, size * math.prod(part.functions(data.columns).size for part in others))
 
-    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
+    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
         """Return the cost of the features of a term."""
         return self._cost(data, num_weights(data, prior))
 
-    def _cost(self, data: TermData, size: int) -> Cost:
+    def _cost(self, data: TermData, size: int) -> TermCost:
         """Return the cost of `size` features."""
         others, has_frequencies = self._others(data), any(factor.measure for factor in data.term.term.factors)
         kind = "features of random frequencies" if has_frequencies else "functions of a series"
         if has_frequencies and others:
             kind += " times functions of other factors"
-        return Cost(size, weights_memory(size, data.num_rows), f"{size} {kind}")
+        return TermCost(size, weights_memory(size, data.num_rows), f"{size} {kind}")
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
+    def build(self, data: TermData, seed: int) -> TermPrior:
         """Return the term with frequencies drawn for its columns."""
         spectral = [(factor, indices, prefix) for factor, indices, prefix in data.term.parts() if factor.measure]
-        parts: list[Part] = [*self._others(data)]
+        parts: list[FactorFeatures] = [*self._others(data)]
         if spectral:
             generator = random.generator(seed if self.seed is None else self.seed, random.Role.FREQUENCIES)
             factors = [(factor.measure, len(indices)) for factor, indices, _ in spectral if factor.measure]
@@ -116,7 +116,7 @@ class RandomFeatures(Approximation):
             indices, prefixes = tuple(p for _, p, _ in spectral), tuple(p for *_, p in spectral)
             path = f"{data.term.name}.frequencies" if self.learn_frequencies else None
             parts.insert(0, SpectralPart(indices, prefixes, feature_map, path))
-        return WeightTerm.of(data, parts)
+        return WeightTermPrior.of(data, parts)
 
     def _others(self, data: TermData) -> list[FinitePart]:
         """Return the features of factors without a spectral measure."""

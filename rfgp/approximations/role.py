@@ -16,10 +16,14 @@ from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import OUTPUTSCALE, BoundTerm, constants_of
 from rfgp.values import changed_arguments
 
-MIN_NOISE, MIN_NOISE_OF_NEIGHBORS, MIN_NOISE_OF_MATRICES = 1e-6, 1e-8, 1e-10
-"""The smallest noise, in variances of the target, with features, with neighbors, and with factorized covariances.
+MIN_NOISE = 1e-6
+"""The minimum noise with features, in variances of the target."""
+MIN_NOISE_OF_NEIGHBORS = 1e-8
+"""The minimum noise with neighbors, in variances of the target.
 
-With neighbors, rounding errors of means of smooth kernels were 1e-5 standard deviations at a noise of 1e-10."""
+At a noise of 1e-10, rounding errors of means of smooth kernels were 1e-5 standard deviations."""
+MIN_NOISE_OF_MATRICES = 1e-10
+"""The minimum noise with factorized covariance matrices, in variances of the target."""
 BLOCK_ROWS = 2**16
 """The approximate number of rows whose features are in memory at once."""
 
@@ -56,7 +60,7 @@ class TermData:
 
 
 @dataclass(frozen=True)
-class Cost:
+class TermCost:
     """The predicted cost of a term under an approximation.
 
     Attributes:
@@ -66,8 +70,8 @@ class Cost:
         has_weights: Whether the term has latent values or weights. Otherwise its covariance matrix is formed.
 
     Examples:
-        >>> from rfgp.approximations import Cost
-        >>> Cost(num_features=512, memory=4e6, note="features of 1,000 rows").num_features
+        >>> from rfgp.approximations import TermCost
+        >>> TermCost(num_features=512, memory=4e6, note="features of 1,000 rows").num_features
         512
     """
 
@@ -106,7 +110,7 @@ class TermPrior(ABC):
         >>> import rfgp
         >>> gp = rfgp.ExactGP().condition([[0.0], [1.0], [2.0]], [0.0, 1.0, 4.0])
         >>> data = gp.state.spec.term_data(gp.state.hyperparameters, 3)[0]
-        >>> prior = rfgp.RandomFeatures(8).draw(data, seed=0)
+        >>> prior = rfgp.RandomFeatures(8).build(data, seed=0)
         >>> isinstance(prior, TermPrior), prior.has_basis_of(prior)
         (True, True)
     """
@@ -157,7 +161,7 @@ class TermPrior(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Approximation(ABC):
-    """A way to compute a term. Approximations are immutable values.
+    """An approximation of a term. Approximations are immutable values.
 
     Attributes:
         seed: The seed of its random draws. If None, that of the model.
@@ -187,21 +191,21 @@ class Approximation(ABC):
         """
 
     @abstractmethod
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the predicted cost without allocating anything.
 
         Args:
             data: The term and the rows.
         """
 
-    def cost_of(self, data: TermData, prior: TermPrior) -> Cost:
-        """Return the cost of a drawn term.
+    def cost_of(self, data: TermData, prior: TermPrior) -> TermCost:
+        """Return the cost of a built term.
 
-        Its features may differ from those of a new draw.
+        Its features may differ from those of a new one.
 
         Args:
             data: The term and the rows.
-            prior: The drawn term.
+            prior: The term from `build`.
         """
         return self.cost(data)
 
@@ -213,46 +217,46 @@ class Approximation(ABC):
         """
         return MIN_NOISE
 
-    def is_tuned(self, data: TermData) -> bool:
-        """Return whether the draws depend on the hyperparameters.
+    def depends_on_hyperparameters(self, data: TermData) -> bool:
+        """Return whether the result of `build` depends on the hyperparameters.
 
         Args:
             data: The term and the rows.
         """
         return False
 
-    def redraw(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
-        """Return the term drawn for other hyperparameters.
+    def rebuild(self, data: TermData, seed: int, prior: TermPrior) -> TermPrior:
+        """Return the term for other hyperparameters.
 
         It is the same term if nothing changes.
 
         Args:
             data: The term and the rows, at the other hyperparameters.
             seed: The seed for the term.
-            prior: The drawn term.
+            prior: The term from `build`.
         """
-        return self.draw(data, seed) if self.is_tuned(data) else prior
+        return self.build(data, seed) if self.depends_on_hyperparameters(data) else prior
 
     @abstractmethod
-    def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Draw the random parts of a term.
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Build the prior of a term with its random draws.
 
         Args:
             data: The term and the rows.
-            seed: The seed for the term. Each term has its own.
+            seed: The seed of the draws. Each term has its own.
 
         Returns:
             The term with fixed draws.
         """
 
-    def bounding(self, term: TermPrior) -> TermPrior | None:
-        """Return a term whose features have a positive semidefinite residual.
+    def vfe_counterpart(self, term: TermPrior) -> TermPrior | None:
+        """Return the term with a VFE residual, for evidence bounds.
 
-        The residual is k - phi phi^T for the kernel k and the features phi. Such terms bound the exact log
-        marginal likelihood (`rfgp.solvers.lowrank.bounds`).
+        The residual k - phi phi^T of the kernel k and the features phi must be positive semidefinite. Such terms
+        bound the exact log marginal likelihood (`rfgp.solvers.lowrank.bounds`).
 
         Args:
-            term: A term from `draw`.
+            term: A term from `build`.
 
         Returns:
             The term, or None if the residual cannot be computed or may be indefinite.
@@ -268,15 +272,15 @@ class Approximation(ABC):
         Raises:
             InvalidArgumentError: If it does not. The message states the reason and a remedy.
         """
-        why = self.unsupported_reason(data)
-        if why is not None:
-            raise InvalidArgumentError(f"{self!r} cannot be used for the term {data.term.name!r}, because {why}")
+        reason = self.unsupported_reason(data)
+        if reason is not None:
+            raise InvalidArgumentError(f"{self!r} cannot be used for the term {data.term.name!r}, because {reason}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in changed_arguments(self))})"
 
-    def plan(self, data: TermData) -> Cost:
-        """Return the predicted cost of a term.
+    def checked_cost(self, data: TermData) -> TermCost:
+        """Return the predicted cost, after checking that the term is supported.
 
         Args:
             data: The term and the rows.
@@ -289,11 +293,11 @@ class Approximation(ABC):
 
 
 def num_weights(data: TermData, prior: TermPrior) -> int:
-    """Return the number of weights of a drawn term.
+    """Return the number of weights of a built term.
 
     Args:
         data: The term.
-        prior: The drawn term.
+        prior: The term from `Approximation.build`.
     """
     return prior.at(data.values, data.columns).num_features
 
@@ -324,8 +328,8 @@ def parameter_names(data: TermData, *, with_scale: bool) -> tuple[str, ...]:
     names = [path for path in data.values if any(path.startswith(prefix) for prefix in term.prefixes)]
     of_factors = [path for path in names if "." not in _rest(path, term.prefixes)]
     scale = scale_name(term, data.values)
-    kept = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
-    return (*kept, *([scale] if with_scale and scale is not None else []))
+    others = [path for path in of_factors if path != scale and not path.endswith(f".{OUTPUTSCALE}")]
+    return (*others, *([scale] if with_scale and scale is not None else []))
 
 
 def _rest(path: str, prefixes: tuple[str, ...]) -> str:

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from graphs.checks import machine_memory
 from graphs.precisions import ChainField
-from rfgp.approximations.fields import BYTES, FieldReader, condition_of
+from rfgp.approximations.fields import BYTES_PER_VALUE, FieldReader, condition_of
 from rfgp.approximations.parts import FinitePart, NewLevels, TermFeatures
-from rfgp.approximations.role import Approximation, Cost, TermData, TermPrior, scale_name
+from rfgp.approximations.role import Approximation, TermCost, TermData, TermPrior, scale_name
 from rfgp.autograd import Array, as_array
 from rfgp.blocks import MaternColumn, PrecisionBlock, Prior
 from rfgp.columns import ColumnKind
@@ -19,11 +19,13 @@ from rfgp.kernels.role import Factor, LatentField, Values
 from rfgp.kernels.summary import ColumnSummary
 from rfgp.kernels.terms import BoundTerm, constants_of, label_of, of_prefix
 
-Part = tuple[Factor, list[int], str]
+BoundFactor = tuple[Factor, list[int], str]
+"""A factor, the indices of its columns, and the prefix of its hyperparameters."""
 
 EPS = torch.finfo(torch.float64).eps
-MAX_LOST = 1e-3
-"""The largest relative rounding error of the covariance of a product of fields at the starting values."""
+"""Machine epsilon."""
+MAX_ROUNDING_ERROR = 1e-3
+"""The maximum relative rounding error of the covariance of a product of fields at the starting values."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -65,43 +67,45 @@ class SparsePrecision(Approximation):
                     f"{label_of(factor)}, which multiplies the field, has the hyperparameter {free[0]}. Use one term "
                     "for each of its columns, or Exact()."
                 )
-        return self._refusal_of_product(data, chosen) if len(chosen) > 1 else None
+        return self._unsupported_product_reason(data, chosen) if len(chosen) > 1 else None
 
-    def _refusal_of_product(self, data: TermData, chosen: tuple[Part, ...]) -> str | None:
+    def _unsupported_product_reason(self, data: TermData, chosen: tuple[BoundFactor, ...]) -> str | None:
         """Return why a product of fields exceeds the memory, or has large rounding errors."""
-        if self.cost(data).num_features * BYTES > machine_memory():
+        if self.cost(data).num_features * BYTES_PER_VALUE > machine_memory():
             return (
                 f"it would have {self.cost(data).note}, which exceed the memory. Round the columns to fewer distinct "
                 "values, or use InducingPoints()."
             )
-        lost = EPS * math.prod(condition_of(*_field_at(part, data)) for part in chosen)
-        if not lost <= MAX_LOST:
+        error = EPS * math.prod(condition_of(*_field_at(part, data)) for part in chosen)
+        if not error <= MAX_ROUNDING_ERROR:
             return (
-                f"positions or values are so close, in lengthscales, that {lost:.0e} of its covariance would be lost "
-                "to rounding. Round the columns, give a shorter lengthscale=, or use InducingPoints() or Exact()."
+                "positions or values are so close, in lengthscales, that the relative rounding error of its covariance "
+                f"would be {error:.0e}. Round the columns, use a shorter lengthscale=, InducingPoints() or Exact()."
             )
         return None
 
-    def cost(self, data: TermData) -> Cost:
+    def cost(self, data: TermData) -> TermCost:
         """Return the cost of the latent values, from a sample of the rows."""
         chosen = fields_of(data.term, data.columns)
         if not len(data.columns.sample) and any(factor.kind is ColumnKind.NUMBER for factor, _, _ in chosen):
-            return Cost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
+            return TermCost(0, 0.0, "latent values with a sparse precision, whose number is unknown without rows")
         sizes = [len(_field_at(part, data)[0].pattern.indptr) - 1 for part in chosen]
         copies = TermFeatures(_functions(data.term, chosen, data.columns), (), {}).size
         size = math.prod(sizes) * copies
-        grows = any(_latent(part, data.columns, {**data.constants, **data.values}).is_refined for part in chosen)
-        at_least = "at least " if grows and len(data.columns.sample) < data.num_rows else ""
+        is_refined = any(_latent(part, data.columns, {**data.constants, **data.values}).is_refined for part in chosen)
+        at_least = "at least " if is_refined and len(data.columns.sample) < data.num_rows else ""
         product = f" ({' x '.join(f'{one:,}' for one in (*sizes, *[copies] * (copies > 1)))})" if len(sizes) > 1 else ""
-        bytes_of_value = BYTES if len(sizes) > 1 else 8.0 * 20
-        return Cost(size, bytes_of_value * size, f"{at_least}{size:,} latent values{product} with a sparse precision")
+        bytes_of_value = BYTES_PER_VALUE if len(sizes) > 1 else 8.0 * 20
+        return TermCost(
+            size, bytes_of_value * size, f"{at_least}{size:,} latent values{product} with a sparse precision"
+        )
 
-    def draw(self, data: TermData, seed: int) -> TermPrior:
-        """Return the term. Nothing is random."""
-        return PrecisionTerm(data.term, scale_name(data.term, data.values))
+    def build(self, data: TermData, seed: int) -> TermPrior:
+        """Return the term. The seed is not used."""
+        return PrecisionTermPrior(data.term, scale_name(data.term, data.values))
 
 
-def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
+def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[BoundFactor, ...]:
     """Return the factors of a term that have latent fields.
 
     Args:
@@ -117,13 +121,13 @@ def fields_of(term: BoundTerm, columns: ColumnSummary) -> tuple[Part, ...]:
     return tuple(fields or parts[:1])
 
 
-def _others(term: BoundTerm, chosen: tuple[Part, ...]) -> list[Part]:
+def _others(term: BoundTerm, chosen: tuple[BoundFactor, ...]) -> list[BoundFactor]:
     """Return the factors that multiply the fields."""
     with_fields = {(id(factor), prefix) for factor, _, prefix in chosen}
     return [part for part in term.parts() if (id(part[0]), part[2]) not in with_fields]
 
 
-def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
+def _latent(part: BoundFactor, columns: ColumnSummary, values: Values) -> LatentField:
     """Return the field of a factor, given hyperparameters and constants by path."""
     factor, indices, prefix = part
     latent = factor.latent_field(columns.select(indices))
@@ -131,7 +135,7 @@ def _latent(part: Part, columns: ColumnSummary, values: Values) -> LatentField:
     return latent.at(of_prefix(values, prefix))
 
 
-def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
+def _field_at(part: BoundFactor, data: TermData) -> tuple[Any, Array]:
     """Return the field of a factor on the sample of rows, and its parameters (p,)."""
     values, (_, indices, prefix) = {**data.constants, **data.values}, part
     latent = _latent(part, data.columns, values)
@@ -139,13 +143,13 @@ def _field_at(part: Part, data: TermData) -> tuple[Any, Array]:
     return field, as_array(latent.parameters(of_prefix(values, prefix))[0])
 
 
-def _functions(term: BoundTerm, chosen: tuple[Part, ...], columns: ColumnSummary) -> tuple[Any, ...]:
+def _functions(term: BoundTerm, chosen: tuple[BoundFactor, ...], columns: ColumnSummary) -> tuple[Any, ...]:
     """Return the functions of the factors that multiply the fields."""
     return tuple(FinitePart(*part).functions(columns) for part in _others(term, chosen))
 
 
 @dataclass(frozen=True, eq=False)
-class PrecisionTerm(TermPrior):
+class PrecisionTermPrior(TermPrior):
     """A term with the latent values of a field, or of a product of fields.
 
     Attributes:
@@ -169,7 +173,7 @@ class PrecisionTerm(TermPrior):
         features = TermFeatures(functions, (), {**constants, **unit_variance}) if functions else None
         projectors = tuple(latent.projector for latent in latents)
         reader = FieldReader(tuple(latents), tuple(part[1] for part in chosen), features, projectors)
-        is_smooth = any(latent.slopes is not None for latent in latents) or _mixes(self.term, chosen)
+        is_smooth = any(latent.slopes is not None for latent in latents) or _combines_copies(self.term, chosen)
         variance = torch.stack([amplitude for _, amplitude in parameters_of]).prod()
         block = PrecisionBlock(
             reader.field,
@@ -178,7 +182,7 @@ class PrecisionTerm(TermPrior):
             reader,
             reader.refine if reader.is_refined else None,
             self.term.name,
-            residual=_nothing if reader.copies > 1 and _mixes(self.term, chosen) else None,
+            residual=_zero_residual if reader.copies > 1 and _combines_copies(self.term, chosen) else None,
             new_levels=self._new_levels(all_values, columns),
             between=reader.between if reader.is_refined else None,
             slopes=reader.slopes if is_smooth else None,
@@ -188,7 +192,7 @@ class PrecisionTerm(TermPrior):
 
     def _new_levels(self, values: Values, columns: ColumnSummary) -> NewLevels | None:
         constants = {path: value.detach() for path, value in values.items()}
-        return NewLevels.through(self.term, (), constants, columns)
+        return NewLevels.for_term(self.term, (), constants, columns)
 
 
 def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
@@ -200,11 +204,11 @@ def _column_of(term: BoundTerm, columns: ColumnSummary) -> MaternColumn | None:
     return MaternColumn(indices[0], latent.field.alpha)
 
 
-def _mixes(term: BoundTerm, chosen: tuple[Part, ...]) -> bool:
-    """Return whether a row reads several copies of the field."""
+def _combines_copies(term: BoundTerm, chosen: tuple[BoundFactor, ...]) -> bool:
+    """Return whether a row combines several copies of the field."""
     return any(factor.kind is not ColumnKind.LEVEL for factor, _, _ in _others(term, chosen))
 
 
-def _nothing(inputs: Tensor) -> Tensor:
+def _zero_residual(inputs: Tensor) -> Tensor:
     """Return zero residual variances (n,)."""
     return torch.zeros(len(inputs), dtype=torch.float64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from rfgp.approximations.parts import FixedFeatures, NewLevels, Part, TermFeatures
+from rfgp.approximations.parts import FactorFeatures, FixedFeatures, NewLevels, TermFeatures
 from rfgp.approximations.role import TermData, TermGram, TermPrior, parameter_names, scale_name
 from rfgp.blocks import Prior, WeightBlock
 from rfgp.grams import Gram
@@ -16,7 +16,7 @@ from rfgp.kernels.terms import BoundTerm, constants_of
 
 
 @dataclass(frozen=True, eq=False)
-class WeightTerm(TermPrior):
+class WeightTermPrior(TermPrior):
     """A term with the features of its factors.
 
     Attributes:
@@ -27,12 +27,12 @@ class WeightTerm(TermPrior):
     """
 
     term: BoundTerm
-    parts: tuple[Part, ...]
+    parts: tuple[FactorFeatures, ...]
     names: tuple[str, ...]
     scale: str | None
 
     @classmethod
-    def of(cls, data: TermData, parts: Sequence[Part]) -> "WeightTerm":
+    def of(cls, data: TermData, parts: Sequence[FactorFeatures]) -> "WeightTermPrior":
         """Return a term with some features of its factors.
 
         Args:
@@ -53,7 +53,7 @@ class WeightTerm(TermPrior):
             tuple(values[name] for name in names),
             None if self.scale is None else values[self.scale].reshape(()),
             name=self.term.name,
-            new_levels=NewLevels.through(self.term, names, constants, columns),
+            new_levels=NewLevels.for_term(self.term, names, constants, columns),
             design=self._design(features, values, columns),
             fourier=features.fourier if features.is_fourier else None,
         )
@@ -105,6 +105,6 @@ class WeightTerm(TermPrior):
         """The learnable frequencies (m, d) of the parts, by path."""
         return {path: value for part in self.parts for path, value in part.learnable.items()}
 
-    def with_learned(self, values: Values) -> "WeightTerm":
+    def with_learned(self, values: Values) -> "WeightTermPrior":
         """Return the term with other frequencies (m, d) by path."""
         return replace(self, parts=tuple(part.with_learned(values) for part in self.parts))

@@ -58,7 +58,7 @@ class PriorFunctions(Protocol):
             generator: The generator of the draws.
         """
 
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Functions:
         """Return x -> k(x, inputs) @ coefficients.
 
         Args:

@@ -107,7 +107,7 @@ class SparseProductBlock(LatentBlock):
         weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
         return self.of_weights(float(self.variance) ** 0.5 * weights)
 
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Functions:
         """Return x -> s^2 (phi_x kron psi_x) Phi^T coefficients.
 
         Args:

@@ -86,7 +86,7 @@ class SparseWeightBlock(LatentBlock):
         weights = torch.randn(self.num_columns, count, generator=generator, dtype=torch.float64)
         return self.of_weights(float(self.variance) ** 0.5 * weights)
 
-    def through(self, inputs: Tensor, coefficients: Tensor) -> Functions:
+    def kernel_expansion(self, inputs: Tensor, coefficients: Tensor) -> Functions:
         """Return x -> s^2 phi_x Phi^T coefficients.
 
         Args:

@@ -182,7 +182,7 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
 
     names = tuple(gp.predict(_rows_of(gp, inputs)[:1]).terms) if with_terms else ()
     headers = [f"{name}_{part}" for name in names for part in ("mean", "sd")]
-    table = _Predictions((_RESULTS[0], *inputs.carried, *_RESULTS[1:], *headers))
+    table = _Predictions((_RESULTS[0], *inputs.passthrough, *_RESULTS[1:], *headers))
     rows, total, squares, inside = _rows_of(gp, inputs), len(inputs.rows), 0.0, 0
     size = CHUNK_OF_TERMS if with_terms else _CHUNK
     for first in range(0, total, size):
@@ -193,7 +193,7 @@ def _predicted(gp: Any, inputs: Any, with_terms: bool, report: Any) -> _Predicti
         if inputs.y is not None:
             y, mean, low, high = inputs.y[chunk], columns[0], *columns[3:]
             squares, inside = squares + float(np.sum((y - mean) ** 2)), inside + int(np.sum((low <= y) & (y <= high)))
-        texts = [column[chunk] for column in inputs.carried.values()]
+        texts = [column[chunk] for column in inputs.passthrough.values()]
         effects = _effects(gp, rows, range(total)[chunk], total, names) if with_terms else ()
         numbers = [column.tolist() for column in (*columns, *effects)]
         table.rows += zip(inputs.rows[chunk].tolist(), *texts, *numbers, strict=True)

@@ -6,7 +6,7 @@ Words that the modules use:
     kind            how a kernel reads a column: as numbers, levels, nodes of a graph, or coordinates on a domain
     level           a category of a column, stored as its code
     indicator       a one-hot column of a level
-    reader          a term of the kernel that reads a column
+    reader          a term of the kernel that has a column as input
 """
 
 from rfgp.columns.kinds import ColumnKind as ColumnKind

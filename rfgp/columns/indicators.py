@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rfgp.columns.cells import Cells, CellType
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import factorize, ordered
-from rfgp.columns.problems import NUMBER, invalid_cells, is_date, joined
+from rfgp.columns.problems import NUMBER, cell_errors, is_date, join_errors
 from rfgp.columns.requests import ColumnSchema, Key, Level
 from rfgp.columns.table import Table
 from rfgp.counts import counted
@@ -20,9 +20,9 @@ from rfgp.messages import MISSING_LABEL, short_repr
 from rfgp.rows.names import warn_of_levels
 
 MAX_LEVELS = 50
-"""The largest number of levels of a column that is read as indicators. Each has a lengthscale."""
-MAX_COUNTED = 10**6
-"""The largest number of levels of a column of a source that are counted."""
+"""The maximum number of levels of a column that is read as indicators. Each has a lengthscale."""
+MAX_COUNTED_LEVELS = 10**6
+"""The maximum number of levels of a column of a source that are counted."""
 
 Indicators = Mapping[Key, tuple[Level, ...]]
 """The levels of columns that are read as indicators, by key. Booleans have no levels."""
@@ -83,10 +83,10 @@ class LevelCounts:
         levels, new = self.levels, set(other.levels).difference(self.levels)
         if new:
             levels = tuple(sorted(new.union(levels)))
-        if len(levels) > MAX_COUNTED:
+        if len(levels) > MAX_COUNTED_LEVELS:
             raise DataError(
-                f"Column {short_repr(key)} has more than {MAX_COUNTED:,} levels, like an identifier. Drop it, or add "
-                f"k.Group({key!r}) to the kernel."
+                f"Column {short_repr(key)} has more than {MAX_COUNTED_LEVELS:,} levels, like an identifier. Drop it, "
+                f"or add k.Group({key!r}) to the kernel."
             )
         is_boolean = self.is_boolean if self.num_cells else other.is_boolean
         return LevelCounts(levels, num_cells, num_missing, is_boolean)
@@ -139,7 +139,7 @@ def count_levels(table: Table, keys: Collection[Key] | None = None) -> dict[Key,
         elif keys is not None:
             raise DataError(
                 f"Column {short_repr(key)} must hold text or truth values in all blocks of the source, got "
-                f"{cells.cell_type} in the block from row {table.first:,} on. Convert it."
+                f"{cells.cell_type} in the block that starts at row {table.first:,}. Convert it."
             )
     return found
 
@@ -171,8 +171,8 @@ def learn_indicators(
     ]
     if problems:
         numbers = (key for key in table.keys if key not in counts and key not in others)
-        read = (invalid_cells(ColumnSchema(key, ColumnKind.NUMBER), table.cells(key)) for key in numbers)
-        raise DataError(joined([*problems, *itertools.chain(*read)]))
+        read = (cell_errors(ColumnSchema(key, ColumnKind.NUMBER), table.cells(key)) for key in numbers)
+        raise DataError(join_errors([*problems, *itertools.chain(*read)]))
     return {key: column.levels for key, column in counts.items()}
 
 

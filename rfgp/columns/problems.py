@@ -19,13 +19,15 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 _DATE = re.compile(r"\s*\d{4}-(?:0?[1-9]|1[0-2])-(?:0?[1-9]|[12]\d|3[01])(?:[T ].*)?\s*")
+"""Matches an ISO 8601 date, with or without a time."""
 NUMBER = re.compile(r"\s*[+-]?[\d.,]+(?:[eE][+-]?\d+)?\s*")
-_MOST = 8
-"""The largest number of columns whose problems one message lists."""
+"""Matches a number, with any decimal mark and separators."""
+_MAX_PROBLEMS = 8
+"""The maximum number of columns whose problems one message lists."""
 
 
-def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return sentences about cells (n,) of a column that cannot be read as its kind.
+def cell_errors(column: ColumnSchema, cells: Cells) -> list[str]:
+    """Return the errors of cells (n,) of a column that cannot be read as its kind.
 
     Args:
         column: The schema of the column.
@@ -34,8 +36,8 @@ def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.problems import invalid_cells
-        >>> invalid_cells(ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
+        >>> from rfgp.columns.problems import cell_errors
+        >>> cell_errors(ColumnSchema("t", ColumnKind.NUMBER, ("rbf(t)",)), of_objects([1.0, None]))
         ["Column 't' has 1 missing value, the first in row 1; rbf(t) reads it. Leave such rows out, or fill them."]
     """
     problems = [_missing_values(column, cells)] if cells.missing.any() else []
@@ -45,8 +47,8 @@ def invalid_cells(column: ColumnSchema, cells: Cells) -> list[str]:
     return problems + _BY_KIND[column.kind](column, cells)
 
 
-def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
-    """Return sentences about cells (n,) whose type differs from that in training.
+def type_errors(column: ColumnSchema, cells: Cells) -> list[str]:
+    """Return the errors of cells (n,) whose type differs from that in training.
 
     Args:
         column: The schema of the column.
@@ -55,8 +57,8 @@ def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
     Examples:
         >>> from rfgp.columns import ColumnSchema, ColumnKind
         >>> from rfgp.columns.cells import of_objects
-        >>> from rfgp.columns.problems import type_mismatches
-        >>> len(type_mismatches(ColumnSchema("t", ColumnKind.NUMBER, is_date=True), of_objects([1.0])))
+        >>> from rfgp.columns.problems import type_errors
+        >>> len(type_errors(ColumnSchema("t", ColumnKind.NUMBER, is_date=True), of_objects([1.0])))
         1
     """
     if column.kind is ColumnKind.NODE:
@@ -73,7 +75,7 @@ def type_mismatches(column: ColumnSchema, cells: Cells) -> list[str]:
     return [f"{_title(column)} must hold {known}, got {cell_type}; {column.readers} reads it. {remedy}"]
 
 
-def collected(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], list[str]]:
+def collect_errors(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], list[str]]:
     """Return the results of a step for columns, and the messages of columns for which it failed.
 
     Args:
@@ -81,8 +83,8 @@ def collected(step: Callable[[S], T], columns: Iterable[S]) -> tuple[list[T], li
         columns: The columns.
 
     Examples:
-        >>> from rfgp.columns.problems import collected
-        >>> collected(str.upper, ["a", "b"])
+        >>> from rfgp.columns.problems import collect_errors
+        >>> collect_errors(str.upper, ["a", "b"])
         (['A', 'B'], [])
     """
     results, problems = [], []
@@ -98,22 +100,22 @@ def _count(rest: list[str]) -> str:
     return f"There are {len(rest)} more such problems."
 
 
-def joined(problems: list[str], count: Callable[[list[str]], str] = _count, origin: str = "") -> str:
+def join_errors(problems: list[str], count: Callable[[list[str]], str] = _count, origin: str = "") -> str:
     """Return one message about the problems of at most eight columns.
 
     Args:
         problems: Sentences. Equal ones are merged.
         count: A function from the problems of further columns to a sentence about their number.
-        origin: A phrase about row 0.
+        origin: Text after "Rows count from 0", such as ", after the header".
 
     Examples:
-        >>> from rfgp.columns.problems import joined
-        >>> joined(["Column 't' has 1 missing value, the first in row 3. Fill it."])
+        >>> from rfgp.columns.problems import join_errors
+        >>> join_errors(["Column 't' has 1 missing value, the first in row 3. Fill it."])
         "Column 't' has 1 missing value, the first in row 3. Fill it. Rows count from 0."
     """
     lines = list(dict.fromkeys(problems))
-    if len(lines) > _MOST:
-        lines = [*lines[:_MOST], count(lines[_MOST:])]
+    if len(lines) > _MAX_PROBLEMS:
+        lines = [*lines[:_MAX_PROBLEMS], count(lines[_MAX_PROBLEMS:])]
     names_row = any(re.search(r"\brow \d", line) for line in lines)
     return "\n".join(lines) + f" Rows count from 0{origin}." * names_row
 
@@ -243,9 +245,7 @@ def _of_node(column: ColumnSchema, cells: Cells) -> list[str]:
     needs = "labels of nodes"
     if cells.cell_type in (CellType.TEXT, CellType.INTEGER, CellType.OBJECT):
         return []
-    remedy = (
-        "Convert them to integers." if cells.cell_type is CellType.NUMBER else "Give the labels that the graph has."
-    )
+    remedy = "Convert them to integers." if cells.cell_type is CellType.NUMBER else "Use labels that the graph has."
     return [_holding(column, cells, ~cells.missing, remedy, needs)]
 
 

@@ -11,14 +11,14 @@ from torch import Tensor
 from rfgp.columns.cells import Cells, CellType, as_float, as_numpy
 from rfgp.columns.kinds import ColumnKind
 from rfgp.columns.levels import codes_of, factorize, factorize_values, ordered
-from rfgp.columns.problems import invalid_cells, type_mismatches
+from rfgp.columns.problems import cell_errors, type_errors
 from rfgp.columns.requests import ColumnSchema
 from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.messages import one_line, short_repr
 
 _MAX_LABELS = 8
-"""The largest number of unknown labels that one message lists."""
+"""The maximum number of unknown labels in one message."""
 
 
 def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
@@ -38,7 +38,7 @@ def fit_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
         >>> fit_column(ColumnSchema("store", ColumnKind.LEVEL), of_objects(["south", "north"])).levels
         ('north', 'south')
     """
-    _check(invalid_cells(column, cells))
+    _check(cell_errors(column, cells))
     if column.kind is ColumnKind.LEVEL:
         return replace(column, levels=ordered(cells))
     if column.kind is ColumnKind.NODE:
@@ -66,7 +66,7 @@ def extend_column(column: ColumnSchema, cells: Cells) -> ColumnSchema:
         ... ).levels
         ('north', 'south')
     """
-    _check(invalid_cells(column, cells) or type_mismatches(column, cells))
+    _check(cell_errors(column, cells) or type_errors(column, cells))
     if column.kind is not ColumnKind.LEVEL:
         return column
     return replace(column, levels=tuple(dict.fromkeys([*column.levels, *factorize(cells)[1]])))
@@ -91,7 +91,7 @@ def read_column(column: ColumnSchema, cells: Cells) -> Tensor:
         >>> read_column(ColumnSchema("t", ColumnKind.NUMBER), of_objects([1, 2])).tolist()
         [1.0, 2.0]
     """
-    _check(invalid_cells(column, cells) or type_mismatches(column, cells))
+    _check(cell_errors(column, cells) or type_errors(column, cells))
     if column.kind is ColumnKind.LEVEL:
         return torch.from_numpy(codes_of(cells, column.levels))
     if column.kind is ColumnKind.NODE:

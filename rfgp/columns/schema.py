@@ -10,7 +10,7 @@ from torch import Tensor
 
 from rfgp.columns import serialization
 from rfgp.columns.kinds import ColumnKind
-from rfgp.columns.problems import collected, joined
+from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.columns.reading import extend_column, fit_column, read_column
 from rfgp.columns.requests import ColumnRequest, ColumnSchema, Key, Level, NodeTable, merge_requests
 from rfgp.columns.table import Table
@@ -243,7 +243,7 @@ def _each(
     """
     if columns and all(column.kind is not ColumnKind.NODE for column in columns):
         table.check_labels()
-    results, problems = collected(lambda column: step(column, table.cells(column.key, column.readers)), columns)
+    results, problems = collect_errors(lambda column: step(column, table.cells(column.key, column.readers)), columns)
     if problems:
-        raise DataError(joined(problems))
+        raise DataError(join_errors(problems))
     return tuple(results)

@@ -26,6 +26,8 @@ NODE_KEY = "node"
 class Table:
     """The inputs of a model, as columns with keys. Build it with `Table.of`.
 
+    In contrast, `rfgp.tables.Table` is an encoded table with a target.
+
     Attributes:
         keys: The names of the columns, or their numbers in an array.
         num_rows: The number n of rows.
@@ -81,12 +83,12 @@ class Table:
         dtype = functools.reduce(torch.promote_types, types)
         return OutputFormat(not tensors, torch.empty(0, dtype=dtype, device=tensors[0].device if tensors else "cpu"))
 
-    def column(self, key: Key, reader: str = "") -> Any:
+    def column(self, key: Key, term_name: str = "") -> Any:
         """Return a column (n,) in its container: a tensor, an array, a list or a series.
 
         Args:
             key: The column's name, or its number in an array.
-            reader: The kernel term that reads it, for messages. If empty, no term is named.
+            term_name: The kernel term that reads it, for messages. If empty, no term is named.
 
         Raises:
             DataError: If there is no such column. The message lists the columns.
@@ -98,14 +100,16 @@ class Table:
         """
         if isinstance(key, str | int | np.integer) and not isinstance(key, bool) and key in self.columns:
             return self.columns[key]
-        raise DataError(f"X has no column {short_repr(key)}{_read_by(reader).removesuffix(',')}. {self._remedy(key)}")
+        raise DataError(
+            f"X has no column {short_repr(key)}{_read_by(term_name).removesuffix(',')}. {self._remedy(key)}"
+        )
 
-    def cells(self, key: Key, reader: str = "") -> Cells:
+    def cells(self, key: Key, term_name: str = "") -> Cells:
         """Return the cells (n,) of a column, independent of the container.
 
         Args:
             key: The column's name, or its number in an array.
-            reader: The kernel term that reads it, for messages. If empty, no term is named.
+            term_name: The kernel term that reads it, for messages. If empty, no term is named.
 
         Raises:
             DataError: If there is no such column, or it cannot be read.
@@ -115,16 +119,16 @@ class Table:
             >>> Table.of({"t": [0.5, 1.5]}).cells("t").cell_type.value
             'numbers'
         """
-        column = self.column(key, reader)
+        column = self.column(key, term_name)
         try:
             return replace(read_cells(column), first=self.first)
         except DataError as error:
-            raise DataError(f"Column {short_repr(key)}{_read_by(reader)} {error}") from error
+            raise DataError(f"Column {short_repr(key)}{_read_by(term_name)} {error}") from error
         except MemoryError:
             raise
         except Exception as error:  # from a user's class
             reason = f"cannot be read: {one_line(error).removesuffix('.')}. Convert it to a numpy array."
-            raise DataError(f"Column {short_repr(key)}{_read_by(reader)} {reason}") from error
+            raise DataError(f"Column {short_repr(key)}{_read_by(term_name)} {reason}") from error
 
     def without(self, target: Key) -> "Table":
         """Return the table without the column of the target.
@@ -141,8 +145,8 @@ class Table:
             ('t',)
         """
         self.column(target)
-        left = {key: column for key, column in self.columns.items() if key != target}
-        return replace(self, keys=tuple(key for key in self.keys if key != target), columns=left)
+        others = {key: column for key, column in self.columns.items() if key != target}
+        return replace(self, keys=tuple(key for key in self.keys if key != target), columns=others)
 
     def check_labels(self) -> None:
         """Check that the table is no sequence (n,) of numbers or dates.
@@ -181,8 +185,8 @@ class Table:
         return f"Table({sizes}: {listed([str(key) for key in self.keys])})"
 
 
-def _read_by(reader: str) -> str:
-    return f", which {reader} reads," * bool(reader)
+def _read_by(term_name: str) -> str:
+    return f", which {term_name} reads," * bool(term_name)
 
 
 def _floating_type(column: Any) -> torch.dtype:

@@ -173,7 +173,7 @@ def in_search_precision(rows: Block) -> Block:
     Args:
         rows: The rows, in any precision.
     """
-    return replace(rows.plain_block, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
+    return replace(rows.standardized_block, inputs=rows.inputs.double()) if len(rows) <= PRECISE_ROWS else rows
 
 
 def left_out_log_prob(

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from rfgp.approximations import Exact, RandomFeatures
-from rfgp.approximations.planning import sharing
+from rfgp.approximations.planning import names_sharing_budget
 from rfgp.fitting.context import TermFit, in_search_precision, with_new_basis
 from rfgp.fitting.maximize import MIN_GAIN, Objective, maximize
 from rfgp.fitting.scales import ratio_bounds, scale_profile_likelihood
@@ -296,7 +296,7 @@ def with_renewed_basis(fit: TermFit, reports: list[FitReport]) -> tuple[TermFit,
 def _divided(fit: TermFit, rows: Block) -> TermFit:
     """Return a fit with features divided by the terms' effective degrees of freedom."""
     spec = fit.spec
-    names = sharing(spec.options.approximations, spec.approximations)
+    names = names_sharing_budget(spec.options.approximations, spec.approximations)
     if spec.options.budget is None or len(names) < 2 or not spec.is_gaussian:
         return fit
     pilot = fit.state.replace(rows=rows, num_observations=len(rows))

@@ -186,7 +186,10 @@ class Kernel(ABC):
 
     @property
     def summands(self) -> tuple[Term, ...]:
-        """The terms in the order of addition, with the names from the user."""
+        """The terms in the order of addition, with the names that the user gave.
+
+        A kernel that is not a sum is its only term. A term without a name has None. `terms` gives unique names.
+        """
         return (Term((self,), self.name),)
 
     def terms(self) -> tuple[Term, ...]:

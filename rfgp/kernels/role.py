@@ -108,9 +108,10 @@ class LatentField(Protocol):
 
     @property
     def slopes(self) -> "Callable[[Any, Array, Tensor], tuple[sp.csr_array, Array]] | None":
-        """Maps the arguments of `between` to the derivatives of its results.
+        """The derivatives of the results of `between` in the one column of the rows, as a function.
 
-        None if the results are treated as constant in the columns. A field with slopes has variance 1 everywhere.
+        It takes the arguments of `between`. It returns dA / dx (n, N) and the derivatives (n,) of the conditional
+        variances. If None, both are treated as constant. A field with this function has prior variance 1 at every row.
         """
         return None
 

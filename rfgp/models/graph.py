@@ -200,7 +200,7 @@ class GraphGP(GP):
     def feature_size(self) -> dict[str, int]:
         """The size of the features by its name, such as {"degree": 8}. Empty for walks."""
         node_features = features_of(self.spec.priors[0]) if self.spec.priors else None
-        return {} if node_features is None else node_features.size
+        return {} if node_features is None else node_features.size_options
 
     @property
     def walk_options(self) -> RandomWalks:

@@ -8,7 +8,7 @@ import torch
 from rfgp import couplings, random, spectra
 from rfgp.approximations import Exact, RandomFeatures, Vecchia
 from rfgp.approximations.parts import FeatureMap, SpectralPart
-from rfgp.approximations.weights import WeightTerm
+from rfgp.approximations.weights import WeightTermPrior
 from rfgp.likelihoods import Likelihood
 from rfgp.local.kinds import kind_of
 from rfgp.models.gp import GP
@@ -145,7 +145,7 @@ class SparseSpectrumGP(GP):
         """
         self._needed()
         term = self.spec.priors[0]
-        assert isinstance(term, WeightTerm)
+        assert isinstance(term, WeightTermPrior)
         part = term.parts[0]
         assert isinstance(part, SpectralPart)
         return part.feature_map

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from rfgp import random
-from rfgp.approximations import Approximation, Cost
+from rfgp.approximations import Approximation, TermCost
 from rfgp.errors import InvalidArgumentError
 from rfgp.kernels import Kernel, Sum
 from rfgp.regression import GPState
@@ -44,7 +44,7 @@ class TermReport:
 
     kernel: Kernel
     approximation: Approximation
-    cost: Cost
+    cost: TermCost
     share: float | None
     degrees_of_freedom: float | None
 
@@ -69,7 +69,7 @@ def term_reports(state: GPState) -> dict[str, TermReport]:
     return reports
 
 
-def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Approximation, Cost]]:
+def _parts(spec: ModelSpec, state: GPState) -> Iterator[tuple[str, Kernel, Approximation, TermCost]]:
     """Yield the name of each term, its kernel, approximation and cost."""
     values = state.hyperparameters
     data, kernel = spec.term_data(values, state.num_observations), spec.fitted_kernel(values)

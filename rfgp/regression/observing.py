@@ -27,7 +27,7 @@ from rfgp.rows import (
     Rows,
     TrainingArrays,
     TrainingSource,
-    came_as_numpy,
+    is_numpy_input,
     is_read_in_blocks,
     parts_of,
 )
@@ -295,10 +295,10 @@ def left_out_observations(state: StateLike, rows: Rows, inference: Inference | N
     with torch.no_grad():
         mean, variance = (inference or state.infer(rows)).leave_one_out()
         location, scale = units.location.double().reshape(-1)[0], units.scale.double().reshape(-1)[0]
-        template, as_numpy = units.scale.new_empty(0), came_as_numpy(rows)
+        template, as_numpy = units.scale.new_empty(0), is_numpy_input(rows)
         zero = torch.zeros_like(scale)
         latent = Prediction(_marginals(mean, variance), location, scale, zero, template, as_numpy)
-        offset = torch.cat([block.offset() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
+        offset = torch.cat([block.log_exposure() for block in rows.blocks(2**16)]) if rows.has_fixed_noise else None
         observed = observations(latent, bound_likelihood(state), offset)
         y = torch.cat([block.targets[:, 0] for block in rows.blocks(2**16)])
         return LeaveOneOut(observed.mean, observed.variance, observed.log_prob(location + scale * y))

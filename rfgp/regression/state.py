@@ -39,9 +39,9 @@ from rfgp.rows import (
     Rows,
     SourceInputs,
     TrainingArrays,
-    came_as_numpy,
     in_memory,
     inputs_source,
+    is_numpy_input,
     read_training,
 )
 from rfgp.rows.arrays import OutputFormat
@@ -193,7 +193,7 @@ class GPState:
                 for b in rows.blocks(2**16)
             ]
         targets, more = (torch.cat(column) for column in zip(*repeated, strict=True))
-        return LeaveOneOut.of(mean, variance + more, targets, self.scaling.targets, came_as_numpy(rows))
+        return LeaveOneOut.of(mean, variance + more, targets, self.scaling.targets, is_numpy_input(rows))
 
     # --- predictions -----------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from rfgp.rows import (
     SourceRows,
     is_read_in_blocks,
     parts_of,
-    read_more,
+    read_additional_rows,
     read_training,
 )
 from rfgp.solvers import Posterior
@@ -64,7 +64,7 @@ def extended(state: GPState, data: Chunk) -> GPState:
     posterior = posterior if spec is state.spec else None  # new levels add weights
     if posterior is None:
         state.require_rows(purpose="update")
-    more = read_more(spec.inputs, data, spec.options.seed, state.scaling)
+    more = read_additional_rows(spec.inputs, data, spec.options.seed, state.scaling)
     check_rows(spec, more)
     if posterior is not None and _needs_all(state, posterior, more):
         posterior, _ = None, state.require_rows(purpose="new rows outside the range of the old ones")
@@ -100,7 +100,7 @@ def reduced(state: GPState, data: Chunk) -> GPState:
             "another model. Call condition(X, y) with the remaining rows."
         )
     spec, data = state.spec.with_data(data)
-    rows = read_more(spec.inputs, data, spec.options.seed, state.scaling)
+    rows = read_additional_rows(spec.inputs, data, spec.options.seed, state.scaling)
     check_rows(spec, rows)
     if isinstance(rows, SourceRows) and rows.num_rows is None:
         rows = rows.read_once()

@@ -24,10 +24,10 @@ from rfgp.rows.training import DataSummary as DataSummary
 from rfgp.rows.training import InputReader as InputReader
 from rfgp.rows.training import TrainingArrays as TrainingArrays
 from rfgp.rows.training import TrainingSource as TrainingSource
-from rfgp.rows.training import came_as_numpy as came_as_numpy
 from rfgp.rows.training import ends_of as ends_of
 from rfgp.rows.training import in_memory as in_memory
 from rfgp.rows.training import inputs_source as inputs_source
-from rfgp.rows.training import read_more as read_more
+from rfgp.rows.training import is_numpy_input as is_numpy_input
+from rfgp.rows.training import read_additional_rows as read_additional_rows
 from rfgp.rows.training import read_training as read_training
 from rfgp.rows.training import typical_noise as typical_noise

@@ -65,7 +65,7 @@ def _other_columns(
     return f" They lie in the columns {listed}{rest}."
 
 
-def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least: int = 2) -> Tensor:
+def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, min_rows: int = 2) -> Tensor:
     """Return targets (n,) or (n, k) in the dtype and on the device of `like`.
 
     Args:
@@ -73,7 +73,7 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
         n: The number of rows of X.
         like: A tensor with the dtype and device of X.
         dtype: The dtype that the user selected. If None, that of X.
-        least: The smallest number of rows. Targets may be constant only if it is 1.
+        min_rows: The smallest number of rows. Targets may be constant only if it is 1.
 
     Raises:
         DataError: If the shape or length is wrong, there are too few rows, values are not finite, or a target is
@@ -81,12 +81,12 @@ def read_targets(y: Any, n: int, like: Tensor, dtype: torch.dtype | None, least:
     """
     t = read_target_values(y)
     if len(t) != n:
-        raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
-    if n < least:
-        raise DataError(f"There must be at least {'two observations' if least > 1 else 'one observation'}, got {n}.")
+        raise DataError(f"y must have {counted(n, 'row')} like X, got {len(t):,}. Pass one target per row.")
+    if n < min_rows:
+        raise DataError(f"There must be at least {'two observations' if min_rows > 1 else 'one observation'}, got {n}.")
     check_dtypes(t, like, dtype)
     t = check_targets(t, n, like)
-    if least > 1:
+    if min_rows > 1:
         check_not_constant(t.amin(0), t.amax(0), n)
     return t
 
@@ -133,7 +133,7 @@ def check_targets(t: Tensor, n: int, like: Tensor, first: int = 0) -> Tensor:
         DataError: If the number of targets is wrong, or values are not finite.
     """
     if len(t) != n:
-        raise DataError(f"X has {counted(n, 'row')} and y has {len(t):,}.")
+        raise DataError(f"y must have {counted(n, 'row')} like X, got {len(t):,}. Pass one target per row.")
     t = t.to(like)
     bad = (~torch.isfinite(t)).nonzero()
     if len(bad):
@@ -174,6 +174,7 @@ def check_not_constant(
 
 
 _ROUNDING = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 1e-3, torch.bfloat16: 1e-2}
+"""The maximum relative range of a constant target by dtype."""
 
 
 def read_target_values(y: Any) -> Tensor:
@@ -225,9 +226,9 @@ def read_per_row(
         row = int(bad[0])
         kind = "positive" if positive else "not negative"
         raise DataError(f"{name} must be finite and {kind}, got {t[row].item():g} in row {first + row}.")
-    lost = ((t < _SMALLEST) | (t > 1 / _SMALLEST)).nonzero()
-    if positive and len(lost):
-        row = int(lost[0])
+    extreme = ((t < _SMALLEST) | (t > 1 / _SMALLEST)).nonzero()
+    if positive and len(extreme):
+        row = int(extreme[0])
         raise DataError(
             f"{name} must lie between {_SMALLEST:.0e} and {1 / _SMALLEST:.0e}, so that squares are in range, got "
             f"{t[row].item():g} in row {first + row}. Leave out rows that do not count."
@@ -236,6 +237,7 @@ def read_per_row(
 
 
 _SMALLEST = 1e-150
+"""The minimum positive number per row. Its inverse is the maximum."""
 
 
 def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -> tuple[Tensor, bool]:
@@ -250,7 +252,7 @@ def _to_tensor(values: Any, name: str, columns: tuple[str, ...] | None = None) -
     try:
         array = np.asarray(values)
         if array.dtype == object:
-            array = cells.without_marks(array).astype(np.float64)
+            array = cells.with_nan(array).astype(np.float64)
         elif array.dtype.kind not in "fiub":
             raise TypeError(f"it holds {array.dtype} values")
     except (TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ class Rows(Protocol):
 
     @property
     def has_fixed_noise(self) -> bool:
-        """Whether some row has known noise."""
+        """Whether at least one row has known noise."""
 
     @property
     def count(self) -> float:
@@ -44,15 +44,16 @@ class Rows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Some rows in memory, in standardized units.
+    """A block of rows in memory, in standardized units.
 
     Attributes:
         inputs: The inputs (b, d), or positions (b,).
         targets: The targets (b, k), float64.
-        fixed_noise: Known noise variances (b,), added to the learned noise, float64. If None, zeros. With a likelihood
-            of counts or positive values, the exposures. If None, ones.
+        fixed_noise: Known noise variances (b,), or exposures (b,), float64. With a Gaussian likelihood the variances
+            are added to the learned noise. If None, they are zeros. With a likelihood of counts or positive values
+            the exposures scale the mean. If None, they are ones.
         weight: The numbers of observations (b,), float64. If None, ones.
-        signs: The weights of the outputs in a sum of log densities, (k,). If None, ones.
+        given_output_weights: The weights (k,) of the outputs in the sum of log densities. If None, ones.
         replicate_sum_of_squares: The sums of squares of a row's observations about their mean, the target, (b, k). If
             None, the observations of a row are equal.
 
@@ -66,12 +67,12 @@ class Block:
     targets: Tensor
     fixed_noise: Tensor | None = None
     weight: Tensor | None = None
-    signs: Tensor | None = None
+    given_output_weights: Tensor | None = None
     replicate_sum_of_squares: Tensor | None = None
 
     @property
-    def plain_block(self) -> "Block":
-        """The block itself."""
+    def standardized_block(self) -> "Block":
+        """The block itself, which is standardized."""
         return self
 
     @property
@@ -82,7 +83,9 @@ class Block:
     @property
     def output_weights(self) -> Tensor:
         """The weights of the outputs in a sum of log densities, (k,) float64."""
-        return self.targets.new_ones(self.num_outputs) if self.signs is None else self.signs
+        return (
+            self.targets.new_ones(self.num_outputs) if self.given_output_weights is None else self.given_output_weights
+        )
 
     @property
     def is_homoscedastic(self) -> bool:
@@ -136,16 +139,17 @@ class Block:
         Args:
             noise: The variances that are added to the known noise, (b,).
         """
-        return replace(self.plain_block, fixed_noise=self.observation_noise(noise))
+        return replace(self.standardized_block, fixed_noise=self.observation_noise(noise))
 
-    def repetitions(
+    def replicate_log_prob(
         self,
         noise: Tensor,  # 0-d
     ) -> Tensor:  # 0-d
-        """Return the log density term of repeated observations, or 0.
+        """Return the log density of observations given their mean, or 0 without weights.
 
         Let w observations of variance D have the mean y and the sum of squares S about it. Their density is N(y; f, D /
-        w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). The log densities of outputs are summed with their signs.
+        w) (2 pi D)^(-(w - 1) / 2) w^(-1/2) exp(-S / (2 D)). The result is the sum of the logarithms of the factors
+        after the first, weighted by `output_weights`.
 
         Args:
             noise: The learned variance, 0-d.
@@ -169,8 +173,11 @@ class Block:
             return torch.zeros_like(self.targets[:, 0])
         return (self.replicate_sum_of_squares @ self.output_weights) / self.observation_noise(noise)
 
-    def offset(self) -> Tensor:
-        """Return the logarithms of the exposures (b,), which are added to the latent function."""
+    def log_exposure(self) -> Tensor:
+        """Return the logarithms of the exposures (b,), which are added to the latent function.
+
+        The exposures are stored as `fixed_noise`.
+        """
         if self.fixed_noise is None:
             return torch.zeros_like(self.targets[:, 0])
         return torch.where(self.fixed_noise > 0, self.fixed_noise, 1.0).log()
@@ -199,7 +206,7 @@ class Block:
         """
         arrays = self.fixed_noise, self.weight, self.replicate_sum_of_squares
         noise, weight, squares = (None if value is None else value[rows] for value in arrays)
-        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.signs, squares)
+        return Block(self.inputs[rows], self.targets[rows], noise, weight, self.given_output_weights, squares)
 
 
 Sums = tuple[Tensor, ...]

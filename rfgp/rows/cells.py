@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from rfgp.counts import counted
 
 _MAX_COLUMNS = 8
-_READERS = {"text": 'categories="one-hot"', "dates": 'dates="days"', "missing values": 'missing="drop"'}
+"""The maximum number of columns in a message."""
+_OPTIONS = {"text": 'categories="one-hot"', "dates": 'dates="days"', "missing values": 'missing="drop"'}
+"""The option of `rfgp.tables.read_table` that encodes cells of each kind."""
 
 
 class Problem(NamedTuple):
@@ -37,7 +39,7 @@ class Problem(NamedTuple):
         return f"{where} holds {self.kind} ({self.cell} in row {self.row}, {counted(self.number, 'such cell')})"
 
 
-def without_marks(
+def with_nan(
     cells: NDArray[Any],  # (...), objects
 ) -> NDArray[Any]:
     """Return objects with NaN instead of pandas.NA and NaT, which have no float value.
@@ -45,11 +47,11 @@ def without_marks(
     Args:
         cells: Objects (...).
     """
-    pandas = sys.modules.get("pandas")  # imported already if a cell is one of its marks
+    pandas = sys.modules.get("pandas")  # imported already if a cell is one of its missing values
     if pandas is None:
         return cells
-    gaps = pandas.isna(cells)
-    return np.where(gaps, np.nan, cells) if gaps.any() else cells
+    is_missing = pandas.isna(cells)
+    return np.where(is_missing, np.nan, cells) if is_missing.any() else cells
 
 
 def problems_of(
@@ -63,7 +65,7 @@ def problems_of(
         names: The names of the columns. If None, their indices.
     """
     try:
-        cells = without_marks(np.asarray(values, dtype=object))
+        cells = with_nan(np.asarray(values, dtype=object))
     except (TypeError, ValueError):
         return []
     if cells.ndim == 1:
@@ -94,7 +96,7 @@ def remedy(problems: list[Problem], is_frame: bool) -> str:
         is_frame: Whether the cells are from a dataframe.
     """
     if is_frame:
-        options = [option for kind, option in _READERS.items() if any(problem.kind == kind for problem in problems)]
+        options = [option for kind, option in _OPTIONS.items() if any(problem.kind == kind for problem in problems)]
         call = ", ".join(["table", "target", *options])
         return f"Encode them as numbers with rfgp.tables.read_table({call}), for a dataframe with the target."
     return (
@@ -105,18 +107,18 @@ def remedy(problems: list[Problem], is_frame: bool) -> str:
 
 def _of_column(cells: NDArray[Any], label: str | int | None) -> list[Problem]:
     try:
-        gaps, kinds = np.isnan(cells.astype(np.float64)), {}
+        is_missing, kinds = np.isnan(cells.astype(np.float64)), {}
     except (TypeError, ValueError):
-        gaps, kinds = np.zeros(len(cells), dtype=bool), dict[str, list[int]]()
+        is_missing, kinds = np.zeros(len(cells), dtype=bool), dict[str, list[int]]()
         for row, cell in enumerate(cells):
             kind = _kind(cell)
             if kind == "missing values":
-                gaps[row] = True
+                is_missing[row] = True
             elif kind is not None:
                 kinds.setdefault(kind, []).append(row)
     problems = [Problem(label, kind, rows[0], _shown(cells[rows[0]]), len(rows)) for kind, rows in kinds.items()]
-    if gaps.any():
-        problems.append(Problem(label, "missing values", int(gaps.argmax()), "", int(gaps.sum())))
+    if is_missing.any():
+        problems.append(Problem(label, "missing values", int(is_missing.argmax()), "", int(is_missing.sum())))
     return problems
 
 

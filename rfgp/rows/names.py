@@ -14,6 +14,7 @@ from rfgp.errors import DataError, IndexColumnWarning, NewLevelWarning
 from rfgp.messages import listed, short_repr
 
 _NAMES = re.compile(r"(?:Unnamed: \d+(?:\.\d+)*|__index_level_\d+__)?")
+"""Matches the names that pandas and Parquet give to an unnamed index."""
 
 
 def is_index_name(name: str) -> bool:

@@ -6,31 +6,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-MAX_OFTEN = 5
-"""The largest mean number of repetitions of inputs for which equal rows count as copies."""
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-"""The factor of the hash, 2^64 over the golden ratio (Fibonacci hashing). It is odd, so that steps are invertible."""
+MAX_MEAN_REPEATS = 5
+"""The maximum mean number of rows with the same inputs for which equal rows count as copies."""
+_HASH_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
+"""The multiplier of the hash, 2^64 over the golden ratio (Fibonacci hashing). As it is odd, steps are invertible."""
 
 
 def row_hashes(
     columns: Iterable[NDArray[np.float64]],  # each (n,)
-    begun: NDArray[np.uint64],  # (n,)
+    initial_hashes: NDArray[np.uint64],  # (n,)
 ) -> NDArray[np.uint64]:  # (n,)
-    """Return a hash of each row, equal for different rows at odds of 2^-64.
+    """Return a hash of each row. Different rows collide with probability 2^-64.
 
     Args:
         columns: Numbers in float64. A negative zero equals zero.
-        begun: Hashes of other columns of the same rows, or zeros.
+        initial_hashes: Hashes of other columns of the same rows, or zeros.
 
     Examples:
         >>> hashes = row_hashes([np.array([1.0, 2.0, 1.0])], np.zeros(3, dtype=np.uint64))
         >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
         (True, False)
     """
+    hashes = initial_hashes
     for column in columns:
-        begun = (begun ^ (column + 0.0).view(np.uint64)) * _ODD  # no negative zero
-        begun ^= begun >> np.uint64(29)
-    return begun
+        hashes = (hashes ^ (column + 0.0).view(np.uint64)) * _HASH_MULTIPLIER  # no negative zero
+        hashes ^= hashes >> np.uint64(29)
+    return hashes
 
 
 def repeat_groups(
@@ -54,7 +55,7 @@ def repeat_groups(
     inputs = row_hashes((column.astype(np.float64) for column in X.T), np.zeros(len(y), dtype=np.uint64))
     targets = (column.astype(np.float64) for column in y.reshape(len(y), -1).T)
     groups = np.unique(row_hashes(targets, inputs), return_inverse=True)[1].reshape(-1)
-    is_coarse = MAX_OFTEN * len(np.unique(inputs)) < len(y)
+    is_coarse = MAX_MEAN_REPEATS * len(np.unique(inputs)) < len(y)
     return None if is_coarse or groups.max() + 1 == len(y) else groups
 
 

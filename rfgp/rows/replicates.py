@@ -59,4 +59,4 @@ def merge_replicates(rows: Block) -> Block:
     if rows.replicate_sum_of_squares is not None:
         squares = squares + rows.replicate_sum_of_squares
     merged_squares = torch.zeros_like(means).index_add(0, groups, squares)
-    return Block(rows.inputs[first], means, None, weight, rows.signs, merged_squares)
+    return Block(rows.inputs[first], means, None, weight, rows.given_output_weights, merged_squares)

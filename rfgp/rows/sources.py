@@ -18,8 +18,8 @@ from rfgp.scaling import Scaling
 
 CHUNK = 2**16
 """The number of rows of an array on disk that are read at once."""
-SMALL = 2**26
-"""The size in bytes below which arrays on disk are read into memory."""
+MIN_BLOCKED_BYTES = 2**26
+"""The minimum size in bytes of arrays on disk that are read in blocks. Smaller ones are read into memory."""
 
 
 class Chunk(NamedTuple):
@@ -48,8 +48,8 @@ class Chunk(NamedTuple):
         names = names_of(self.X) if self.names is None else self.names
         return self._replace(X=arranged(self.X, wanted, names), names=names if wanted is None else wanted)
 
-    def trained_on(self) -> "Chunk":
-        """Return the training rows without an index column of a dataframe, with a warning."""
+    def without_index_column(self) -> "Chunk":
+        """Return the rows without an index column of a dataframe, and warn if there is one."""
         chunk = self.named(None)
         if self.names is not None or chunk.names is None:
             return chunk
@@ -150,11 +150,12 @@ def as_source(X: Any, y: Any = None, noise: Any = None, sample_weight: Any = Non
             remedy = "Name them in the source, as in rfgp.tables.Parquet(path, target=...)."
             raise DataError(f"y, noise and sample_weight must be part of a source of rows, got arrays. {remedy}")
         return X
-    if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < SMALL:
+    if not isinstance(X, np.memmap) or X.ndim != 2 or X.nbytes < MIN_BLOCKED_BYTES:
         return None
     for name, value in (("y", y), ("noise", noise), ("sample_weight", sample_weight)):
         if value is not None and np.shape(value)[:1] != X.shape[:1]:
-            raise DataError(f"X has {counted(len(X), 'row')} and {name} has shape {np.shape(value)}.")
+            n, remedy = counted(len(X), "row"), f"Pass one {'target' if name == 'y' else 'value'} per row."
+            raise DataError(f"{name} must have {n} like X, got shape {np.shape(value)}. {remedy}")
     return ArraySource(X, y, noise, sample_weight)
 
 
@@ -183,14 +184,13 @@ def checked(
         names = chunk.names
         inputs, _ = read_matrix(chunk.X, dtype, first)
         if width is not None and inputs.shape[1] != width:
-            raise DataError(f"A block of the source has {counted(inputs.shape[1], 'column')}, the first has {width}.")
+            raise DataError(_unequal_blocks("column", width, inputs.shape[1]))
         y = noise = weight = None
         if targets:
             given_extras = tuple(name for name in ("noise", "sample_weight") if getattr(chunk, name) is not None)
             if extras is not None and given_extras != extras:
-                raise DataError(
-                    f"A block of the source has {_listed(given_extras)} with X and y, the first {_listed(extras)}."
-                )
+                got = f"got {_listed(given_extras)} after {_listed(extras)}. Pass them with all blocks, or with none."
+                raise DataError(f"All blocks of a source must have the same of noise and sample_weight, {got}")
             extras = given_extras
             if chunk.y is None:
                 raise DataError("The source must have targets, got none. Name the target column of the source.")
@@ -199,7 +199,7 @@ def checked(
             y = check_targets(y, len(inputs), inputs, first)
             y = y[:, None] if y.ndim == 1 else y
             if outputs is not None and y.shape[1] != outputs:
-                raise DataError(f"A block of the source has {counted(y.shape[1], 'target')}, the first has {outputs}.")
+                raise DataError(_unequal_blocks("target", outputs, y.shape[1]))
             like = inputs.new_empty(0)
             noise = read_per_row(chunk.noise, "noise", len(inputs), like, positive=False, first=first)
             weight = read_per_row(chunk.sample_weight, "sample_weight", len(inputs), like, positive=True, first=first)
@@ -209,28 +209,32 @@ def checked(
             yield Chunk(inputs, y, noise, weight)
 
 
+def _unequal_blocks(kind: str, first: int, got: int) -> str:
+    return f"All blocks of a source must have {counted(first, kind)}, got {got}. Select the same {kind}s in each block."
+
+
 def _listed(names: tuple[str, ...]) -> str:
-    return " and ".join(names) or "nothing"
+    return " and ".join(names) or "neither"
 
 
 def rebatched(chunks: Iterator[Chunk], size: int) -> Iterator[Chunk]:
     """Yield checked rows in chunks of `size`. The last one may be smaller."""
-    waiting: list[Chunk] = []
+    pending: list[Chunk] = []
     count = 0
     for chunk in chunks:
-        waiting.append(chunk)
+        pending.append(chunk)
         count += len(chunk.X)
         if count < size:
             continue
-        whole, waiting = Chunk.joined(waiting), []
+        joined, pending = Chunk.joined(pending), []
         last = count - count % size
         for first in range(0, last, size):
-            yield whole.take(slice(first, first + size))
+            yield joined.take(slice(first, first + size))
         if last < count:
-            waiting = [whole.take(slice(last, count))]
+            pending = [joined.take(slice(last, count))]
         count -= last
-    if waiting:
-        yield Chunk.joined(waiting)
+    if pending:
+        yield Chunk.joined(pending)
 
 
 def rows_in_memory(rows: Rows) -> Block:
@@ -241,7 +245,7 @@ def rows_in_memory(rows: Rows) -> Block:
 
 
 def is_read_in_blocks(rows: Rows) -> bool:
-    """Return whether some rows are read in blocks."""
+    """Return whether at least one part of the rows is read in blocks."""
     return any(isinstance(part, SourceRows) for part in parts_of(rows))
 
 
@@ -258,8 +262,8 @@ def standardized_noise(chunk: Chunk, scaling: Scaling) -> Tensor | None:
     return None if chunk.noise is None else chunk.noise / scaling.targets.common_scale().double() ** 2
 
 
-_UNCOUNTED = 2**16
-"""The assumed number of rows of a source before it is read. Only its magnitude matters."""
+ASSUMED_NUM_ROWS = 2**16
+"""The assumed number of rows of a source before it is read. Only its order of magnitude matters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -295,7 +299,7 @@ class SourceRows:
     ends: tuple[Tensor, Tensor] | None = None
 
     def __len__(self) -> int:
-        return _UNCOUNTED if self.num_rows is None else self.num_rows
+        return ASSUMED_NUM_ROWS if self.num_rows is None else self.num_rows
 
     def blocks(self, size: int) -> Iterator[Block]:
         """Yield all rows in blocks of `size`.
@@ -307,12 +311,10 @@ class SourceRows:
         chunks = checked(self.source.chunks(), self.dtype, True, self.scaling.columns)
         for chunk in rebatched(chunks, size):
             count += len(chunk.X)
-            check_kind(chunk, self)
+            check_row_format(chunk, self)
             yield from standardized(chunk, self.scaling).blocks(size)
         if self.num_rows is not None and count != self.num_rows:
-            raise DataError(
-                f"A source must not change, got {count:,} rows after {self.num_rows:,} at first. Read a copy."
-            )
+            raise DataError(f"A source must not change, got {count:,} rows after {self.num_rows:,}. Read a copy.")
 
     def counted(self, num_rows: int, count: float) -> "SourceRows":
         """Return the rows with their numbers of rows and observations."""
@@ -336,19 +338,19 @@ class RemoteRows(SourceRows):
             DataError: If values are invalid, or have changed since the first pass.
         """
         assert isinstance(self.source, DistributedSource)
-        whole = replace(self, source=ArraySource(()), sample=None)  # do not send the other parts to a worker
-        return self.source.reduce(partial(_total_of_part, whole, function), _added)
+        template = replace(self, source=ArraySource(()), sample=None)  # do not send the other parts to a worker
+        return self.source.reduce(partial(_total_of_part, template, function), _added)
 
 
-def _total_of_part(whole: SourceRows, function: Callable[[Rows], Sums], part: RowSource, first: int) -> Sums:
+def _total_of_part(template: SourceRows, function: Callable[[Rows], Sums], part: RowSource, first: int) -> Sums:
     chunks = []
-    for chunk in checked(part.chunks(), whole.dtype, True, whole.scaling.columns, first):
-        check_kind(chunk, whole)
+    for chunk in checked(part.chunks(), template.dtype, True, template.scaling.columns, first):
+        check_row_format(chunk, template)
         chunks.append(chunk)
     if chunks:
-        return function(standardized(Chunk.joined(chunks), whole.scaling))
-    like = whole.scaling.targets.scale.new_zeros(0, dtype=torch.float64)
-    return function(Block(like.reshape(0, 1), like.reshape(0, whole.num_outputs)))
+        return function(standardized(Chunk.joined(chunks), template.scaling))
+    like = template.scaling.targets.scale.new_zeros(0, dtype=torch.float64)
+    return function(Block(like.reshape(0, 1), like.reshape(0, template.num_outputs)))
 
 
 def _added(a: Sums, b: Sums) -> Sums:
@@ -375,19 +377,17 @@ class SourceInputs:
         Raises:
             DataError: If the number of columns differs from that of the training data.
         """
-        some, chunks = False, checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
+        has_rows, chunks = False, checked(self.source.chunks(), self.dtype, False, self.scaling.columns)
         for chunk in rebatched(chunks, size):
-            some = True
+            has_rows = True
             self.scaling.check_columns(chunk.X)
             yield self.scaling.standardize(chunk.X)
-        if not some:
-            raise DataError(
-                "A source must yield its rows at each pass, got none. Start again at each call of chunks()."
-            )
+        if not has_rows:
+            raise DataError("A source must yield its rows at each pass, got none. Restart at each call of chunks().")
 
 
-def check_kind(chunk: Chunk, rows: SourceRows) -> None:
-    """Check that rows have the kind that the source had at the first pass.
+def check_row_format(chunk: Chunk, rows: SourceRows) -> None:
+    """Check that rows have the outputs, weights and noise of the first pass.
 
     Raises:
         DataError: If the number of columns or outputs, or the presence of weights or noise, has changed.

@@ -12,6 +12,7 @@ from rfgp.counts import counted
 from rfgp.errors import DataError
 from rfgp.rows.arrays import OutputFormat, read_per_row, read_targets
 from rfgp.rows.blocks import Block, Rows, parts_of
+from rfgp.rows.source_summary import SourceSummary, summarize_source
 from rfgp.rows.sources import (
     Chunk,
     DistributedSource,
@@ -24,7 +25,6 @@ from rfgp.rows.sources import (
     standardized,
     standardized_noise,
 )
-from rfgp.rows.survey import Survey, survey
 from rfgp.scaling import Affine, Scaling, moments
 from rfgp.torch_context import CachedWithoutLock
 
@@ -63,8 +63,7 @@ class SourceReader(InputReader, Protocol):
 
 
 MAX_COPIED = 2**21
-"""The maximum number of rows whose standardized values are kept next to the given ones. More are standardized as they
-are read."""
+"""The maximum number of rows whose standardized values are cached. More rows are standardized in blocks."""
 
 
 class ArrayRows(Block):
@@ -81,23 +80,25 @@ class ArrayRows(Block):
     scaling: Scaling
 
     def __init__(self, chunk: Chunk, as_numpy: bool, scaling: Scaling) -> None:
-        vars(self).update(chunk=chunk, as_numpy=as_numpy, scaling=scaling, weight=chunk.sample_weight, signs=None)
+        vars(self).update(
+            chunk=chunk, as_numpy=as_numpy, scaling=scaling, weight=chunk.sample_weight, given_output_weights=None
+        )
         vars(self)["fixed_noise"] = standardized_noise(chunk, scaling)
 
     @CachedWithoutLock
-    def plain_block(self) -> Block:
+    def standardized_block(self) -> Block:
         """All rows in standardized units."""
         return standardized(self.chunk, self.scaling)
 
     @property
     def inputs(self) -> Tensor:
         """The inputs (n, d), or positions (n,)."""
-        return self.plain_block.inputs
+        return self.standardized_block.inputs
 
     @property
     def targets(self) -> Tensor:
         """The targets (n, k), float64."""
-        return self.plain_block.targets
+        return self.standardized_block.targets
 
     @CachedWithoutLock
     def ends(self) -> tuple[Tensor, Tensor]:
@@ -122,8 +123,8 @@ class ArrayRows(Block):
         Args:
             rows: A slice, indices (b,) or a mask.
         """
-        if len(self) <= MAX_COPIED or "plain_block" in vars(self):
-            return self.plain_block.take(rows)
+        if len(self) <= MAX_COPIED or "standardized_block" in vars(self):
+            return self.standardized_block.take(rows)
         return standardized(self.chunk.take(rows), self.scaling)
 
     def __repr__(self) -> str:
@@ -170,9 +171,9 @@ class TrainingArrays:
 
     @classmethod
     def read(
-        cls, reader: InputReader, chunk: Chunk, least: int, columns: tuple[str, ...] | None = None
+        cls, reader: InputReader, chunk: Chunk, min_rows: int, columns: tuple[str, ...] | None = None
     ) -> "TrainingArrays":
-        """Check data of at least `least` rows, and copy them.
+        """Check data of at least `min_rows` rows, and copy them.
 
         Named columns are read in the order of `columns` if it is not None.
 
@@ -183,9 +184,9 @@ class TrainingArrays:
             raise DataError(
                 "y must have targets, got None. Pass y with X, or a source of rows such as rfgp.tables.Parquet."
             )
-        complete = reader.complete(chunk.trained_on() if columns is None else chunk.named(columns))
+        complete = reader.complete(chunk.without_index_column() if columns is None else chunk.named(columns))
         inputs, output_format = reader.read(complete.X)
-        targets = read_targets(complete.y, len(inputs), output_format.like, reader.dtype, least)
+        targets = read_targets(complete.y, len(inputs), output_format.like, reader.dtype, min_rows)
         noise = read_per_row(complete.noise, "noise", len(targets), targets, positive=False)
         weight = read_per_row(complete.sample_weight, "sample_weight", len(targets), targets, positive=True)
         inputs = inputs if output_format.is_numpy and inputs.ndim == 2 else inputs.detach().clone()
@@ -210,7 +211,7 @@ class TrainingArrays:
         scaling.check_columns(self.chunk.X)
         rows = ArrayRows(self.chunk, self.as_numpy, scaling)
         if len(rows) <= MAX_COPIED or not _is_in_range(rows):
-            len(rows.plain_block)  # raises an error for values out of range
+            len(rows.standardized_block)  # raises an error for values out of range
         return rows
 
 
@@ -221,21 +222,21 @@ class TrainingSource:
     Attributes:
         source: The source.
         dtype: The dtype of the inputs. If None, that of the source.
-        survey: The results of the first pass.
+        source_summary: The results of the first pass.
     """
 
     source: RowSource
     dtype: torch.dtype | None
-    survey: Survey
+    source_summary: SourceSummary
 
     @property
     def names(self) -> tuple[str, ...] | None:
         """The names of the columns, or None."""
-        return self.survey.names
+        return self.source_summary.names
 
     def summary(self, standardize: bool) -> DataSummary:
         """Return the summary of the data."""
-        stats, like = self.survey, self.survey.sample.X.new_empty(0)
+        stats, like = self.source_summary, self.source_summary.sample.X.new_empty(0)
         maps = [moments.standardizing(like) for moments in (stats.targets, stats.inputs)]
         center, deviation = (v[0] if stats.is_vector else v for v in (maps[0].location, maps[0].scale))
         if not standardize:
@@ -251,8 +252,8 @@ class TrainingSource:
         Raises:
             DataError: If the number of columns or outputs differs from that of the scaling.
         """
-        stats, make = self.survey, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
-        kind = _kind_of_rows(stats.sample, stats.is_vector, scaling)
+        stats, make = self.source_summary, RemoteRows if isinstance(self.source, DistributedSource) else SourceRows
+        kind = _row_format(stats.sample, stats.is_vector, scaling)
         sizes = (stats.num_rows, stats.observations, stats.is_numpy)
         sample, like = standardized(stats.sample, scaling), stats.sample.X
         low, high = (scaling.standardize(end.to(like)[None])[0] for end in (stats.inputs.low, stats.inputs.high))
@@ -260,9 +261,9 @@ class TrainingSource:
 
 
 def read_training(
-    reader: InputReader, chunk: Chunk, seed: int, least: int = 2, columns: tuple[str, ...] | None = None
+    reader: InputReader, chunk: Chunk, seed: int, min_rows: int = 2, columns: tuple[str, ...] | None = None
 ) -> TrainingArrays | TrainingSource:
-    """Check training data of at least `least` rows, and summarize a source.
+    """Check training data of at least `min_rows` rows, and summarize a source.
 
     Named columns are read in the order of `columns` if it is not None.
 
@@ -271,11 +272,11 @@ def read_training(
     """
     source = _source_of(reader, chunk)
     if source is None:
-        return TrainingArrays.read(reader, chunk, least, columns)
-    return TrainingSource(source, reader.dtype, survey(source, reader.dtype, seed, columns=columns))
+        return TrainingArrays.read(reader, chunk, min_rows, columns)
+    return TrainingSource(source, reader.dtype, summarize_source(source, reader.dtype, seed, columns=columns))
 
 
-def read_more(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
+def read_additional_rows(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) -> ArrayRows | SourceRows:
     """Return additional rows. A source is checked later.
 
     A distributed source is read once, because its rows cannot be counted during later passes.
@@ -287,12 +288,12 @@ def read_more(reader: InputReader, chunk: Chunk, seed: int, scaling: Scaling) ->
     if source is None:
         return TrainingArrays.read(reader, chunk, 1, scaling.columns).rows(scaling)
     if isinstance(source, DistributedSource):
-        stats = survey(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
+        stats = summarize_source(source, reader.dtype, seed, is_all=False, columns=scaling.columns)
         return TrainingSource(source, reader.dtype, stats).rows(scaling)
-    return _unread(source, reader.dtype, scaling)
+    return _rows_without_first_pass(source, reader.dtype, scaling)
 
 
-def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> SourceRows:
+def _rows_without_first_pass(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> SourceRows:
     """Return the rows of a source after reading its first chunk.
 
     Raises:
@@ -300,9 +301,9 @@ def _unread(source: RowSource, dtype: torch.dtype | None, scaling: Scaling) -> S
     """
     first = next((chunk for chunk in source.chunks() if np.ndim(chunk.X) < 1 or len(chunk.X)), None)
     if first is None:
-        raise DataError("The source has no rows.")
-    (some,) = checked([first], dtype, True, scaling.columns)
-    return SourceRows(source, scaling, dtype, *_kind_of_rows(some, np.ndim(first.y) == 1, scaling))
+        raise DataError("The source must have rows, got none. Check its path or its filter.")
+    (chunk,) = checked([first], dtype, True, scaling.columns)
+    return SourceRows(source, scaling, dtype, *_row_format(chunk, np.ndim(first.y) == 1, scaling))
 
 
 def inputs_source(reader: InputReader, X: Any) -> RowSource | None:
@@ -326,7 +327,7 @@ def in_memory(rows: Rows, purpose: str) -> tuple[Chunk, bool]:
     return Chunk.joined([part.chunk for part in arrays]), arrays[0].as_numpy
 
 
-def came_as_numpy(rows: Rows) -> bool:
+def is_numpy_input(rows: Rows) -> bool:
     """Return whether the user passed the (first) rows as arrays."""
     first = parts_of(rows)[0]
     return not isinstance(first, ArrayRows | SourceRows) or first.as_numpy
@@ -339,13 +340,13 @@ def _source_of(reader: InputReader, chunk: Chunk) -> RowSource | None:
     return source
 
 
-def _kind_of_rows(some: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, bool, bool]:
-    """Return the number of outputs, whether rows are uniform, and whether they have noise, from some rows."""
-    scaling.check_columns(some.X)
-    _check_outputs(some.y[:, 0] if is_vector else some.y, scaling)
-    if some.noise is not None:
+def _row_format(first: Chunk, is_vector: bool, scaling: Scaling) -> tuple[int, bool, bool]:
+    """Return the number of outputs, whether rows are homoscedastic, and whether they have noise."""
+    scaling.check_columns(first.X)
+    _check_outputs(first.y[:, 0] if is_vector else first.y, scaling)
+    if first.noise is not None:
         scaling.targets.common_scale()
-    return some.y.shape[1], some.noise is None and some.sample_weight is None, some.noise is not None
+    return first.y.shape[1], first.noise is None and first.sample_weight is None, first.noise is not None
 
 
 def _is_in_range(rows: ArrayRows) -> bool:
@@ -359,24 +360,23 @@ def _is_in_range(rows: ArrayRows) -> bool:
 def _checked_units(targets: Affine) -> Affine:
     """Check that the variance of targets does not overflow or underflow in their dtype."""
     scale = targets.scale.reshape(-1)
-    lost = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
-    if bool(lost.any()):
-        worst, kind = scale[lost][0].item(), torch.finfo(scale.dtype)
-        ends = f"{kind.tiny**0.5:.0e} and {kind.max**0.5:.0e}"
+    is_extreme = ~torch.isfinite(scale**2) | (scale**2 <= torch.finfo(scale.dtype).tiny)
+    if bool(is_extreme.any()):
+        extreme, limits = scale[is_extreme][0].item(), torch.finfo(scale.dtype)
+        ends = f"{limits.tiny**0.5:.0e} and {limits.max**0.5:.0e}"
         raise DataError(
             f"The standard deviation of y must lie between {ends}, so that variances of predictions fit into "
-            f"{scale.dtype}, got {worst:.3g}. Divide y by {worst:.0e}."
+            f"{scale.dtype}, got {extreme:.3g}. Divide y by {extreme:.0e}."
         )
     return targets
 
 
 def _check_outputs(targets: Tensor, scaling: Scaling) -> None:
-    if targets.shape[1:] != scaling.targets.scale.shape:
-        outputs = scaling.targets.scale.shape
-        raise DataError(
-            f"y has {'one output' if targets.ndim == 1 else f'{targets.shape[1]} outputs'}, the training data "
-            f"{f'{outputs[0]}' if outputs else 'one'}."
-        )
+    shapes = scaling.targets.scale.shape, targets.shape[1:]
+    if shapes[0] != shapes[1]:
+        known, got = (f"shape (n, {shape[0]})" if shape else "shape (n,)" for shape in shapes)
+        remedy = "Pass the same targets in the same order."
+        raise DataError(f"y must have {known} like the training data, got {got}. {remedy}")
 
 
 def typical_noise(rows: Rows) -> float:

@@ -33,10 +33,10 @@ from rfgp.approximations.neighbors import KernelNeighborTerm, NeighborTerm
 from rfgp.approximations.node_features import ExactFeatures, NodeFeatures, SpectrumFeatures, make_features
 from rfgp.approximations.node_products import NodeProductTerm, columns_of
 from rfgp.approximations.nodes import NodeApproximation, NodeTerm, node_term, nodes_of
-from rfgp.approximations.parts import FinitePart, Part, SpectralPart
+from rfgp.approximations.parts import FactorFeatures, FinitePart, SpectralPart
 from rfgp.approximations.role import parameter_names, scale_name
-from rfgp.approximations.sparse_precision import PrecisionTerm
-from rfgp.approximations.weights import WeightTerm
+from rfgp.approximations.sparse_precision import PrecisionTermPrior
+from rfgp.approximations.weights import WeightTermPrior
 from rfgp.errors import InvalidArgumentError
 from rfgp.features.inducing import JITTER
 from rfgp.kernels.role import Factor
@@ -160,17 +160,17 @@ def _kernel(saved: SavedTerm) -> TermPrior:
 
 
 def _precision(saved: SavedTerm) -> TermPrior:
-    return PrecisionTerm(saved.data.term, scale_name(saved.data.term, saved.data.values))
+    return PrecisionTermPrior(saved.data.term, scale_name(saved.data.term, saved.data.values))
 
 
 def _neighbors(saved: SavedTerm) -> TermPrior:
-    return saved.approximation.draw(saved.data, saved.seed)
+    return saved.approximation.build(saved.data, saved.seed)
 
 
 # --- weights ---------------------------------------------------------------------------------------
 
 
-def _encode_weights(prior: WeightTerm, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
+def _encode_weights(prior: WeightTermPrior, encoder: Encoder) -> tuple[Json, dict[str, Tensor]]:
     """Return the series of factors, None for a factor itself, and the tensors of frequencies (m, d)."""
     finite = [part for part in prior.parts if isinstance(part, FinitePart)]
     spectral = [part for part in prior.parts if isinstance(part, SpectralPart)]
@@ -186,7 +186,7 @@ def _weights(saved: SavedTerm) -> TermPrior:
     parts, data = list(saved.data.term.parts()), saved.data
     spectral = [part for part in parts if part[0].measure is not None] if saved.content["has_frequencies"] else []
     finite = [part for part in parts if not any(part is other for other in spectral)]
-    restored = list[Part]()
+    restored = list[FactorFeatures]()
     for (factor, indices, prefix), content in zip(finite, saved.content["series"], strict=True):
         series = factor if content is None else _series(factor, saved.decoder.decode(content))
         if series.functions(data.columns.select(indices)) is None:
@@ -194,7 +194,7 @@ def _weights(saved: SavedTerm) -> TermPrior:
         restored.append(FinitePart(series, indices, prefix))
     if spectral:
         restored.insert(0, _spectral(saved, spectral))
-    return WeightTerm.of(data, restored)
+    return WeightTermPrior.of(data, restored)
 
 
 def _series(factor: Factor, saved: Any) -> Factor:
@@ -234,7 +234,7 @@ def _points(saved: SavedTerm) -> TermPrior:
     if not fits or not 0 < len(points) <= approximation.num_points or not bool((points.abs() < FAR).all()):
         raise ValueError("the inducing points must match the options and the columns")
     check_columns([data.term], data.columns, points)
-    return replace(approximation.through(data, points, saved.seed), jitter=_jitter(saved.content))
+    return replace(approximation.with_points(data, points, saved.seed), jitter=_jitter(saved.content))
 
 
 def _always(prior: TermPrior) -> bool:
@@ -276,7 +276,7 @@ def _lattice(saved: SavedTerm) -> TermPrior:
         raise ValueError("the modes must be on the lattice")
     if len(torch.unique(torch.cat([indices, -indices, 0 * arrays[3][None]]), dim=0)) < 2 * len(indices) + 1:
         raise ValueError("the modes of the lattice must be unique")
-    return approximation.through(data, Modes(Lattice(columns, low, high, spacing, widths), indices.numpy()))
+    return approximation.with_modes(data, Modes(Lattice(columns, low, high, spacing, widths), indices.numpy()))
 
 
 # --- nodes -----------------------------------------------------------------------------------------
@@ -292,7 +292,7 @@ def _encode_nodes(prior: NodeTerm | NodeProductTerm, encoder: Encoder) -> tuple[
     halt = None if walks is None else encoder.encode(walks.settings.halting.p_halt)
     return {
         "kind": features.name,
-        "size": features.size,
+        "size": features.size_options,
         "halt": halt,
         "generator": GENERATOR_VERSION,
         **encode_walks(walks),
@@ -315,7 +315,7 @@ def _product(saved: SavedTerm) -> TermPrior:
         raise ValueError(f"{saved.approximation!r} does not support products")
     data, content = columns_of(saved.data), saved.content["columns"]
     columns = _weights(saved._replace(data=data, approximation=saved.approximation.columns, content=content))
-    assert isinstance(columns, WeightTerm)
+    assert isinstance(columns, WeightTermPrior)
     return NodeProductTerm(saved.data.term, _features_of_nodes(saved), nodes_of(saved.data)[2], columns)
 
 
@@ -351,12 +351,12 @@ def _size(content: Any) -> dict[str, int]:
 
 _FORMS = {
     "kernel": _Form(KernelTerm, _encode_kernel, _kernel, (Exact,), _always),
-    "weights": _Form(WeightTerm, _encode_weights, _weights, (Exact, RandomFeatures)),
+    "weights": _Form(WeightTermPrior, _encode_weights, _weights, (Exact, RandomFeatures)),
     "lattice": _Form(LatticeTerm, _encode_lattice, _lattice, (EquispacedFourier,)),
     "points": _Form(PointTerm, _encode_points, _points, (InducingPoints,), lambda prior: prior.neighbors is not None),
     "neighbors": _Form(NeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
     "neighbors of a kernel": _Form(KernelNeighborTerm, _nothing, _neighbors, (Vecchia,), _always),
-    "precision": _Form(PrecisionTerm, _nothing, _precision, (SparsePrecision,)),
+    "precision": _Form(PrecisionTermPrior, _nothing, _precision, (SparsePrecision,)),
     "nodes": _Form(NodeTerm, _encode_nodes, _nodes, (NodeApproximation, Exact)),
     "node products": _Form(NodeProductTerm, _encode_product, _product, (NodeApproximation,)),
 }

@@ -77,7 +77,7 @@ class DenseSolver(Inference):
         self._residual, self._given = rows.targets - mean, rows.noise_diag(noise).expand(len(rows))
         self._rounding = rounding_variance(self._kernel)
         self._noise = torch.hypot(self._given.detach(), self._rounding)
-        self._repeated = rows.repetitions(noise)
+        self._repeated = rows.replicate_log_prob(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.
@@ -286,7 +286,7 @@ class DensePosterior(Posterior):
         noise = torch.randn(n, count * k, generator=generator, dtype=torch.float64).to(noise_diag)
         seen = prior(self.inputs) + noise_diag.sqrt()[:, None] * noise
         coefficients = self.coefficients.repeat(1, count) - torch.cholesky_solve(seen, self.factor)
-        data = self.prior.functions.through(self.inputs, coefficients)
+        data = self.prior.functions.kernel_expansion(self.inputs, coefficients)
         return lambda inputs: (prior(inputs) + data(inputs)).reshape(len(inputs), count, k).movedim(0, 1)
 
     @CachedWithoutLock

@@ -252,7 +252,7 @@ class Solver(Inference, Protocol):
 
     A solver caches the algebra that depends on the prior and the inputs only. `at` changes targets and noise, for
     searches for the sites of other likelihoods. k outputs share one covariance C = K + D. Their log likelihoods have
-    the signs of the rows (`Block.signs`).
+    the signs of the rows (`Block.given_output_weights`).
     """
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:

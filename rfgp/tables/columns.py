@@ -12,18 +12,22 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.messages import MISSING_LABEL
 from rfgp.tables import content
-from rfgp.tables.marks import cast_or_none, pointed, pointed_text
+from rfgp.tables.decimals import cast_or_none, cell_with_decimal_point, with_decimal_point
 from rfgp.tables.messages import did_you_mean, listed, quoted, title, unquoted
 from rfgp.tables.options import TextFormat
 
 NUMBER = r"^[+-]?(?:[0-9]+[.]?[0-9]*|[.][0-9]+)(?:[eE][+-]?[0-9]+)?$"
+"""The pattern of a finite number with a decimal point."""
 DATE = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}"
     r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.][0-9]{1,9})?)?"
     r" ?(?:[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?)?)?$"
 )
+"""The pattern of an ISO 8601 date, with or without a time and a time zone."""
 _NUMERIC = rf"(?:{NUMBER})|(?:^[+-]?(?i:inf|infinity|nan)$)"
+"""The pattern of a number, infinity or NaN."""
 BOOLEAN = r"^(?:True|TRUE|true|False|FALSE|false)$"
+"""The pattern of a boolean."""
 
 ColumnType = Literal["number", "date", "text"]
 
@@ -46,7 +50,7 @@ class Column:
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> column.missing.tolist(), column.drop
+        >>> column.missing.tolist(), column.drop_option
         ([False, True], "drop='size'")
     """
 
@@ -68,14 +72,15 @@ class Column:
         return np.isnan(self.values)
 
     @property
-    def drop(self) -> str:
-        """The option that leaves the column out."""
+    def drop_option(self) -> str:
+        """The option that drops the column."""
         return f"drop={quoted(self.name) if self.is_named else self.position}"
 
     @property
-    def without(self) -> str:
-        """A sentence that says how to read the file without the column."""
-        return "It is the target; choose another." if self.is_target else f"Leave it out with {self.drop}."
+    def drop_advice(self) -> str:
+        """The advice to drop the column, as a sentence."""
+        advice = f"Leave it out with {self.drop_option}."
+        return "This column is the target. Choose another target." if self.is_target else advice
 
     def error(self, why: str) -> DataError:
         """Return an error that names the column.
@@ -85,7 +90,7 @@ class Column:
         """
         return DataError(f"{title(self.file)}: column {quoted(self.name)} {why}")
 
-    def spell(self, row: int | np.integer[Any]) -> str:
+    def cell_text(self, row: int | np.integer[Any]) -> str:
         """Return a cell as text for messages.
 
         Args:
@@ -96,18 +101,18 @@ class Column:
         return quoted(str(self.cells[int(row)]))
 
     @property
-    def odd(self) -> NDArray[np.int64]:
-        """The positions (k,) of the cells that are neither missing nor have a value."""
+    def unparsed_rows(self) -> NDArray[np.int64]:
+        """The positions (k,) of cells that are not missing and cannot be read as values of the kind."""
         return np.flatnonzero(np.isnan(self.values) & ~self.missing)
 
     def as_text(self) -> "Column":
         """Return the column as a column of texts."""
         import pyarrow as pa
 
-        spelled = (None if np.isnan(v) else f"{v:.15g}" for v in self.values)
-        return replace(self, kind="text", cells=pa.array(spelled, pa.string()) if self.cells is None else self.cells)
+        texts = (None if np.isnan(v) else f"{v:.15g}" for v in self.values)
+        return replace(self, kind="text", cells=pa.array(texts, pa.string()) if self.cells is None else self.cells)
 
-    def filled(self) -> "Column":
+    def with_missing_level(self) -> "Column":
         """Return a column of texts in which missing cells have their own level."""
         return replace(self, cells=self.cells.fill_null(MISSING_LABEL))
 
@@ -124,10 +129,10 @@ class Frame:
         file: The file, or the title of a dataframe.
         names: The columns' names. They are "0", "1", ... if the file has no header.
         header: Whether the file has names.
-        sources: The Arrow cells (n,) of each column, or the Arrow type of a column that cannot be read. Marks of
-            missing cells are null, except in texts with a dictionary.
+        sources: The Arrow cells (n,) of each column, or the Arrow type of a column that cannot be read. Missing cells
+            are null, except in texts with a dictionary.
         num_rows: The number n of rows.
-        form: The format of text cells.
+        text_format: The format of text cells.
 
     Examples:
         >>> import pandas as pd
@@ -142,7 +147,7 @@ class Frame:
     header: bool
     sources: Sequence[Any]
     num_rows: int
-    form: TextFormat
+    text_format: TextFormat
 
     def column(self, index: int, is_target: bool = False) -> Column:
         """Return the column at a position.
@@ -160,12 +165,12 @@ class Frame:
         column = Column(self.file, self.names[index], index, self.header, "number", np.empty(0), is_target=is_target)
         if isinstance(source, pa.DataType):
             problem = f"holds values of type {unquoted(str(source))}, which cannot become numbers"
-            raise column.error(f"{problem}. {column.without}")
-        kind, values, cells = _read(column, source, self.form)
+            raise column.error(f"{problem}. {column.drop_advice}")
+        kind, values, cells = _read(column, source, self.text_format)
         return replace(column, kind=kind, values=values, cells=cells)
 
     def texts(self, index: int, rows: NDArray[np.int64]) -> tuple[str, ...]:
-        """Return the cells of a column in `rows` (m,) as texts, "" if null. Marks of missing texts are unchanged.
+        """Return the cells of a column in `rows` (m,) as texts, "" if null. Texts that mark missing cells are kept.
 
         Raises:
             DataError: If the type of the column cannot be written as text.
@@ -257,7 +262,7 @@ def is_readable(kind: Any) -> bool:
     return any(test(kind) for test in (*tests, t.is_date, t.is_timestamp))
 
 
-def _read(column: Column, source: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
+def _read(column: Column, source: Any, text_format: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
     """Return the kind, the values (n,) and the texts (n,), if any, of Arrow's cells."""
     import pyarrow.types as t
 
@@ -266,14 +271,14 @@ def _read(column: Column, source: Any, form: TextFormat) -> tuple[ColumnType, ND
         _check_size(column, source)
         source = source.cast(source.type.value_type)
     if t.is_string(source.type) or t.is_large_string(source.type):
-        return _read_texts(_with_gaps(source, form) if is_coded else source, form)
+        return _read_texts(_with_nulls(source, text_format) if is_coded else source, text_format)
     if t.is_temporal(source.type):
         return "date", _days(source), None
     return "number", _floats(source), None
 
 
 def _check_size(column: Column, source: Any) -> None:
-    """Check that texts of which each is stored once stay below the limit when they are written out."""
+    """Check that texts with a dictionary take less memory than the limit without it."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -281,7 +286,7 @@ def _check_size(column: Column, source: Any) -> None:
         lengths = (pc.binary_length(part.dictionary).take(part.indices).cast(pa.int64()) for part in source.chunks)
         total = sum(pc.sum(part).as_py() or 0 for part in lengths)
         if total > content.MAX_BYTES:
-            raise column.error(f"holds {total:,} bytes of text. {column.without}")
+            raise column.error(f"holds {total:,} bytes of text. {column.drop_advice}")
 
 
 def _floats(array: Any) -> NDArray[np.float64]:
@@ -292,25 +297,25 @@ def _floats(array: Any) -> NDArray[np.float64]:
     return np.asarray(array, dtype=np.float64)
 
 
-def _with_gaps(cells: Any, form: TextFormat) -> Any:
-    """Return the cells without blanks around them, null where they are marks of missing ones."""
+def _with_nulls(cells: Any, text_format: TextFormat) -> Any:
+    """Return the cells without blanks around them, null if they are missing."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     cells = pc.utf8_trim_whitespace(cells)
-    is_mark = pc.is_in(cells, value_set=pa.array(list(form.missing_marks), cells.type))
-    return pc.if_else(is_mark, pa.scalar(None, cells.type), cells)
+    is_missing = pc.is_in(cells, value_set=pa.array(list(text_format.missing_marks), cells.type))
+    return pc.if_else(is_missing, pa.scalar(None, cells.type), cells)
 
 
-def _read_texts(cells: Any, form: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
+def _read_texts(cells: Any, text_format: TextFormat) -> tuple[ColumnType, NDArray[np.float64], Any]:
     import pyarrow as pa
     import pyarrow.compute as pc
 
     try:
-        return "number", _floats(pointed(cells, form)), cells
+        return "number", _floats(with_decimal_point(cells, text_format)), cells
     except pa.ArrowInvalid:  # some are no numbers, or have blanks around them
-        cells = _with_gaps(cells, form)
-    numbers = pointed(cells, form)
+        cells = _with_nulls(cells, text_format)
+    numbers = with_decimal_point(cells, text_format)
     is_number = pc.fill_null(pc.match_substring_regex(numbers, _NUMERIC), False)
     numbers = pc.if_else(is_number, numbers, pa.scalar(None, numbers.type))
     values = _floats(pc.replace_substring_regex(numbers, "^[+]", ""))
@@ -336,7 +341,7 @@ def all_match(cells: Any, pattern: str) -> bool:
     return bool(pc.all(pc.match_substring_regex(cells, pattern)).as_py())
 
 
-_ISO = (  # Arrow's reader of times needs a time, no blank before the zone, and a zone
+_ISO_REPLACEMENTS = (  # Arrow's reader of times needs a time, no blank before the zone, and a zone
     (r"^(.{10})$", r"\1T00:00"),
     (r" ?[Zz]$", ""),
     (r" ([+-])", r"\1"),
@@ -355,8 +360,8 @@ def timestamps(cells: Any) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    for pattern, written in _ISO:
-        cells = pc.replace_substring_regex(cells, pattern, written)
+    for pattern, replacement in _ISO_REPLACEMENTS:
+        cells = pc.replace_substring_regex(cells, pattern, replacement)
     is_fine = pc.any(pc.match_substring_regex(cells, r"[.][0-9]{7}")).as_py()
     kind = pa.timestamp("ns" if is_fine else "us", "UTC")
     try:
@@ -366,17 +371,17 @@ def timestamps(cells: Any) -> Any:
 
 
 def _days(array: Any) -> NDArray[np.float64]:
-    """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN where there is none."""
+    """Return dates or times as days (n,) since 1970-01-01T00:00 UTC, NaN if missing."""
     from rfgp.columns.days import to_days  # needs torch, which the names of columns do not
 
     return to_days(np.asarray(array))
 
 
-def is_value(cell: str, form: TextFormat) -> bool:
+def is_value(cell: str, text_format: TextFormat) -> bool:
     """Return whether a text is a number or a date.
 
     Examples:
         >>> is_value("1e3", TextFormat()), is_value("2026-01-01", TextFormat()), is_value("red", TextFormat())
         (True, True, False)
     """
-    return re.match(NUMBER, pointed_text(cell, form)) is not None or re.match(DATE, cell) is not None
+    return re.match(NUMBER, cell_with_decimal_point(cell, text_format)) is not None or re.match(DATE, cell) is not None

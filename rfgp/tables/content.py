@@ -11,10 +11,14 @@ from typing import IO
 from rfgp.errors import DataError
 from rfgp.tables.messages import one_line, title, unreadable
 
-MAX_BYTES = 1 << 30  # unpacked; reading needs several times as much memory
+MAX_BYTES = 1 << 30
+"""The maximum number of unpacked bytes of a file. Reading needs several times as much memory."""
 _PIECE = 1 << 20
+"""The number of bytes that are read at once."""
 _HEAD = 512
+"""The number of first bytes by which other formats are recognized."""
 _BOM = b"\xef\xbb\xbf"
+"""The byte order mark of UTF-8."""
 _REMEDIES = {
     "a zip archive": " (Excel's .xlsx is one); unpack it or export a CSV file",
     "a Parquet file": "; end its name in .parquet",
@@ -24,9 +28,11 @@ _REMEDIES = {
     "a Git LFS pointer in place of the file": "; fetch the file itself",
     "a web page or XML": ", not a table",
 }
+"""The remedies for files of other formats."""
 _PLAIN = re.compile(rb"(?!\s*<)(?!PK|PAR1|BZh|7z|GIF8|%PDF|SQLite|ARROW1|version https)[\x20-\x7e\s]*")
 """Matches the beginning of a file that is text and no other known format."""
 _WIDE_MARKS = (b"\xff\xfe", b"\xfe\xff")
+"""The byte order marks of UTF-16."""
 
 
 def check_file(file: Path) -> None:
@@ -45,7 +51,7 @@ def check_file(file: Path) -> None:
     """
     try:
         if file.is_dir():
-            raise DataError(f"{title(file)} is a folder. Give a file in it.")
+            raise DataError(f"{title(file)} is a folder. Use a file in it.")
         if not file.exists():
             raise DataError(f"There is no file {title(file)}.")
         if not file.is_file():
@@ -85,7 +91,7 @@ def read_utf8(file: Path, encoding: str) -> bytes:
                 raise unreadable(file, f"it holds more than {MAX_BYTES:,} bytes.")
     if not data:
         raise DataError(f"{title(file)} is empty.")
-    remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "give its encoding"
+    remedy = 'try encoding="latin-1"' if encoding.lower().startswith("utf") else "use its encoding"
     return _as_utf8(bytes(data), file, encoding, remedy)
 
 
@@ -140,7 +146,7 @@ def _is_wide(encoding: str) -> bool:
 
 def _check_kind(head: bytes, file: Path, encoding: str) -> None:
     if not _is_wide(encoding) and head.startswith(_WIDE_MARKS):
-        raise unreadable(file, 'it is UTF-16 text; save it as UTF-8 or give encoding="utf-16".')
+        raise unreadable(file, 'it is UTF-16 text. Save it as UTF-8 or use encoding="utf-16".')
     if _PLAIN.fullmatch(head):  # nearly all tables begin so; the import of graphs is slow
         return
     from graphs.builders.files import recognize

@@ -9,22 +9,22 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from rfgp.columns.problems import collected, joined
+from rfgp.columns.problems import collect_errors, join_errors
 from rfgp.errors import BooleanTargetWarning, DataError, InvalidArgumentError
 from rfgp.rows.names import counts_rows, is_index_name, warn_of_index
 from rfgp.tables import content
-from rfgp.tables.columns import Column, Frame
-from rfgp.tables.messages import counted, quoted, title
-from rfgp.tables.options import ReadOptions
-from rfgp.tables.refusals import (
+from rfgp.tables.column_errors import (
     check_cells,
     check_dates,
     check_identifier,
     check_mixed,
+    dates_error,
     is_identifier,
-    refused_dates,
-    refused_text,
+    text_error,
 )
+from rfgp.tables.columns import Column, Frame
+from rfgp.tables.messages import counted, quoted, title
+from rfgp.tables.options import ReadOptions
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Table
 
@@ -32,36 +32,36 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-def encode_table(frame: Frame, request: ReadOptions) -> Table:
-    """Return the table of a file's columns, encoded by the request.
+def encode_table(frame: Frame, options: ReadOptions) -> Table:
+    """Return the table of a file's columns, encoded by options.
 
     Args:
         frame: The columns of the file.
-        request: The options of `read_table`.
+        options: The options of `read_table`.
 
     Raises:
-        DataError: If a column has text, dates or gaps that the request does not allow.
+        DataError: If a column has text, dates or missing values that the options do not allow.
         InvalidArgumentError: If there is no such target or dropped column.
 
     Examples:
         >>> import pandas as pd
         >>> from rfgp.tables.frames import read_frame
-        >>> request = ReadOptions("price")
-        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), request.format)
-        >>> encode_table(frame, request).columns
+        >>> options = ReadOptions("price")
+        >>> frame = read_frame(pd.DataFrame({"size": [1, 2], "price": [2.0, 4.0]}), options.format)
+        >>> encode_table(frame, options).columns
         ('size',)
     """
-    inputs, output = _choose(frame, request)
+    inputs, output = _choose(frame, options)
     columns = (*inputs, output)
-    lacking = (output,) if request.missing == "mean" else columns
-    gap = np.any([column.missing for column in lacking], axis=0)
-    rows = used_rows(frame, gap, request.missing, "; leave out the columns with the most gaps")
+    required = (output,) if options.missing == "mean" else columns
+    has_missing = np.any([column.missing for column in required], axis=0)
+    rows = used_rows(frame, has_missing, options.missing, "Leave out the columns with the most missing values.")
     if frame.holds_booleans(output):
-        said = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
-        warnings.warn(BooleanTargetWarning(said), stacklevel=4)
+        message = f"{title(frame.file)}: the target {quoted(output.name)} holds booleans. They are fitted as 0 and 1."
+        warnings.warn(BooleanTargetWarning(message), stacklevel=4)
     inputs, output = [column.take(rows) for column in inputs], output.take(rows)
     *rules, target = all_of(frame, lambda column: _rule(column, frame), (*inputs, output))
-    X, y = join(tuple(rules), inputs), class_codes(target, output)
+    X, y = encoded_matrix(tuple(rules), inputs), class_codes(target, output)
     used = {column.position for column in (*inputs, output)}
     schema = Schema(
         tuple(rules),
@@ -69,11 +69,12 @@ def encode_table(frame: Frame, request: ReadOptions) -> Table:
         width=len(frame.names),
         header=frame.header,
         dropped=tuple(name for index, name in enumerate(frame.names) if index not in used),
-        missing=request.missing,
-        fills=_means(X, inputs) if request.missing == "mean" else (),
-        **asdict(frame.form),
+        missing=options.missing,
+        imputed_means=_means(X, inputs) if options.missing == "mean" else (),
+        **asdict(frame.text_format),
     )
-    return Table(filled(X, schema), y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
+    X = with_imputed_means(X, schema)
+    return Table(X, y, schema.columns, schema.target, schema, schema.classes, rows, frame.num_rows)
 
 
 def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...]:
@@ -90,27 +91,27 @@ def _means(X: NDArray[np.float64], inputs: Sequence[Column]) -> tuple[float, ...
     return tuple(np.nanmean(X, axis=0).tolist())
 
 
-def _choose(frame: Frame, request: ReadOptions) -> tuple[list[Column], Column]:
+def _choose(frame: Frame, options: ReadOptions) -> tuple[list[Column], Column]:
     """Return the input columns and the target."""
-    dropped = {frame.find(name) for name in request.left_out}
-    levels = {frame.find(name) for name in request.as_levels}
+    dropped = {frame.find(name) for name in options.left_out}
+    levels = {frame.find(name) for name in options.as_levels}
     indices = [index for index in range(len(frame.names)) if index not in dropped]
     if len(frame.names) < 2:
         raise DataError(f"{title(frame.file)} has one column. A table needs inputs and a target.")
-    forced = {frame.find(name) for name in request.forced}
-    target = frame.find(request.target) if request.target is not None else _last(frame, indices)
+    forced = {frame.find(name) for name in options.forced}
+    target = frame.find(options.target) if options.target is not None else _last_column(frame, indices)
     if target in dropped:
         raise InvalidArgumentError(f"The target {quoted(frame.names[target])} is among the columns to drop.")
-    if request.wanted is None:
-        counts = _indices(frame, {*indices} - forced - {target})
+    if options.wanted is None:
+        counts = _index_columns(frame, {*indices} - forced - {target})
         indices = [index for index in indices if index not in counts]
     else:
-        indices = _wanted(frame, request.wanted, target, dropped)
+        indices = _wanted(frame, options.wanted, target, dropped)
     frame.check_names(indices)
     columns = [
         replace(frame.column(index, index == target), is_level=index in levels and index != target) for index in indices
     ]
-    used = all_of(frame, lambda column: _checked(frame, column, request, column.position in forced), columns)
+    used = all_of(frame, lambda column: _checked(frame, column, options, column.position in forced), columns)
     checked = dict(zip(indices, used, strict=True))
     output = checked.pop(target)
     inputs = [column for column in checked.values() if column is not None]
@@ -133,13 +134,13 @@ def _wanted(frame: Frame, wanted: Sequence[str | int], target: int, dropped: set
     return sorted({*indices, target})
 
 
-def _last(frame: Frame, indices: Sequence[int]) -> int:
-    """Return the last of these columns that is not an index by its name."""
+def _last_column(frame: Frame, indices: Sequence[int]) -> int:
+    """Return the last of these columns whose name is not that of an index."""
     named = [index for index in indices if not is_index_name(frame.names[index])]
     return next(iter([*named[-1:], *indices[-1:]]), 0)
 
 
-def _indices(frame: Frame, candidates: Iterable[int]) -> set[int]:
+def _index_columns(frame: Frame, candidates: Iterable[int]) -> set[int]:
     """Return the unnamed columns that count the rows, and warn of all unnamed ones."""
     indices = set()
     for index in sorted(candidates):
@@ -148,7 +149,7 @@ def _indices(frame: Frame, candidates: Iterable[int]) -> set[int]:
             if column.kind == "number" and counts_rows(column.values):
                 indices.add(index)
             if column.kind == "number":
-                warn_of_index(title(frame.file), column.name, index in indices, column.drop, stacklevel=7)
+                warn_of_index(title(frame.file), column.name, index in indices, column.drop_option, stacklevel=7)
     return indices
 
 
@@ -168,7 +169,7 @@ def all_of(frame: Frame, step: Callable[[S], T], columns: Iterable[S]) -> list[T
         >>> all_of(SimpleNamespace(file="t.csv"), str.upper, ["a", "b"])
         ['A', 'B']
     """
-    results, problems = collected(step, columns)
+    results, problems = collect_errors(step, columns)
     if problems:
         raise DataError(_joined(problems, frame))
     return results
@@ -179,12 +180,12 @@ def _joined(problems: list[str], frame: Frame) -> str:
     begin = f"{title(frame.file)}: "
     lines = [problem.replace(begin, "") for problem in problems]
     has_header = frame.header and isinstance(frame.file, Path)
-    message = joined(lines, _counted_kinds, ", after the header" * has_header)
+    message = join_errors(lines, _counted_kinds, ", after the header" * has_header)
     return begin * problems[0].startswith(begin) + message
 
 
 def _counted_kinds(problems: list[str]) -> str:
-    """Return how many more columns have problems, and of which kind, as a sentence."""
+    """Return a sentence with the number of further columns with problems of each kind."""
     kinds = {word: sum(word in problem for problem in problems) for word in ("text", "dates", "missing")}
     words = ", ".join(
         f"{count:,} with {word}{' cells' * (word == 'missing')}" for word, count in kinds.items() if count
@@ -192,24 +193,24 @@ def _counted_kinds(problems: list[str]) -> str:
     return f"And {counted(len(problems), 'more column')}{': ' * bool(words)}{words}."
 
 
-def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
+def _checked(frame: Frame, column: Column, options: ReadOptions, forced: bool) -> Column | None:
     """Return a column as `_used` does, with all its problems in one error.
 
     Raises:
-        DataError: If its type, texts, dates or gaps are not allowed, or its texts are all different.
+        DataError: If its type, texts, dates or missing values are not allowed, or its texts are all different.
     """
     problems = []
     try:
-        used = _used(frame, column, request, forced)
+        used = _used(frame, column, options, forced)
     except DataError as error:
         used, problems = column, [str(error)]
     if used is None:
         return None
-    if request.missing == "mean" and used.is_level and used.kind == "text":
-        used = used.filled()
+    if options.missing == "mean" and used.is_level and used.kind == "text":
+        used = used.with_missing_level()
     try:
-        check_cells(used, request.missing)
-        if not problems and request.missing != "drop":  # otherwise the remaining rows decide
+        check_cells(used, options.missing)
+        if not problems and options.missing != "drop":  # otherwise the remaining rows decide
             _rule(used, frame)
     except DataError as error:
         problems.append(str(error))
@@ -218,17 +219,17 @@ def _checked(frame: Frame, column: Column, request: ReadOptions, forced: bool) -
     return used
 
 
-def _used(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> Column | None:
+def _used(frame: Frame, column: Column, options: ReadOptions, forced: bool) -> Column | None:
     """Return a column that can be used, with text as a category. None if it is left out."""
     is_target = column.is_target
     is_text = forced or (column.is_level and column.kind != "number")
     if is_text and not column.missing.all():
-        is_level = column.is_level or (request.categories == "levels" and not is_target)
+        is_level = column.is_level or (options.categories == "levels" and not is_target)
         return replace(column.as_text(), is_level=is_level)
     if column.kind == "number":
         return column
     is_date = column.kind == "date"
-    choice = request.dates if is_date else request.categories
+    choice = options.dates if is_date else options.categories
     if is_date:
         check_dates(column)
     else:
@@ -242,18 +243,18 @@ def _used(frame: Frame, column: Column, request: ReadOptions, forced: bool) -> C
     if column.missing.all():
         return column
     if is_date:
-        raise refused_dates(column, is_target)
-    raise refused_text(column, frame, is_named=request.wanted is not None)
+        raise dates_error(column, is_target)
+    raise text_error(column, frame, is_named=options.wanted is not None)
 
 
-def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
+def used_rows(frame: Frame, has_missing: NDArray[np.bool_], policy: str, remedy: str) -> NDArray[np.int64]:
     """Return the positions (n,) of the rows to use.
 
     Args:
         frame: The columns of the file.
-        gap: The mask of rows with missing cells.
+        has_missing: The mask (n,) of rows with missing cells.
         policy: The policy for missing cells: "error", "drop" or "mean".
-        remedy: The end of the message.
+        remedy: The remedy in the message, a sentence.
 
     Raises:
         DataError: If all rows have missing cells.
@@ -267,9 +268,9 @@ def used_rows(frame: Frame, gap: NDArray[np.bool_], policy: str, remedy: str) ->
     rows = np.arange(frame.num_rows, dtype=np.int64)
     if policy not in ("drop", "mean"):
         return rows
-    if gap.all():
-        raise DataError(f"{title(frame.file)}: every row lacks a value{remedy}.")
-    return rows[~gap]
+    if has_missing.all():
+        raise DataError(f"{title(frame.file)}: at least one row must have all values, got none. {remedy}")
+    return rows[~has_missing]
 
 
 def _rule(column: Column, frame: Frame) -> ColumnRule:
@@ -282,7 +283,7 @@ def _rule(column: Column, frame: Frame) -> ColumnRule:
     return ColumnRule(column.name, column.position, "category", levels)
 
 
-def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
+def encoded_matrix(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.float64]:
     """Return the encoded matrix (n, d), NaN where missing.
 
     Args:
@@ -294,7 +295,7 @@ def join(rules: tuple[ColumnRule, ...], columns: list[Column]) -> NDArray[np.flo
 
     Examples:
         >>> number = Column("t.csv", "size", 0, True, "number", np.array([1.0, 2.0]))
-        >>> join((ColumnRule("size", 0, "number"),), [number]).tolist()
+        >>> encoded_matrix((ColumnRule("size", 0, "number"),), [number]).tolist()
         [[1.0], [2.0]]
     """
     n, width = len(columns[0].values), sum(len(rule.encoded) for rule in rules)
@@ -336,7 +337,7 @@ def class_codes(rule: ColumnRule, column: Column) -> NDArray[np.float64]:
     return np.asarray(codes.cast(pa.float64()))
 
 
-def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
+def with_imputed_means(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
     """Return the matrix (n, d) with the means of the schema instead of NaN.
 
     Args:
@@ -345,7 +346,7 @@ def filled(X: NDArray[np.float64], schema: Schema) -> NDArray[np.float64]:
 
     Examples:
         >>> from types import SimpleNamespace
-        >>> filled(np.array([[1.0, np.nan]]), SimpleNamespace(fills=(0.0, 5.0))).tolist()
+        >>> with_imputed_means(np.array([[1.0, np.nan]]), SimpleNamespace(imputed_means=(0.0, 5.0))).tolist()
         [[1.0, 5.0]]
     """
-    return np.where(np.isnan(X), np.array(schema.fills), X) if schema.fills and np.isnan(X).any() else X
+    return np.where(np.isnan(X), np.array(schema.imputed_means), X) if schema.imputed_means and np.isnan(X).any() else X

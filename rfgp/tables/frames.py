@@ -7,6 +7,7 @@ from rfgp.tables.columns import Frame, is_readable
 from rfgp.tables.options import TextFormat
 
 _NAME = "The dataframe"
+"""The title of dataframes in messages."""
 
 
 def is_frame(table: Any) -> bool:
@@ -23,12 +24,12 @@ def is_frame(table: Any) -> bool:
     return hasattr(table, "columns") and (hasattr(table, "__array__") or hasattr(table, "to_arrow"))
 
 
-def read_frame(table: Any, form: TextFormat) -> Frame:
+def read_frame(table: Any, text_format: TextFormat) -> Frame:
     """Return the columns of a dataframe (n, d), without an index of pandas.
 
     Args:
         table: A dataframe of pandas, polars or Arrow.
-        form: The format of text cells.
+        text_format: The format of text cells.
 
     Raises:
         DataError: If the dataframe has no rows or columns.
@@ -44,7 +45,7 @@ def read_frame(table: Any, form: TextFormat) -> Frame:
     if num_rows == 0:
         raise DataError(f"{_NAME} has {'columns and no rows' if names else 'no columns'}.")
     sources = [column if is_readable(column.type) else column.type for column in columns]
-    return Frame(_NAME, names, True, sources, num_rows, form)
+    return Frame(_NAME, names, True, sources, num_rows, text_format)
 
 
 def _arrow(table: Any, index: int) -> Any:
@@ -60,6 +61,6 @@ def _arrow(table: Any, index: int) -> Any:
     try:
         array = pa.array(cells, from_pandas=True)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError):
-        gaps = cells.isna()
-        array = pa.array([None if gap else str(cell) for cell, gap in zip(cells, gaps, strict=True)], pa.string())
+        pairs = zip(cells, cells.isna(), strict=True)
+        array = pa.array([None if is_missing else str(cell) for cell, is_missing in pairs], pa.string())
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])

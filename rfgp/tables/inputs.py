@@ -8,21 +8,21 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError
 from rfgp.rows.names import is_index_name, warn_of_levels
+from rfgp.tables.column_errors import check_dates, check_missing_values, text_phrase
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.encoding import all_of, class_codes, filled, join, used_rows
+from rfgp.tables.encoding import all_of, class_codes, encoded_matrix, used_rows, with_imputed_means
 from rfgp.tables.messages import counted, did_you_mean, listed, title
-from rfgp.tables.refusals import check_dates, check_gaps, holds_text
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.tables.table import Inputs
 
 
-def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
+def encode_inputs(frame: Frame, schema: Schema, passthrough: Sequence[str | int] = ()) -> Inputs:
     """Return the inputs of a file encoded by the schema, and further texts.
 
     Args:
         frame: The columns of the file.
         schema: The schema of the fitted table.
-        carried: Further columns, by name or position, whose texts are returned.
+        passthrough: Further columns, by name or position, whose texts are returned.
 
     Raises:
         DataError: If columns are missing, or hold cells that the schema does not know.
@@ -36,29 +36,29 @@ def encode_inputs(frame: Frame, schema: Schema, carried: Sequence[str | int] = (
         [[3.0]]
     """
     indices, target = _match_by_name(frame, schema) if schema.header else _match_by_position(frame, schema)
-    others = [frame.find(wanted) for wanted in carried]
+    others = [frame.find(wanted) for wanted in passthrough]
     policy = "inputs" if schema.missing == "error" else schema.missing
 
     def follow(rule_and_index: tuple[ColumnRule, int]) -> Column:
         rule, index = rule_and_index
         column = _follow(rule, frame.column(index))
-        column = column.filled() if rule.role == "level" and policy == "mean" else column
-        check_gaps(column, policy)
+        column = column.with_missing_level() if rule.role == "level" and policy == "mean" else column
+        check_missing_values(column, policy)
         return column
 
     columns = all_of(frame, follow, zip(schema.inputs, indices, strict=True))
-    gap = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
-    rows = used_rows(frame, gap, schema.missing, ", and rows with gaps are left out")
+    has_missing = np.any([column.missing for column in columns], axis=0) & (policy == "drop")
+    rows = used_rows(frame, has_missing, schema.missing, "Rows with missing values are left out.")
     columns = [column.take(rows) for column in columns]
     rules = tuple(_extended(*pair) for pair in zip(schema.inputs, columns, strict=True))
-    X = join(rules, columns)
+    X = encoded_matrix(rules, columns)
     y = None
     if target is not None:
         (output,) = all_of(frame, lambda index: _target(frame, schema.output, index), [target])
         output = output.take(rows)
         y = None if output.missing.any() else class_codes(schema.output, output)
     texts = {frame.names[index]: frame.texts(index, rows) for index in others}
-    return Inputs(filled(X, schema), rows, frame.num_rows, y, rules, texts)
+    return Inputs(with_imputed_means(X, schema), rows, frame.num_rows, y, rules, texts)
 
 
 def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]:
@@ -67,11 +67,11 @@ def _match_by_name(frame: Frame, schema: Schema) -> tuple[list[int], int | None]
     unnamed = next((index for index, name in enumerate(frame.names) if is_index_name(name)), None)
     if unnamed is not None:  # columns without a name had none in schemas of earlier versions
         index_of.setdefault("", unnamed)
-    lacking = [rule.name for rule in schema.inputs if rule.name not in index_of]
-    if lacking:
+    missing_names = [rule.name for rule in schema.inputs if rule.name not in index_of]
+    if missing_names:
         raise DataError(
-            f"{title(frame.file)} lacks {counted(len(lacking), 'column')}: {listed(lacking)}. "
-            f"Its columns are {listed(frame.names)}.{did_you_mean(lacking[0], frame.names)}"
+            f"{title(frame.file)} lacks {counted(len(missing_names), 'column')}: {listed(missing_names)}. "
+            f"Its columns are {listed(frame.names)}.{did_you_mean(missing_names[0], frame.names)}"
         )
     wanted = {rule.name for rule in (*schema.inputs, schema.output)}
     frame.check_names([index for index, name in enumerate(frame.names) if name in wanted])
@@ -100,12 +100,12 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
     if column.missing.all():
         return column
     if column.kind == "text":
-        raise column.error(f"{holds_text(column)}, but the model needs {rule.role}s.")
+        raise column.error(f"{text_phrase(column)}, but the model needs {rule.role}s.")
     if column.kind != rule.role:
         row = np.flatnonzero(~column.missing)[0]
         hint = " Dates must be ISO (YYYY-MM-DD)." if rule.role == "date" else ""
         raise column.error(
-            f"holds {column.kind}s ({column.as_text().spell(row)} in row {row}), but the model needs {rule.role}s."
+            f"holds {column.kind}s ({column.as_text().cell_text(row)} in row {row}), but the model needs {rule.role}s."
             f"{hint}"
         )
     check_dates(column)
@@ -113,7 +113,7 @@ def _follow(rule: ColumnRule, column: Column) -> Column:
 
 
 def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
-    """Return the target's column of a file to predict, which may have gaps.
+    """Return the target's column of a file to predict, which may have missing values.
 
     Raises:
         DataError: If there is a class that the fitted table does not have, or a cell of another type.
@@ -121,12 +121,12 @@ def _target(frame: Frame, rule: ColumnRule, index: int) -> Column:
     column = frame.column(index)
     if rule.role != "category":
         column = _follow(rule, column)
-        check_gaps(column, "drop")
+        check_missing_values(column, "drop")
         return column
     column = column.as_text()
     unseen = _unseen(rule, column)
     if len(unseen):
-        row, cell = unseen[0], column.spell(unseen[0])
+        row, cell = unseen[0], column.cell_text(unseen[0])
         levels = f"the model knows {counted(len(rule.levels), 'level')}: {listed(rule.levels)}"
         raise column.error(f"holds {cell} in row {row} ({counted(len(unseen), 'such cell')}); {levels}.")
     return column

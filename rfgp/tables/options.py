@@ -14,9 +14,13 @@ Missing = Literal["error", "drop", "mean"]
 Decimal = Literal[".", ","]
 
 TEXT_SUFFIXES = (".csv", ".tsv", ".txt", ".data", ".gz")
+"""The endings of the names of text files."""
 PARQUET_SUFFIXES = (".parquet", ".pq")
+"""The endings of the names of Parquet files."""
 TABLE_SUFFIXES = (*TEXT_SUFFIXES, *PARQUET_SUFFIXES)
+"""The endings of the names of all files that can be read."""
 MISSING_MARKS = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "null", "NULL")
+"""The texts that mark a missing cell by default."""
 SEPARATORS = (",", ".", "'", "_", " ", "\u00a0", "\u202f", "\u2019")
 """The separators of thousands that are read. Non-breaking blanks and typographic apostrophes are among them."""
 CHOICES: dict[str, tuple[str, ...]] = {
@@ -25,6 +29,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "missing": ("error", "drop", "mean"),
     "decimal": (".", ","),
 }
+"""The values of each option."""
 
 
 @dataclass(frozen=True)

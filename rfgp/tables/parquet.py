@@ -14,6 +14,7 @@ from rfgp.tables.messages import check_unique, one_line, title, unreadable
 from rfgp.tables.options import TextFormat
 
 _MAGIC = b"PAR1"
+"""The first bytes of a Parquet file."""
 
 
 @contextmanager
@@ -61,12 +62,12 @@ def opened(file: Path, **options: Any) -> Iterator[Any]:
         ) from error
 
 
-def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
+def read_parquet_frame(file: Path, text_format: TextFormat) -> Frame:
     """Return the columns of a Parquet file.
 
     Args:
         file: The file.
-        form: The format of text cells.
+        text_format: The format of text cells.
 
     Raises:
         DataError: If the file is missing, not Parquet, damaged, without rows or columns, or too large.
@@ -98,4 +99,4 @@ def read_parquet_frame(file: Path, form: TextFormat) -> Frame:
         table.validate(full=True)
     sources = dict(zip(table.column_names, table.columns, strict=True))
     cells = [sources.get(field.name, field.type) for field in fields]
-    return Frame(file, tuple(field.name.strip() for field in fields), True, cells, table.num_rows, form)
+    return Frame(file, tuple(field.name.strip() for field in fields), True, cells, table.num_rows, text_format)

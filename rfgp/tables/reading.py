@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from rfgp.errors import DataError, InvalidArgumentError
 from rfgp.tables.columns import Frame, is_value
+from rfgp.tables.decimals import number_like_cells
 from rfgp.tables.encoding import encode_table
 from rfgp.tables.frames import is_frame, read_frame
 from rfgp.tables.inputs import encode_inputs
-from rfgp.tables.marks import marked
 from rfgp.tables.messages import quoted, unquoted
 from rfgp.tables.options import (
     MISSING_MARKS,
@@ -33,6 +33,7 @@ from rfgp.tables.table import Inputs, Table
 from rfgp.tables.text import read_text
 
 _DATAFRAME, _PARQUET, _TEXT = "a dataframe", "a Parquet file", "a text file"
+"""The kinds of tables, with articles for messages."""
 
 
 def read_table(
@@ -103,7 +104,7 @@ def read_table(
         >>> table.X.shape, table.y.tolist()
         ((4, 3), [2.0, 3.0, 5.0, 7.0])
     """
-    request = ReadOptions(
+    read_options = ReadOptions(
         target,
         names,
         categories,
@@ -119,7 +120,7 @@ def read_table(
         columns,
         levels,
     )
-    return _read(path, _kind_of(path), request)
+    return _read(path, _kind_of(path), read_options)
 
 
 def read_csv(path: str | Path, target: str | int | None = None, **options: Unpack[TableOptions]) -> Table:
@@ -174,7 +175,7 @@ def read_parquet(path: str | Path, target: str | int | None = None, **options: U
     return _read(path, _PARQUET, ReadOptions(target, **options))
 
 
-def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) -> Inputs:
+def read_inputs(path: Any, schema: Schema, passthrough: Sequence[str | int] = ()) -> Inputs:
     """Read the inputs of a file or dataframe, encoded by the schema of a fitted table.
 
     Columns are found by name if the fitted file had a header. Their order is free, and other columns are ignored.
@@ -183,7 +184,7 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
     Args:
         path: The file, or a dataframe.
         schema: `Table.schema`, or `Schema.with_missing` for another policy about missing cells.
-        carried: More columns, by name or position, whose texts are returned unchanged.
+        passthrough: Further columns, by name or position, whose texts are returned unchanged.
 
     Returns:
         The encoded inputs.
@@ -198,7 +199,7 @@ def read_inputs(path: Any, schema: Schema, carried: Sequence[str | int] = ()) ->
         >>> read_inputs(pd.DataFrame({"size": [3]}), table.schema).X.tolist()
         [[3.0]]
     """
-    return _encoded(_frame_of(path, _kind_of(path), schema.format, header=schema.header), schema, carried)
+    return _encoded(_frame_of(path, _kind_of(path), schema.format, header=schema.header), schema, passthrough)
 
 
 def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, ...]:
@@ -220,8 +221,8 @@ def read_names(path: str | Path, **options: Unpack[TableOptions]) -> tuple[str, 
         ...     read_names(file.name)
         ('size', 'price')
     """
-    request = ReadOptions(None, **options)
-    return _frame_of(path, _kind_of(path), request.format, names=request.names).names
+    read_options = ReadOptions(None, **options)
+    return _frame_of(path, _kind_of(path), read_options.format, names=read_options.names).names
 
 
 def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, str]:
@@ -243,8 +244,8 @@ def read_kinds(path: str | Path, **options: Unpack[TableOptions]) -> dict[str, s
         ...     read_kinds(file.name)
         {'day': 'date', 'price': 'number'}
     """
-    request = ReadOptions(None, **options)
-    frame = _frame_of(path, _kind_of(path), request.format, names=request.names)
+    read_options = ReadOptions(None, **options)
+    frame = _frame_of(path, _kind_of(path), read_options.format, names=read_options.names)
     return {name: frame.column(index).kind for index, name in enumerate(frame.names)}
 
 
@@ -279,8 +280,8 @@ def read_groups(
         ...     read_groups(file, "station").tolist()
         [0, 1, 0]
     """
-    request, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
-    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, request.format, names=request.names)
+    read_options, is_parquet = ReadOptions(**options), Path(path).suffix.lower() in PARQUET_SUFFIXES
+    frame = _frame_of(path, _PARQUET if is_parquet else _TEXT, read_options.format, names=read_options.names)
     texts = frame.column(frame.find(column)).as_text()
     chosen = np.arange(len(texts.cells)) if rows is None else rows
     missing = np.asarray(texts.missing)[chosen]
@@ -291,37 +292,38 @@ def read_groups(
     return np.unique(values[chosen], return_inverse=True)[1].reshape(-1)
 
 
-def _read(path: Any, kind: str, request: ReadOptions) -> Table:
-    if kind != _TEXT and request.names is not None:
+def _read(path: Any, kind: str, read_options: ReadOptions) -> Table:
+    if kind != _TEXT and read_options.names is not None:
         raise InvalidArgumentError(
             f"names must be None for {kind}, which names its columns. Give it for text files without a header."
         )
-    return encode_table(_frame_of(path, kind, request.format, names=request.names), request)
+    return encode_table(_frame_of(path, kind, read_options.format, names=read_options.names), read_options)
 
 
 def _frame_of(
-    path: Any, kind: str, form: TextFormat, *, names: Sequence[str] | None = None, header: bool | None = None
+    path: Any, kind: str, text_format: TextFormat, *, names: Sequence[str] | None = None, header: bool | None = None
 ) -> Frame:
     """Return the columns of a dataframe, or of a file. Names and header are those of `read_text`."""
     if kind == _DATAFRAME:
-        return read_frame(path, form)
+        return read_frame(path, text_format)
     if kind == _PARQUET:
-        return read_parquet_frame(Path(path), form)
-    return read_text(Path(path), form, names=names, header=header)
+        return read_parquet_frame(Path(path), text_format)
+    return read_text(Path(path), text_format, names=names, header=header)
 
 
-def _encoded(frame: Frame, schema: Schema, carried: Sequence[str | int]) -> Inputs:
+def _encoded(frame: Frame, schema: Schema, passthrough: Sequence[str | int]) -> Inputs:
     """Return the inputs of a file's columns. An error mentions decimal marks that differ from the fitted table."""
     try:
-        return encode_inputs(frame, schema, carried)
+        return encode_inputs(frame, schema, passthrough)
     except DataError as error:
-        cells = (cell for source in frame.sources for cell in marked(source) if not is_value(cell, frame.form))
+        number_like = (cell for source in frame.sources for cell in number_like_cells(source))
+        cells = (cell for cell in number_like if not is_value(cell, frame.text_format))
         if (text := next(cells, None)) is None:
             raise
         mark, other = schema.decimal, "," if schema.decimal == "." else "."
         raise DataError(
             f"{error} The decimal mark is {mark!r}, as in the fitted table, but {quoted(text)} may have another one. "
-            f'Give decimal="{other}" if so.'
+            f'Use decimal="{other}" if so.'
         ) from error
 
 

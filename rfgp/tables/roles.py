@@ -194,8 +194,7 @@ def _numbers(file: Path, name: str, column: Any, first: int) -> NDArray[Any]:
     if not (pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
         raise DataError(
             f"{title(file)}: column {quoted(name)} holds {unquoted(str(kind))}, not numbers. Leave it out with "
-            "columns=, "
-            "or encode it first."
+            "columns=, or encode it first."
         )
     if column.null_count:
         row = first + int(np.flatnonzero(np.asarray(pc.is_null(column)))[0])

@@ -13,9 +13,15 @@ from rfgp.tables.messages import counted, quoted
 from rfgp.tables.options import CHOICES, MISSING_MARKS, TextFormat, no_choice
 
 _VERSION = 1
+"""The version of the format of schemas."""
 _ROLES = ("number", "category", "date", "level")
+"""The roles of columns."""
 _WITH_LEVELS = ("category", "level")
-_HUGE = sys.float_info.max
+"""The roles of columns with levels."""
+_MAX_FLOAT = sys.float_info.max
+"""The largest float."""
+_NAMES_IN_FILES = {"imputed_means": "fills"}
+"""Fields with another name in files, from earlier versions."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +53,9 @@ class ColumnRule:
 
 @dataclass(frozen=True)
 class Schema:
-    """The columns of a table and their encoding.
+    """The encoding of a table from a file, as numbers, dates, levels or one-hot columns.
+
+    In contrast, `rfgp.columns.Schema` has the columns that a kernel reads from the inputs of a model.
 
     Attributes:
         inputs: The encodings of the input columns, in the order of the file.
@@ -56,7 +64,8 @@ class Schema:
         header: Whether the file had a header.
         dropped: The names of the columns that were left out.
         missing: The policy for missing cells: "error", "drop" or "mean".
-        fills: The d means that fill the encoded columns if `missing` is "mean". Otherwise empty.
+        imputed_means: The means (d,) that replace missing values of the encoded columns. Empty unless `missing` is
+            "mean".
         decimal: The decimal mark.
         comment: The mark of lines that are skipped.
         missing_marks: The texts that mark a missing cell.
@@ -77,7 +86,7 @@ class Schema:
     header: bool = True
     dropped: tuple[str, ...] = ()
     missing: str = "error"
-    fills: tuple[float, ...] = ()
+    imputed_means: tuple[float, ...] = ()
     decimal: str = "."
     comment: str | None = None
     missing_marks: tuple[str, ...] = MISSING_MARKS
@@ -126,19 +135,19 @@ class Schema:
         """
         if missing not in CHOICES["missing"]:
             raise no_choice("missing", missing)
-        if missing == "mean" and not self.fills:
+        if missing == "mean" and not self.imputed_means:
             raise InvalidArgumentError(
                 'missing="mean" needs the means of the fitted table, which was read without them. Give '
                 'missing="drop", or read and fit it with missing="mean" again.'
             )
-        return replace(self, missing=missing, fills=self.fills if missing == "mean" else ())
+        return replace(self, missing=missing, imputed_means=self.imputed_means if missing == "mean" else ())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the schema as dicts, lists, texts and numbers, for JSON."""
         content: dict[str, Any] = {"version": _VERSION, **json.loads(json.dumps(asdict(self)))}  # tuples become lists
         if self.thousands is None:
             del content["thousands"]  # which older readers do not know
-        return content
+        return {_NAMES_IN_FILES.get(name, name): value for name, value in content.items()}
 
     @classmethod
     def from_dict(cls, content: Any) -> "Schema":
@@ -152,7 +161,8 @@ class Schema:
         """
         if not isinstance(content, dict) or "version" not in content:
             raise _bad("it is not a dictionary with a version")
-        fields = {"thousands": None, **content}
+        names = {in_file: name for name, in_file in _NAMES_IN_FILES.items()}
+        fields = {"thousands": None, **{names.get(name, name): value for name, value in content.items()}}
         version = fields.pop("version")
         if type(version) is not int or version != _VERSION:
             raise _bad(f"its version is {quoted(str(version))}, and {_VERSION} is the one known")
@@ -177,10 +187,11 @@ def _check(schema: Schema) -> None:
             raise _bad(f"column {quoted(rule.name)} has a position that is not among {counted(schema.width, 'column')}")
     if schema.missing not in CHOICES["missing"]:
         raise _bad(f"missing is {quoted(schema.missing)}")
-    if len(schema.fills) != (len(schema.columns) if schema.missing == "mean" else 0):
-        raise _bad(f"{counted(len(schema.fills), 'fill')} for {counted(len(schema.columns), 'encoded column')}")
-    if not all(map(math.isfinite, schema.fills)):
-        raise _bad("a fill is not finite")
+    if len(schema.imputed_means) != (len(schema.columns) if schema.missing == "mean" else 0):
+        sizes = f"{counted(len(schema.imputed_means), 'mean')} for {counted(len(schema.columns), 'encoded column')}"
+        raise _bad(f"it has {sizes}")
+    if not all(map(math.isfinite, schema.imputed_means)):
+        raise _bad("a mean is not finite")
     if not schema.inputs:
         raise _bad("it has no input columns")
     if len({rule.name for rule in rules}) < len(rules) or len({rule.position for rule in rules}) < len(rules):
@@ -192,7 +203,7 @@ def _check(schema: Schema) -> None:
 
 
 def _decoded(kind: Any, value: Any, name: str) -> Any:
-    """Return a value from JSON as a text, whole number, truth or number, or as a tuple or dataclass of such."""
+    """Return a value from JSON as a text, integer, boolean or number, or as a tuple or dataclass of such."""
     if is_dataclass(kind):
         hints = get_type_hints(kind)
         if not isinstance(value, dict):
@@ -204,7 +215,7 @@ def _decoded(kind: Any, value: Any, name: str) -> Any:
     if get_origin(kind) is tuple and isinstance(value, list):
         return tuple(_decoded(get_args(kind)[0], entry, name) for entry in value)
     if kind is float and type(value) in (int, float):
-        return float(value) if abs(value) < _HUGE else math.inf
+        return float(value) if abs(value) < _MAX_FLOAT else math.inf
     if type(value) not in (get_args(kind) if isinstance(kind, UnionType) else (kind,)):
         raise _bad(f"{name} is {quoted(type(value).__name__)}, not {getattr(kind, '__name__', kind)}")
     return value

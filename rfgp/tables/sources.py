@@ -15,12 +15,12 @@ from numpy.typing import NDArray
 from rfgp.errors import DataError, InvalidArgumentError, RfgpError, requires_extra
 from rfgp.rows import Chunk
 from rfgp.rows.arrays import warn_of_booleans
-from rfgp.tables.marks import pointed_batch
+from rfgp.tables.decimals import batch_with_numbers
 from rfgp.tables.messages import listed, one_line, quoted, title, unquoted, unreadable
 from rfgp.tables.options import MISSING_MARKS, Decimal, TextFormat
 from rfgp.tables.parquet import opened
 from rfgp.tables.roles import Roles, Target, selected
-from rfgp.tables.text import read_head
+from rfgp.tables.text import read_header
 from rfgp.tables.typed import Reader, reader_of
 
 BATCH_ROWS = 2**16
@@ -150,16 +150,16 @@ class CSV:
         decimal: Decimal = ".",
         thousands: str | None = None,
     ) -> None:
-        self.path, self._form = Path(path), TextFormat(decimal, thousands=thousands)
+        self.path, self._text_format = Path(path), TextFormat(decimal, thousands=thousands)
         self._roles = Roles(target, columns, noise, sample_weight)
-        self._head, self._names = read_head(self.path, self._form, names), names
-        inputs = self._roles.inputs(self._head.names, title(self.path))
+        self._header, self._names = read_header(self.path, self._text_format, names), names
+        inputs = self._roles.inputs(self._header.names, title(self.path))
         self._inputs = self._roles.without_index(inputs, title(self.path), self._first)
 
     def chunks(self) -> Iterator[Chunk]:
         """Yield all rows in batches."""
         for chunk in self._roles.chunks(self.path, self._batches([*self._inputs, *self._roles.others]), self._inputs):
-            yield chunk if self._head.is_named else chunk._replace(names=None)
+            yield chunk if self._header.is_named else chunk._replace(names=None)
 
     def tables(self, columns: Collection[str | int] | None = None) -> Iterator[Chunk]:
         """Yield all rows in batches, with Arrow tables of inputs.
@@ -173,10 +173,10 @@ class CSV:
         inputs, readers = selected(self._inputs, columns), dict[str, Reader]()
         for chunk in self._roles.tables(self.path, self._batches(self._roles.others, inputs), inputs):
             for name in inputs if not readers else ():
-                readers[name] = reader_of(chunk.X[name], self._form)
-            cells = [readers[name](chunk.X[name], self._form) for name in inputs]
-            by_index = dict(zip(map(self._head.names.index, inputs), cells, strict=True))
-            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._head.is_named else by_index)
+                readers[name] = reader_of(chunk.X[name], self._text_format)
+            cells = [readers[name](chunk.X[name], self._text_format) for name in inputs]
+            by_index = dict(zip(map(self._header.names.index, inputs), cells, strict=True))
+            yield chunk._replace(X=chunk.X.from_arrays(cells, names=inputs) if self._header.is_named else by_index)
 
     def _first(self, name: str) -> NDArray[Any]:
         """Return the first rows (b,) of a column, or none if they are not numbers."""
@@ -192,17 +192,18 @@ class CSV:
             import pyarrow as pa
             import pyarrow.csv as arrow
 
-        head, has_marks = self._head, self._form != TextFormat()
-        if read_head(self.path, self._form, self._names) != head:
+        header, needs_parsing = self._header, self._text_format != TextFormat()
+        if read_header(self.path, self._text_format, self._names) != header:
             raise DataError(f"The header of {title(self.path)} must not change. Create the source again.")
-        types = dict.fromkeys(columns, pa.string() if has_marks else pa.float64()) | dict.fromkeys(texts, pa.string())
+        number_type = pa.string() if needs_parsing else pa.float64()
+        types = dict.fromkeys(columns, number_type) | dict.fromkeys(texts, pa.string())
         try:
             batches = arrow.open_csv(
                 pa.input_stream(str(self.path), compression="detect"),
                 arrow.ReadOptions(
-                    column_names=list(head.names), skip_rows=head.skipped, block_size=BATCH_BYTES, use_threads=False
+                    column_names=list(header.names), skip_rows=header.skipped, block_size=BATCH_BYTES, use_threads=False
                 ),
-                arrow.ParseOptions(delimiter=head.mark),
+                arrow.ParseOptions(delimiter=header.separator),
                 arrow.ConvertOptions(
                     column_types=types,
                     strings_can_be_null=True,
@@ -211,7 +212,7 @@ class CSV:
                 ),
             )
             for batch in batches:
-                yield pointed_batch(self.path, batch, columns, self._form) if has_marks else batch
+                yield batch_with_numbers(self.path, batch, columns, self._text_format) if needs_parsing else batch
         except (pa.ArrowException, OSError) as error:
             raise unreadable(self.path, f"{one_line(error).rstrip('.')}.") from error
 

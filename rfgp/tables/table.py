@@ -12,14 +12,16 @@ from rfgp.tables.messages import counted, listed, quoted
 from rfgp.tables.schema import ColumnRule, Schema
 from rfgp.torch_context import unlisted
 
-_FAR = 1e8
-"""The days from 1970-01-01 beyond which microseconds do not fit into 64 bits."""
+_MAX_MICROSECOND_DAYS = 1e8
+"""The maximum number of days from 1970-01-01 for which microseconds fit into 64 bits."""
 
 
 @unlisted("check_numeric_target")
 @dataclass(frozen=True, eq=False, repr=False)
 class Table:
-    """A numeric table with a target column.
+    """A table from a file with a target column, encoded as numbers.
+
+    In contrast, `rfgp.columns.Table` has the unencoded inputs of a model.
 
     Attributes:
         X: Inputs (n, d), float64.
@@ -80,7 +82,7 @@ class Table:
             return
         advice = "Choose another target, or fit classes with rfgp.sklearn.GPClassifier."
         if len(self.classes) == 2:
-            advice = f'Give likelihood="bernoulli" (--likelihood bernoulli) to predict {quoted(self.classes[1])}.'
+            advice = f'Use likelihood="bernoulli" (--likelihood bernoulli) to predict {quoted(self.classes[1])}.'
         raise DataError(
             f"The target {quoted(self.target)} must have numbers, got the classes {listed(self.classes)}. " + advice
         )
@@ -94,9 +96,9 @@ class Inputs:
         X: Inputs (n, d), float64, encoded by the schema.
         rows: The positions (n,) of the rows in the file, from 0 after the header.
         num_rows: The number of rows of the file, at least n.
-        y: Targets (n,), or None if the file has no target column or gaps in it.
+        y: Targets (n,), or None if the file has no target column, or missing values in it.
         rules: The rules of the columns, with the levels of this file after those of the fitted table.
-        carried: The texts of further columns (n,) by name.
+        passthrough: The texts of further columns (n,) by name.
 
     Examples:
         >>> import numpy as np
@@ -109,7 +111,7 @@ class Inputs:
     num_rows: int
     y: NDArray[np.float64] | None = None
     rules: tuple[ColumnRule, ...] = ()
-    carried: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    passthrough: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def frame(self, *, has_dates: bool = True) -> Any:
         """Return the inputs as a pandas DataFrame (n, d).
@@ -129,7 +131,7 @@ class Inputs:
 def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
     """Return days (n,) since 1970-01-01 UTC as datetime64 times (n,).
 
-    They are in microseconds, or in seconds beyond `_FAR`.
+    They are in microseconds, or in seconds beyond `_MAX_MICROSECOND_DAYS`.
 
     Args:
         days: Days (n,).
@@ -139,7 +141,7 @@ def times_of(days: NDArray[np.float64]) -> NDArray[np.datetime64]:
         >>> times_of(np.array([0.5])).tolist()
         [datetime.datetime(1970, 1, 1, 12, 0)]
     """
-    unit, per_day = ("us", 86_400 * 10**6) if np.abs(days).max(initial=0) < _FAR else ("s", 86_400)
+    unit, per_day = ("us", 86_400 * 10**6) if np.abs(days).max(initial=0) < _MAX_MICROSECOND_DAYS else ("s", 86_400)
     return np.round(days * per_day).astype(f"datetime64[{unit}]")
 
 

@@ -4,19 +4,19 @@ from collections.abc import Callable
 from typing import Any
 
 from rfgp.tables.columns import BOOLEAN, DATE, all_match, timestamps
-from rfgp.tables.marks import pointed
+from rfgp.tables.decimals import with_decimal_point
 from rfgp.tables.options import TextFormat
 
 Reader = Callable[[Any, TextFormat], Any]
 """A function from Arrow texts (b,) to cells of one type. It returns the texts if a cell has another type."""
 
 
-def reader_of(cells: Any, form: TextFormat) -> Reader:
+def reader_of(cells: Any, text_format: TextFormat) -> Reader:
     """Return the reader of a column, given the texts (b,) of its first rows.
 
     Args:
         cells: Arrow texts (b,).
-        form: The format of the texts.
+        text_format: The format of the texts.
 
     Examples:
         >>> import pyarrow as pa
@@ -24,10 +24,10 @@ def reader_of(cells: Any, form: TextFormat) -> Reader:
         'as_numbers'
     """
     readers = (as_numbers, as_dates, as_truth)
-    return next((reader for reader in readers if reader(cells, form) is not cells), as_texts)
+    return next((reader for reader in readers if reader(cells, text_format) is not cells), as_texts)
 
 
-def as_texts(cells: Any, form: TextFormat) -> Any:
+def as_texts(cells: Any, text_format: TextFormat) -> Any:
     """Return texts (b,) unchanged.
 
     Examples:
@@ -37,12 +37,12 @@ def as_texts(cells: Any, form: TextFormat) -> Any:
     return cells
 
 
-def as_numbers(cells: Any, form: TextFormat) -> Any:
+def as_numbers(cells: Any, text_format: TextFormat) -> Any:
     """Return texts (b,) as integers or floating numbers, or unchanged if a cell is neither.
 
     Args:
         cells: Arrow texts (b,).
-        form: The format of the texts.
+        text_format: The format of the texts.
 
     Examples:
         >>> import pyarrow as pa
@@ -52,7 +52,7 @@ def as_numbers(cells: Any, form: TextFormat) -> Any:
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    texts = pointed(pc.utf8_trim_whitespace(cells), form)
+    texts = with_decimal_point(pc.utf8_trim_whitespace(cells), text_format)
     for kind in (pa.int64(), pa.float64()):
         try:
             return texts.cast(kind)
@@ -61,12 +61,12 @@ def as_numbers(cells: Any, form: TextFormat) -> Any:
     return cells
 
 
-def as_dates(cells: Any, form: TextFormat) -> Any:
+def as_dates(cells: Any, text_format: TextFormat) -> Any:
     """Return texts (b,) as dates, or unchanged if a cell is not a date.
 
     Args:
         cells: Arrow texts (b,).
-        form: Not used.
+        text_format: Not used.
 
     Examples:
         >>> import pyarrow as pa
@@ -79,12 +79,12 @@ def as_dates(cells: Any, form: TextFormat) -> Any:
     return dates if dates.null_count == cells.null_count else cells  # some days do not exist
 
 
-def as_truth(cells: Any, form: TextFormat) -> Any:
+def as_truth(cells: Any, text_format: TextFormat) -> Any:
     """Return texts (b,) as booleans, or unchanged if a cell is not one.
 
     Args:
         cells: Arrow texts (b,).
-        form: Not used.
+        text_format: Not used.
 
     Examples:
         >>> import pyarrow as pa

@@ -52,7 +52,9 @@ class DenseTwin:
         self.terms, self.rows, self.mean = terms, rows, mean
         self.residual = rows.targets - mean
         self.counts = torch.ones(len(rows)).double() if rows.weight is None else rows.weight
-        self.output_weights = torch.ones(len(mean)).double() if rows.signs is None else rows.signs
+        self.output_weights = (
+            torch.ones(len(mean)).double() if rows.given_output_weights is None else rows.given_output_weights
+        )
         self.own = noise if rows.fixed_noise is None else noise + rows.fixed_noise  # of one observation, without FITC
         self.own = self.own.expand(len(rows))
         missing = {name: term.missing(rows.inputs).diagonal() for name, term in terms.items()}

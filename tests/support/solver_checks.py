@@ -131,7 +131,7 @@ def check_other_targets(found, problem):
         problem.rows.inputs,
         normal(n, 3, seed=12),
         fixed_noise=torch.from_numpy(rng.uniform(0.1, 0.9, n)),
-        signs=torch.tensor([1.0, -1.0, 1.0]).double(),
+        given_output_weights=torch.tensor([1.0, -1.0, 1.0]).double(),
     )
     noise, mean = torch.zeros(()).double(), torch.tensor([0.1, 0.0, 0.2]).double().requires_grad_()
     moved, other = found.at(block, mean, noise), problem.at(block, noise.requires_grad_(), mean)

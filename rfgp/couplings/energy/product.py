@@ -259,18 +259,19 @@ def signed(
     weights: Array,  # (m,)
     spectra: Sequence[Spectrum],
 ) -> Array:  # (m, F)
-    """Return frequencies of one-column factors with signs of lower energy.
+    """Flip signs of frequencies to lower the energy, for factors of one column each.
 
-    A rotation of one column is a sign. So the energy is the sum of k_hat^2 over the distances and their signs. The
-    signs are tried one frequency and factor at a time, which changes one row of the cosines.
+    The energy is the mean squared error of the kernel estimate over a grid of distances, up to a constant. Five sweeps
+    of coordinate descent flip one sign at a time, and keep a flip if it lowers the energy. The first factor keeps its
+    signs.
 
     Args:
-        omega: The frequencies of F factors, (m, F).
+        omega: The frequencies (m, F), one column for each factor. They are not changed.
         weights: The importance weights, (m,).
         spectra: The spectrum of each factor.
 
     Returns:
-        The frequencies, (m, F).
+        The frequencies with new signs, (m, F).
 
     Examples:
         >>> from rfgp import spectra

@@ -45,7 +45,7 @@ def regression(
         mean: The prior mean of each output.
         signs: The sign of the log likelihood of each output. If None, 1.
     """
-    block = Block(rows.inputs, working, fixed_noise=1 / weight, signs=signs)
+    block = Block(rows.inputs, working, fixed_noise=1 / weight, given_output_weights=signs)
     return solver.at(block, mean, working.new_zeros(()))
 
 

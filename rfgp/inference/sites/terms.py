@@ -56,7 +56,7 @@ class RowLikelihood:
         Args:
             f: The latent values, (n,).
         """
-        shifted, counts = f + self.rows.offset(), self.rows.counts()
+        shifted, counts = f + self.rows.log_exposure(), self.rows.counts()
         slopes = self.likelihood.slopes(self.targets, shifted)
         weight, weight_slope = self.likelihood.information(slopes, shifted)
         majorizer = self.likelihood.majorizer(slopes, self.targets, shifted)
@@ -75,7 +75,7 @@ class RowLikelihood:
         Args:
             f: The latent values, (n,) or (n, C).
         """
-        offset = self.rows.offset() if f.ndim == 1 else self.rows.offset()[:, None]
+        offset = self.rows.log_exposure() if f.ndim == 1 else self.rows.log_exposure()[:, None]
         total = (self.likelihood.log_prob(self.targets, f + offset) * self.rows.counts()).sum()
         return torch.where(torch.isfinite(total), total, -torch.inf)
 
@@ -89,7 +89,7 @@ class RowLikelihood:
             change: The product K u of `rfgp.inference.sites.laplace`, (n,).
             variance: The posterior variances of f, (n,).
         """
-        shifted = f + self.rows.offset()
+        shifted = f + self.rows.log_exposure()
         slopes = self.likelihood.slopes(self.targets, shifted)
         weight, _ = self.likelihood.information(slopes, shifted)
         return (self.rows.counts() * (slopes.value + change * slopes.first - 0.5 * variance * weight)).sum()

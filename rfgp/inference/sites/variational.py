@@ -156,7 +156,7 @@ class VariationalProblem:
         solvers = tuple(regression(solver, self.rows, z, weight, zero) for solver, z, weight in triples)
         mean = torch.cat([solver.fitted for solver in solvers], dim=1)
         variance = torch.stack([solver.latent_variances for solver in solvers], dim=1).clamp_min(_MIN_VARIANCE)
-        shifted = self.mean + mean + self.rows.offset()[:, None]
+        shifted = self.mean + mean + self.rows.log_exposure()[:, None]
         expected = self.likelihood.expected(self.rows.targets[:, 0], shifted, variance)
         precision, linear = sites
         quadratic = (precision * variance).sum() - (mean * (linear - precision * mean)).sum()
@@ -351,7 +351,7 @@ class Variational(Inference):
             return approximation.bound
         total = torch.stack([solver.log_marginal_likelihood() for solver in self._regressions()]).sum()
         if any(number.requires_grad for number in self.learned.values()):
-            shifted = self.mean.detach() + approximation.mean + self.rows.offset()[:, None]
+            shifted = self.mean.detach() + approximation.mean + self.rows.log_exposure()[:, None]
             likelihood, targets = self.likelihood.at(self.learned), self.rows.targets[:, 0]
             expected = likelihood.expected(targets, shifted, approximation.variance)
             total = total + (self.rows.counts() * expected.value).sum()

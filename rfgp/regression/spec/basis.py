@@ -20,7 +20,9 @@ def priors_with_basis(
         chosen: The approximations by the names of terms.
         seed: The seed of the model.
     """
-    priors = [chosen[term_data.term.name].draw(term_data, _seed(seed, number)) for number, term_data in enumerate(data)]
+    priors = [
+        chosen[term_data.term.name].build(term_data, _seed(seed, number)) for number, term_data in enumerate(data)
+    ]
     return with_shared_lattices(priors, data, chosen)
 
 
@@ -36,7 +38,7 @@ def renewed_priors(
         seed: The seed of the model.
     """
     renewed = [
-        chosen[term_data.term.name].redraw(term_data, _seed(seed, number), prior)
+        chosen[term_data.term.name].rebuild(term_data, _seed(seed, number), prior)
         for number, (term_data, prior) in enumerate(zip(data, priors, strict=True))
     ]
     return with_shared_lattices(renewed, data, chosen)
@@ -74,7 +76,7 @@ def priors_on_new_lattices(
     relaid = list(priors)
     for number, (term_data, prior) in enumerate(zip(data, priors, strict=True)):
         if isinstance(prior, LatticeTerm):
-            relaid[number] = chosen[term_data.term.name].redraw(term_data, _seed(seed, number), prior)
+            relaid[number] = chosen[term_data.term.name].rebuild(term_data, _seed(seed, number), prior)
             if relaid[number] is not prior:
                 chosen[term_data.term.name].check(term_data)
     return with_shared_lattices(relaid, data, chosen)

@@ -26,7 +26,7 @@ def exact_evidence_bounds(state: GPState) -> EvidenceBounds:
             "log_marginal_likelihood() with that of exact() on some of the rows."
         )
     pairs = zip(spec.terms, spec.priors, strict=True)
-    bounding = {term.name: spec.approximations[term.name].bounding(prior) for term, prior in pairs}
+    bounding = {term.name: spec.approximations[term.name].vfe_counterpart(prior) for term, prior in pairs}
     kept = tuple(prior for prior in bounding.values() if prior is not None)
     values = state.hyperparameters.detached()
     prior = replace(spec, priors=kept).prior(values)

@@ -7,7 +7,7 @@ from typing import Any, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
-from rfgp.approximations.planning import assign, divided, sharing
+from rfgp.approximations.planning import assign, names_sharing_budget, with_budget
 from rfgp.approximations.role import Approximation, TermData, TermPrior
 from rfgp.blocks import Prior
 from rfgp.columns import ColumnKind, Schema, Table
@@ -246,8 +246,8 @@ class ModelSpec(BaseSpec):
         approximations, of_noise = by_process(approximations, data, others)
         chosen = assign(approximations, data, in_blocks=in_blocks)
         if self.options.budget is not None and not shares:
-            shares = dict.fromkeys(sharing(self.options.approximations, chosen), 1.0)
-        chosen = divided(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
+            shares = dict.fromkeys(names_sharing_budget(self.options.approximations, chosen), 1.0)
+        chosen = with_budget(self.options.budget, chosen, data, shares) if self.options.budget and shares else chosen
         noise = None if noise is None else noise.with_approximations(of_noise, values, num_rows, in_blocks=in_blocks)
         check_memory({**chosen, **(noise.approximations if noise else {})}, [*data, *others], self.options.memory)
         priors = priors_with_basis(data, chosen, self.options.seed)

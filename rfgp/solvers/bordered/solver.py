@@ -49,7 +49,7 @@ class BorderedSolver(Inference):
             self._blocks, self._border = like._blocks, like._border
         rows, self._bound, self._missing = completed(prior.dense, rows, noise, self._border)
         self._noise, self._residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
-        self._repeated = rows.repetitions(noise)
+        self._repeated = rows.replicate_log_prob(noise)
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:
         """Return the solver for other targets and noise of the same inputs.

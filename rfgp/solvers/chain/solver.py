@@ -65,7 +65,7 @@ class ChainSolver(Inference):
     def log_marginal_likelihood(self) -> Tensor:
         """Return the log marginal likelihood, 0-d."""
         value = with_gradient(self._value, self._residual, self._noise, *self._process)
-        return value + self._rows.repetitions(self._learned)
+        return value + self._rows.replicate_log_prob(self._learned)
 
     def _value(self, needs: Needs) -> tuple[Tensor, Gradients]:
         given, output_weights, n = self._given, self._rows.output_weights, len(self._rows)
@@ -103,7 +103,7 @@ class ChainSolver(Inference):
             return -0.5 * (self._score.deviance + constants), lambda: gradients
 
         value = with_gradient(compute, *self._process, self._learned, self._mean)
-        return value + self._rows.repetitions(self._learned)
+        return value + self._rows.replicate_log_prob(self._learned)
 
     @property
     def coordinates(self) -> Tensor:

@@ -69,7 +69,7 @@ class IterativeSolver(Inference):
         noise, phi = noise.double(), prior.dense.scaled(rows.inputs)
         rows, self._bound, self._missing = completed(prior.dense, rows, noise, phi)
         self._noise_diag = rows.noise_diag(noise).expand(len(rows))
-        self._repeated = rows.repetitions(noise)
+        self._repeated = rows.replicate_log_prob(noise)
         self._operator, self._tolerance = operator_of(self._terms, self._noise_diag.detach()), tolerance
 
     def at(self, rows: Block, mean: Tensor, noise: Tensor) -> Self:

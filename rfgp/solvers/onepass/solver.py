@@ -51,7 +51,7 @@ def supports(prior: Prior, rows: Rows) -> bool:
         prior: The prior. All its blocks must be fixed designs.
         rows: The rows, without signs of outputs.
     """
-    return has_lattices(prior) and not (isinstance(rows, Block) and rows.signs is not None)
+    return has_lattices(prior) and not (isinstance(rows, Block) and rows.given_output_weights is not None)
 
 
 class OnePassSolver(Inference):

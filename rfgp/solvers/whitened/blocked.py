@@ -98,7 +98,9 @@ class BlockedInference(Inference):
             whitener = Whitener.of(self._prior, near.inputs, self._noise_diag[known], phi, pattern)
             both = whitener.times(torch.cat([phi, near.targets - self._mean], dim=1))
             total += both.mT @ both
-            others += output_weights.sum() * whitener.log_determinant + near.take(whitener.own).repetitions(self._noise)
+            others += output_weights.sum() * whitener.log_determinant + near.take(whitener.own).replicate_log_prob(
+                self._noise
+            )
         return total[:F, :F], total[:F, F:], total[F:, F:].diagonal() @ output_weights, others
 
     def log_marginal_likelihood(self) -> Tensor:

@@ -76,7 +76,7 @@ class WhitenedSolver(Inference):
         rows, _, self._missing = completed(prior.dense, rows, noise.double(), self._phi)
         self._noise = rows.noise_diag(noise.double()).expand(len(rows))
         last = torch.from_numpy(pattern.indices[pattern.indptr[1:] - 1])
-        self._repeated = rows.take(last).repetitions(noise.double())
+        self._repeated = rows.take(last).replicate_log_prob(noise.double())
 
     @classmethod
     def of(cls, prior: Prior, rows: Block, mean: Tensor, noise: Tensor) -> Self:

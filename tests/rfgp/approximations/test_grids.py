@@ -242,7 +242,7 @@ def test_auto_takes_a_grid_before_inducing_points(needs_weights, monkeypatch):
     kernel = (k.Nodes(GRAPH, "diffusion") * TIME).named("f")
     gp = rfgp.GP(kernel, start={"noise": 0.05}, seed=0).condition(ROWS, Y)
     data = gp.spec.term_data(gp.state.hyperparameters, N)[0]
-    found = planning.plan(data, needs_weights=needs_weights)
+    found = planning.default_approximation(data, needs_weights=needs_weights)
     assert found == (rfgp.InducingPoints() if needs_weights else rfgp.Exact())
 
 

@@ -228,7 +228,7 @@ def test_product_kernel_is_unbiased():
     with torch.no_grad():
         exact = gp.prior_covariance(near)
         slope = gp.state.prior().of(["slope"]).kernel(x, x)
-        draws = [approximation.draw(data, seed).at(data.values, spec.columns).kernel(x, x) for seed in range(300)]
+        draws = [approximation.build(data, seed).at(data.values, spec.columns).kernel(x, x) for seed in range(300)]
         scale = float(gp.state.scaling.targets.scale) ** 2
     nodes = x[:, gp.spec.terms[0].column_indices[0][0]]
     one, other = ((nodes[:, None] != nodes) & torch.ones(8, 8).triu(1).bool()).nonzero().T
@@ -308,12 +308,12 @@ def test_harmonics_are_redrawn_for_shorter_lengthscales():
     gp = model("periodic")
     data = gp.spec.term_data(gp.state.hyperparameters, N)[0]
     prior, approximation = gp.spec.priors[0], WAYS["walks"]
-    assert approximation.redraw(data, 0, prior) is prior
+    assert approximation.rebuild(data, 0, prior) is prior
     short = {**data.values, "product.periodic.lengthscale": torch.tensor(0.2).double()}
-    changed = approximation.redraw(type(data)(data.term, data.columns, N, short), 0, prior)
+    changed = approximation.rebuild(type(data)(data.term, data.columns, N, short), 0, prior)
     assert changed.columns.parts[0].factor.num_harmonics > prior.columns.parts[0].factor.num_harmonics
     longer = {**data.values, "product.nodes.lengthscale": torch.tensor(9.0).double()}
-    assert approximation.redraw(type(data)(data.term, data.columns, N, longer), 0, prior) is not None
+    assert approximation.rebuild(type(data)(data.term, data.columns, N, longer), 0, prior) is not None
 
 
 @pytest.mark.parametrize("most", [10, 4000])

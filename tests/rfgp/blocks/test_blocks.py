@@ -105,9 +105,9 @@ class TestWalks:
         _, block = self.block(at_once=at_once)
         rows, coefficients = torch.tensor([3, 0, 3, 7]), normal(4, 2, seed=6)
         points = torch.arange(NODES)
-        found = block.through(rows, coefficients)(points)
+        found = block.kernel_expansion(rows, coefficients)(points)
         same(found, block.kernel(points, rows) @ coefficients)
-        assert block.through(rows, coefficients)(points[:0]).shape == (0, 2)
+        assert block.kernel_expansion(rows, coefficients)(points[:0]).shape == (0, 2)
 
 
 class TestWeights:

@@ -485,7 +485,7 @@ def test_predict_names_the_decimal_mark_that_the_model_brings(decimal, monkeypat
     gp.save(tmp_path / "m")
     err = fail(monkeypatch, capsys, "predict", tmp_path / "m", tmp_path / "other.csv")
     assert f"The decimal mark is {decimal!r}, as in the fitted table" in err
-    assert f"Give --decimal {mark} if so." in err
+    assert f"Use --decimal {mark} if so." in err
     assert run(monkeypatch, capsys, "predict", tmp_path / "m", tmp_path / "other.csv", "--decimal", mark)[0] == 0
 
 

@@ -153,7 +153,7 @@ def test_gaps_in_a_file_to_predict_are_refused_or_dropped(here, monkeypatch, cap
     (here / "gap.csv").write_text("a,b\n1,2\n1,\n,2\n3,4\n")
     code, out, err = run(monkeypatch, capsys, "predict", "m", "gap.csv")
     assert (code, out) == (1, "")
-    assert "column 'a' has 1 missing or infinite value, the first in row 2 (missing). Give --missing drop." in err
+    assert "column 'a' has 1 missing or infinite value, the first in row 2 (missing). Use --missing drop." in err
     assert "column 'b' has 1 missing" in err
     assert err.endswith("Rows count from 0, after the header.\n")
     out, _ = succeed(monkeypatch, capsys, "predict", "m", "gap.csv", "--missing", "drop")
@@ -172,7 +172,7 @@ def test_gaps_in_a_file_to_predict_are_refused_or_dropped(here, monkeypatch, cap
 def test_gaps_in_values_on_a_mesh_are_refused_or_dropped(here, monkeypatch, capsys):
     (here / "v.csv").write_text("face,v\n" + "".join(f"{i},{'' if i == 4 else i % 5}\n" for i in range(0, 80, 2)))
     common = ("mesh", "mean.ply", "--values", "v.csv", "--no-compare", "--out", "o", "--json")
-    assert "Give --missing drop" in fail(monkeypatch, capsys, *common)
+    assert "Use --missing drop" in fail(monkeypatch, capsys, *common)
     out, _ = succeed(monkeypatch, capsys, *common, "--missing", "drop")
     assert json.loads(out)["train"] + json.loads(out)["test"] == 39
     assert run(monkeypatch, capsys, *common, "--missing", "mean")[0] == 2

@@ -24,7 +24,7 @@ import rfgp
 import rfgp.dask
 from rfgp import kernels as k
 from rfgp.dask import Partitions
-from rfgp.rows import survey
+from rfgp.rows import source_summary
 from rfgp.tables import Batches
 
 
@@ -53,7 +53,7 @@ def client():
 @pytest.fixture
 def small_sample(monkeypatch):
     """The client samples 300 rows; workers, which are other processes, more, of which 300 remain."""
-    monkeypatch.setattr(survey, "SAMPLE_ROWS", 300)
+    monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 300)
 
 
 def model(**options):
@@ -229,9 +229,9 @@ def test_one_more_row(client):
 
 @pytest.mark.slow
 def test_the_survey_does_not_depend_on_the_partitions(client, monkeypatch):
-    whole = survey.survey(rfgp.tables.Batches([(X, Y)]), None, 3)
+    whole = source_summary.summarize_source(rfgp.tables.Batches([(X, Y)]), None, 3)
     for rows in (600, 110, 7):
-        found = survey.survey(Partitions(*arrays(rows)), None, 3)
+        found = source_summary.summarize_source(Partitions(*arrays(rows)), None, 3)
         assert torch.equal(found.sample.X, whole.sample.X)
         torch.testing.assert_close(found.inputs.mean, whole.inputs.mean)
         torch.testing.assert_close(found.inputs.deviation, whole.inputs.deviation)

@@ -61,7 +61,7 @@ def test_points_are_selected_at_lengthscales_of_neighbors(residual, monkeypatch)
     assert report.stages[0].name == f"all rows{ALONE}"
     assert report.stages[-1].name.startswith("all rows")
     assert ALONE not in report.stages[-1].name
-    monkeypatch.setattr(rfgp.InducingPoints, "redraw", lambda self, data, seed, prior: prior)
+    monkeypatch.setattr(rfgp.InducingPoints, "rebuild", lambda self, data, seed, prior: prior)
     kept, other = fitted(**RESIDUAL)
     assert report.log_marginal_likelihood > other.log_marginal_likelihood
     assert not np.allclose(points(found), points(kept))
@@ -69,7 +69,7 @@ def test_points_are_selected_at_lengthscales_of_neighbors(residual, monkeypatch)
 
 def test_points_are_selected_again_if_lengthscales_change(monkeypatch):
     """A less likely result is dropped."""
-    monkeypatch.setattr(rfgp.InducingPoints, "redraw", lambda self, data, seed, prior: self.draw(data, seed))
+    monkeypatch.setattr(rfgp.InducingPoints, "rebuild", lambda self, data, seed, prior: self.build(data, seed))
     found, report = fitted(**RESIDUAL)
     assert any(AGAIN in stage.name for stage in report.stages)
     assert report.log_marginal_likelihood == pytest.approx(total(found), rel=1e-12)

@@ -12,9 +12,9 @@ import rfgp
 from graphs.precisions import IndependentField
 from rfgp import kernels as k
 from rfgp import spectra
-from rfgp.approximations import Approximation, Cost
+from rfgp.approximations import Approximation, TermCost
 from rfgp.approximations.parts import FinitePart
-from rfgp.approximations.weights import WeightTerm
+from rfgp.approximations.weights import WeightTermPrior
 from rfgp.columns import ColumnKind
 from rfgp.kernels.role import Functions
 from rfgp.parameters import Hyperparameter
@@ -92,13 +92,13 @@ class Hats(Approximation):
         return None if is_one else "it does not read one column of numbers. Use Exact()."
 
     def cost(self, data):
-        return Cost(self.knots, 8.0 * self.knots * data.num_rows, f"{self.knots} hats")
+        return TermCost(self.knots, 8.0 * self.knots * data.num_rows, f"{self.knots} hats")
 
-    def draw(self, data, seed):
+    def build(self, data, seed):
         ((factor, places, prefix),) = data.term.parts()
         sample = data.columns.sample[:, places[0]].double()
         knots = torch.linspace(sample.min() - 1, sample.max() + 1, self.knots, dtype=torch.float64)
-        return WeightTerm.of(data, [HatPart(FinitePart(factor, places, prefix), knots)])
+        return WeightTermPrior.of(data, [HatPart(FinitePart(factor, places, prefix), knots)])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

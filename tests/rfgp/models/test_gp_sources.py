@@ -82,7 +82,7 @@ def small_blocks(monkeypatch):
     monkeypatch.setattr(tables, "BATCH_ROWS", 128)
     monkeypatch.setattr(tables, "BATCH_BYTES", 2**13)
     monkeypatch.setattr(sources, "CHUNK", 150)
-    monkeypatch.setattr(sources, "SMALL", 0)
+    monkeypatch.setattr(sources, "MIN_BLOCKED_BYTES", 0)
 
 
 def model(kernel=KERNEL, approximation=FEATURES, **options):
@@ -179,7 +179,7 @@ def test_features_of_nodes_are_read_in_blocks():
 
 def test_a_fit_of_many_rows_reads_all_of_them(monkeypatch):
     monkeypatch.setattr("rfgp.fitting.subsets.MIN_ROWS", 100)
-    monkeypatch.setattr("rfgp.rows.survey.SAMPLE_ROWS", 200)
+    monkeypatch.setattr("rfgp.rows.source_summary.SAMPLE_ROWS", 200)
     kernel = k.RBF("t", name="trend") + k.Group("store")
     gp = model(kernel).fit(Batches(pieces(FRAME), "y"), max_iterations=30)
     kept = model(kernel).fit(X, Y, max_iterations=30)
@@ -295,7 +295,7 @@ class Counting:
 
 
 def test_rows_in_memory_are_bounded_by_blocks(monkeypatch):
-    monkeypatch.setattr("rfgp.rows.survey.SAMPLE_ROWS", 600)
+    monkeypatch.setattr("rfgp.rows.source_summary.SAMPLE_ROWS", 600)
     monkeypatch.setattr("rfgp.fitting.subsets.MIN_ROWS", 200)
     largest, numbers = [], sources.standardized
 

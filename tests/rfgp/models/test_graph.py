@@ -14,7 +14,7 @@ import graphs
 import rfgp
 from rfgp import GraphGP, RandomWalks, metrics
 from rfgp.approximations import MeasuredFeatures
-from rfgp.approximations.measured import is_worth_it
+from rfgp.approximations.measured import is_much_better
 from rfgp.regression.graph.checks import split
 from rfgp.report.processes import describe_process, num_nonzeros
 
@@ -165,9 +165,9 @@ def test_auto_begins_anew_where_the_fitted_kernel_asks_for_other_features(monkey
 def test_a_fit_begins_anew_for_half_the_error(error, present, is_worth):
     best, other = graphs.advice.Candidate("chebyshev", {}, 0.2, 9), graphs.advice.Candidate("walks", {}, error, 9)
     advice = graphs.Advice(best, (best, other), "")
-    assert is_worth_it(advice, present) is is_worth
-    assert not is_worth_it(advice, "chebyshev")
-    assert is_worth_it(advice, "spectrum")  # not measured: left at once
+    assert is_much_better(advice, present) is is_worth
+    assert not is_much_better(advice, "chebyshev")
+    assert is_much_better(advice, "spectrum")  # not measured: left at once
 
 
 def test_several_starts_are_optimised(monkeypatch):
@@ -226,7 +226,11 @@ def test_an_isolated_node_keeps_its_prior():
 def test_tensors_and_bad_targets():
     gp = GraphGP(GRAPH).fit(torch.as_tensor(TRAIN), torch.as_tensor(Y))
     assert isinstance(gp.predict(torch.as_tensor(TEST)).mean, torch.Tensor)
-    for y, message in ((np.ones(50), "constant"), (Y[:3], "X has 50 rows and y has 3"), (Y * np.inf, "not finite")):
+    for y, message in (
+        (np.ones(50), "constant"),
+        (Y[:3], "must have 50 rows like X, got 3"),
+        (Y * np.inf, "not finite"),
+    ):
         with pytest.raises(rfgp.DataError, match=message):
             GraphGP(GRAPH).fit(TRAIN, y)
     with pytest.raises(rfgp.DataError, match="at least two"):

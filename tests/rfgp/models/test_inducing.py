@@ -7,7 +7,7 @@ from model_checks import assert_gradients
 from stationary import model_of
 
 import rfgp
-from rfgp.approximations.inducing_points import MOVED
+from rfgp.approximations.inducing_points import RESELECTION_RATIO
 from rfgp.blocks import Prior, Residual
 from rfgp.features.inducing import SAMPLED
 from rfgp.regression import mean_and_noise
@@ -146,7 +146,7 @@ def test_points_are_chosen_again_where_lengthscales_have_moved():
     gp, begun = model().fit(X, y), model().condition(X, y)
     assert not torch.equal(points_of(gp), points_of(begun))
     ratio = gp.spec.priors[0].lengthscales / gp.hyperparameters.values.standardized("rbf.lengthscale").detach()
-    assert ratio.max() / ratio.min() < MOVED
+    assert ratio.max() / ratio.min() < RESELECTION_RATIO
     assert len([stage for stage in gp.fit_report.stages if stage.name.startswith("all rows")]) > 1
 
 

@@ -136,8 +136,8 @@ def test_planted_rounding_is_seen(fault, noise, seen, monkeypatch):
     elif fault == "points":
         monkeypatch.setattr(WeightBlock, "scaled", lambda self, x: self.features(x, *self.parameters))
     else:
-        through = InducingPoints.through
-        monkeypatch.setattr(InducingPoints, "through", lambda *given: replace(through(*given), jitter=1e-5))
+        with_points = InducingPoints.with_points
+        monkeypatch.setattr(InducingPoints, "with_points", lambda *given: replace(with_points(*given), jitter=1e-5))
     found = apart(answers(model(*options, torch.float32, **more), 1), right)
     assert {name for name in found if found[name] > 1} >= seen, found
 

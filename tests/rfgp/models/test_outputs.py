@@ -122,9 +122,9 @@ def test_another_number_of_outputs_is_named():
     X, Y, _ = data()
     gp = features().condition(X, Y)
     for call in (gp.condition, gp.update):
-        with pytest.raises(rfgp.DataError, match="y has 2 outputs, the training data 3"):
+        with pytest.raises(rfgp.DataError, match=r"got shape \(n, 2\)"):
             call(X, Y[:, :2])
-        with pytest.raises(rfgp.DataError, match="y has one output, the training data 3"):
+        with pytest.raises(rfgp.DataError, match=r"got shape \(n,\)"):
             call(X, Y[:, 0])
     bad = Y.copy()
     bad[4, 1] = np.inf

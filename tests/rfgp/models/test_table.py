@@ -171,7 +171,7 @@ def test_condition_and_update(make):
     assert gp.hyperparameters.noise.item() == noise
     for x, y, message in (
         (X[:2, :2], Y[:2], "3 columns"),
-        (X[:2], Y[:3], "2 rows and y has 3"),
+        (X[:2], Y[:3], "y must have 2 rows like X, got 3"),
         (X[:1], ["a"], "y must hold numbers"),
     ):
         with pytest.raises(rfgp.DataError, match=message):
@@ -223,7 +223,7 @@ def with_value(value, row=3, column=1):
         (X, np.full(120, 4.0), r"constant \(4 in all 120 rows\)"),
         (X[:1], Y[:1], "at least two observations, got 1"),
         (X[:0], Y[:0], "without rows"),
-        (X[:5], Y[:6], "X has 5 rows and y has 6"),
+        (X[:5], Y[:6], "y must have 5 rows like X, got 6"),
         (X[0], Y, r"shape \(n, d\)"),
         (X[:, :0], Y, r"shape \(n, d\)"),
         (X, Y[:, None, None], r"y must have shape \(n,\), or \(n, k\)"),

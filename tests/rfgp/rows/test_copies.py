@@ -36,7 +36,7 @@ def check_few_and_many(monkeypatch, approximation, outputs=1, weighted=False):
     assert one == pytest.approx(two, rel=1e-9)
     np.testing.assert_allclose(second.mean, first.mean, atol=1e-9)
     np.testing.assert_allclose(second.std, first.std, rtol=1e-9)
-    assert "plain_block" in vars(few.state.rows)
+    assert "standardized_block" in vars(few.state.rows)
     return many
 
 
@@ -44,7 +44,7 @@ def check_few_and_many(monkeypatch, approximation, outputs=1, weighted=False):
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_lattices_need_no_copy_of_the_rows(monkeypatch, outputs, weighted):
     many = check_few_and_many(monkeypatch, rfgp.EquispacedFourier(), outputs, weighted)
-    assert "plain_block" not in vars(many.state.rows)
+    assert "standardized_block" not in vars(many.state.rows)
 
 
 @pytest.mark.parametrize("approximation", [rfgp.Exact(), rfgp.Vecchia(10), rfgp.RandomFeatures(20)], ids=repr)

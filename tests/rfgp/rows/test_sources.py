@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import rfgp
-from rfgp.rows import Chunk, sources, survey
+from rfgp.rows import Chunk, source_summary, sources
 from rfgp.rows.sources import ArraySource
 from rfgp.tables import CSV, Batches, Parquet
 
@@ -40,7 +40,7 @@ def blocks(size=90):
 
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, "SMALL", 0)  # or small arrays on disk are taken into memory
+    monkeypatch.setattr(sources, "MIN_BLOCKED_BYTES", 0)  # or small arrays on disk are taken into memory
     pq.write_table(pa.table(columns()), tmp_path / "rows.parquet", row_group_size=70)
     extra = {"noise": NOISE, "weight": WEIGHT, "z": -2 * Y}
     pq.write_table(pa.table(columns() | extra), tmp_path / "more.parquet")
@@ -99,7 +99,7 @@ def test_a_source_is_its_rows(name, folder):
 @pytest.mark.parametrize("whole", [True, False], ids=["sample is all", "sample"])
 def test_a_fit_is_near_that_in_memory(whole, folder, monkeypatch):
     if not whole:
-        monkeypatch.setattr(survey, "SAMPLE_ROWS", 250)
+        monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 250)
     kept = model().fit(X, Y)
     gp = model().fit(Parquet(folder / "rows.parquet", target="y"))
     assert gp.fit_report.stages[0].rows == (400 if whole else 250)
@@ -113,7 +113,7 @@ def test_a_fit_is_near_that_in_memory(whole, folder, monkeypatch):
 
 
 def test_the_size_of_blocks_changes_nothing_but_rounding(monkeypatch):
-    monkeypatch.setattr(survey, "SAMPLE_ROWS", 200)
+    monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 200)
     found = [model().fit(Batches(blocks(size))).predict(NEW).mean for size in (400, 33, 7)]
     np.testing.assert_allclose(found[1], found[0], rtol=1e-6)
     np.testing.assert_allclose(found[2], found[0], rtol=1e-6)
@@ -179,7 +179,7 @@ def test_a_bad_update_is_refused_and_nothing_is_lost(ready):
     for bad, message in (
         ([(X[:9], Y[:9]), (X[9:18], with_value(12, np.inf)[9:18])], "in row 12"),
         ([(X[:9, :2], Y[:9])], "X must have 3 columns"),
-        ([(X[:9], np.c_[Y, Y][:9])], "y has 2 outputs"),
+        ([(X[:9], np.c_[Y, Y][:9])], r"got shape \(n, 2\)"),
         ([(X[:0], Y[:0])], "must have rows"),
     ):
         with pytest.raises(rfgp.DataError, match=message):
@@ -215,7 +215,7 @@ def test_columns_are_told_by_their_names(folder, tmp_path):
 def test_blocks_that_differ_in_what_they_know_are_refused(first):
     second = NOISE[200:] if first is None else None
     blocks = [Chunk(X[:200], Y[:200], None if first is None else first[:200]), Chunk(X[200:], Y[200:], second)]
-    with pytest.raises(rfgp.DataError, match=r"A block of the source has (noise|nothing) with X and y, the first"):
+    with pytest.raises(rfgp.DataError, match=r"same of noise and sample_weight, got (noise|neither) after"):
         model().condition(Batches(blocks))
 
 
@@ -275,8 +275,8 @@ BAD = {
         r"y has 1 value that is not finite, the first \(nan\) in row 97",
     ),
     "widths": (lambda f: (Batches([(X[:90], Y[:90]), (X[90:, :2], Y[90:])]),), rfgp.DataError, "X must have 3 columns"),
-    "lengths": (lambda f: (Batches([(X[:90], Y[:80])]),), rfgp.DataError, "X has 90 rows and y has 80"),
-    "outputs": (lambda f: (Batches([(X, Y), (X, np.c_[Y, Y])]),), rfgp.DataError, "has 2 targets, the first has 1"),
+    "lengths": (lambda f: (Batches([(X[:90], Y[:80])]),), rfgp.DataError, "y must have 90 rows like X, got 80"),
+    "outputs": (lambda f: (Batches([(X, Y), (X, np.c_[Y, Y])]),), rfgp.DataError, "must have 1 target, got 2"),
     "nothing": (lambda f: (Batches([]),), rfgp.DataError, "must have rows"),
     "one row": (lambda f: (Batches([(X[:1], Y[:1])]),), rfgp.DataError, "at least two observations"),
     "constant": (lambda f: (Batches([(X, 0 * Y)]),), rfgp.DataError, "target is constant"),
@@ -287,7 +287,11 @@ BAD = {
         rfgp.DataError,
         "must not change",
     ),
-    "memmap": (lambda f: (np.load(f / "X.npy", mmap_mode="r"), Y[:9]), rfgp.DataError, "X has 400 rows and y has sha"),
+    "memmap": (
+        lambda f: (np.load(f / "X.npy", mmap_mode="r"), Y[:9]),
+        rfgp.DataError,
+        "y must have 400 rows like X, got shape",
+    ),
     "iterator": (lambda f: (Batches(iter([(X, Y)])),), rfgp.InvalidArgumentError, "read more than once"),
     "folder": (lambda f: (Parquet(f / "empty", target="y"),), rfgp.DataError, r"There is no file \*.parquet in"),
 }
@@ -318,18 +322,20 @@ def test_graphs_need_rows_in_memory():
 class TestSurvey:
     def test_moments_of_weighted_rows_are_those_of_repeated_ones(self):
         parts = [Chunk(X[i : i + 37], Y[i : i + 37], None, WEIGHT[i : i + 37]) for i in range(0, 400, 37)]
-        found = survey.survey(Batches(parts), None, 0)
+        found = source_summary.summarize_source(Batches(parts), None, 0)
         rows = np.repeat(np.arange(400), WEIGHT.astype(int))
         np.testing.assert_allclose(found.inputs.mean, X[rows].mean(0), rtol=1e-13)
         np.testing.assert_allclose(found.inputs.deviation, X[rows].std(0, ddof=1), rtol=1e-13)
-        rare = survey.survey(
+        rare = source_summary.summarize_source(
             Batches([part._replace(sample_weight=1e-3 * part.sample_weight) for part in parts]), None, 0
         )
         np.testing.assert_allclose(rare.inputs.deviation, X[rows].std(0) * (400 / 399) ** 0.5, rtol=1e-12)
 
     def test_moments_are_those_of_all_rows(self):
         whole = X + 1e6
-        found = survey.survey(Batches([(whole[i : i + 37], Y[i : i + 37]) for i in range(0, 400, 37)]), None, 0)
+        found = source_summary.summarize_source(
+            Batches([(whole[i : i + 37], Y[i : i + 37]) for i in range(0, 400, 37)]), None, 0
+        )
         np.testing.assert_allclose(found.inputs.mean, whole.mean(0), rtol=1e-14)
         affine = found.inputs.standardizing(torch.empty(0, dtype=torch.float64))
         np.testing.assert_allclose(affine.scale, whole.std(0, ddof=1), rtol=1e-9)
@@ -340,13 +346,13 @@ class TestSurvey:
         """Each row is in a sample of 40 of 400 with probability 1/10; the mean rank of a sample is 199.5."""
         from checks import assert_mean
 
-        monkeypatch.setattr(survey, "SAMPLE_ROWS", 40)
+        monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 40)
         ranks, repeats = np.arange(400.0), 1000
         source = Batches([(ranks[i : i + 57, None], Y[i : i + 57]) for i in range(0, 400, 57)])
         taken = np.zeros((repeats, 400))
         places = np.zeros((repeats, 2))
         for seed in range(repeats):
-            rows = survey.survey(source, None, seed).sample.X[:, 0].numpy().astype(int)
+            rows = source_summary.summarize_source(source, None, seed).sample.X[:, 0].numpy().astype(int)
             assert len(set(rows)) == 40
             taken[seed, rows] = 1
             places[seed] = rows[0], rows[:20].mean()
@@ -354,8 +360,8 @@ class TestSurvey:
         assert_mean(places, np.full(2, 199.5))
 
     def test_it_does_not_depend_on_the_blocks(self, monkeypatch):
-        monkeypatch.setattr(survey, "SAMPLE_ROWS", 50)
-        found = [survey.survey(Batches(blocks(size)), None, 3).sample.X for size in (400, 11, 1)]
+        monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 50)
+        found = [source_summary.summarize_source(Batches(blocks(size)), None, 3).sample.X for size in (400, 11, 1)]
         assert torch.equal(found[0], found[1])
         assert torch.equal(found[0], found[2])
 

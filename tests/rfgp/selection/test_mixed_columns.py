@@ -139,7 +139,7 @@ def test_other_types_in_later_blocks_of_a_source_are_named(name):
 
 
 def test_too_many_levels_of_a_source_are_named(monkeypatch):
-    monkeypatch.setattr(columns.indicators, "MAX_COUNTED", 9)
+    monkeypatch.setattr(columns.indicators, "MAX_COUNTED_LEVELS", 9)
     frame = pd.DataFrame({"x": np.arange(40.0), "b": [f"s{i // 2}" for i in range(40)], "y": np.arange(40.0)})
     with pytest.raises(rfgp.DataError, match="more than 9 levels, like an identifier"):
         small().condition(rfgp.tables.Batches([frame[:20], frame[20:]], target="y"))

@@ -76,7 +76,7 @@ def test_rows_without_repeats_stay_as_they_are(weight):
 
 
 def test_rows_that_share_a_hash_are_not_merged(monkeypatch):
-    monkeypatch.setattr("rfgp.rows.repeats.row_hashes", lambda columns, begun: begun)
+    monkeypatch.setattr("rfgp.rows.repeats.row_hashes", lambda columns, initial_hashes: initial_hashes)
     rows, weight = merge_repeats([np.array([3.0, 1.0, 3.0])], None)
     assert rows.tolist() == [0, 1, 2]
     assert weight is None

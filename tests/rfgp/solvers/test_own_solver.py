@@ -66,7 +66,7 @@ class GroupSolver(Inference):
     def __init__(self, prior, rows, mean, noise):
         (block,) = prior.precisions
         self.prior, self.rows, self.group, self.variance = prior, rows, rows.inputs[:, 4].long(), block.variance
-        self.repeated = rows.repetitions(noise)
+        self.repeated = rows.replicate_log_prob(noise)
         self.noise, self.residual = rows.noise_diag(noise).expand(len(rows)), rows.targets - mean
         self.precision = 1 / self.variance + self.by_group(1 / self.noise[:, None])[:, 0]
         self.effects = self.by_group(self.residual / self.noise[:, None]) / self.precision[:, None]

@@ -65,23 +65,23 @@ BAD = [
     ("target.csv", b"a,b\n1,2\n3,x\n5,6\n", {}, ["'b' holds text ('x' in row 1, 1 such cell)", "another target."]),
     ("ids.csv", b"id,b\n" + WORDS.encode(), {"categories": "one-hot"}, ["300 different texts", "drop='id'"]),
     ("many.csv", b"id,b\n" + MANY.encode(), {"categories": "one-hot"}, ["260 different texts in 600 cells"]),
-    ("classes.csv", b"b,id\n1,x\n2,y\n", {}, ["column 'id' has 2 different texts", "It is the target; choose"]),
+    ("classes.csv", b"b,id\n1,x\n2,y\n", {}, ["column 'id' has 2 different texts", "is the target. Choose"]),
     ("gap.csv", b"a,b\n1,2\n,4\nNA,5\n", {}, ["column 'a' has 2 missing", "row 1 (missing)", 'missing="drop"', "mean"]),
-    ("gap2.csv", b"a,b\n1,2\n,4\n", {"missing": "mean", "levels": ("a",)}, ["1 missing", 'Give missing="drop".']),
+    ("gap2.csv", b"a,b\n1,2\n,4\n", {"missing": "mean", "levels": ("a",)}, ["1 missing", 'Use missing="drop".']),
     ("text2.csv", b"a,b\nx,2\ny,4\n", {"columns": ("a",)}, ["The kernel reads numbers there", "Group('a')"]),
-    ("gap3.csv", b"a,b\n1,2\n2,\n", {}, ["'b' (the target) has 1 missing", 'Give missing="drop". Rows']),
-    ("gone.csv", b"a,b\n1,\n2,\n", {}, ["'b' has no values, all 2 are missing. It is the target; choose another."]),
+    ("gap3.csv", b"a,b\n1,2\n2,\n", {}, ["'b' (the target) has 1 missing", 'Use missing="drop". Rows']),
+    ("gone.csv", b"a,b\n1,\n2,\n", {}, ["'b' has no values, all 2 are missing. This column is the target"]),
     ("allgone.csv", b"a,b\n,2\n,4\n", {"missing": "mean"}, ["column 'a' has no values, all 2", "drop='a'"]),
-    ("nowhere.csv", b"a,b,c\n,2,3\n4,,5\n", {"missing": "drop"}, ["every row lacks a value"]),
+    ("nowhere.csv", b"a,b,c\n,2,3\n4,,5\n", {"missing": "drop"}, ["at least one row must have all values"]),
     ("inf.csv", b"a,b\n1,2\n-inf,4\n", {"missing": "mean"}, ["column 'a' has 1 missing or infinite", "row 1 (-inf)"]),
     ("huge.csv", b"a,b\n1,2\n1e999,4\n", {"missing": "drop"}, ["'a' has 1 missing or infinite", "row 1 (inf)"]),
     ("comma.csv", b"a;b\n1,5;2,3\n2,5;3,3\n", {}, ["holds text ('1,5' in row 0", 'decimal=","']),
     ("comma2.csv", b"1,5;2,3\n2,5;3,3\n", {}, ["'1,5'", 'decimal=","']),
-    ("groups.csv", b"a;b\n1,200;2\n950;3\n", {}, ["('1,200' in row 0", 'Give thousands="," if a comma separates']),
-    ("groups2.csv", b"1,200;2\n950;3\n", {}, ["got numbers and text ('1,200')", 'Give thousands=","']),
-    ("groups3.csv", b"1,200;2,300\n950;3\n", {}, ["cells like '1,200'", 'Give thousands="," if']),
-    ("groups4.csv", b"a;b\n1.200,5;3\n0,5;9\n", {}, ['Give decimal="," and thousands="."']),
-    ("groups5.csv", b"a;b\n1.200,5;3\n0,5;9\n", {"decimal": ","}, ['Give thousands="." if a point']),
+    ("groups.csv", b"a;b\n1,200;2\n950;3\n", {}, ["('1,200' in row 0", 'Use thousands="," if a comma separates']),
+    ("groups2.csv", b"1,200;2\n950;3\n", {}, ["got numbers and text ('1,200')", 'Use thousands=","']),
+    ("groups3.csv", b"1,200;2,300\n950;3\n", {}, ["cells like '1,200'", 'Use thousands="," if']),
+    ("groups4.csv", b"a;b\n1.200,5;3\n0,5;9\n", {}, ['Use decimal="," and thousands="."']),
+    ("groups5.csv", b"a;b\n1.200,5;3\n0,5;9\n", {"decimal": ","}, ['Use thousands="." if a point']),
     ("groups6.csv", b"a;b\n12,00;3\n1,200;9\n", {"thousands": ","}, ["holds text ('12,00' in row 0, 1 such"]),
     ("points.csv", b"a;b\n1.234;2,3\n1.2;3\n", {"decimal": ","}, ["holds text ('1.234' in row 0, 2 such"]),
     ("hash.csv", b"# made in May\na,b\n1,2\n", {}, ['starts with "#"', 'comment="#"']),
@@ -93,7 +93,7 @@ BAD = [
     ("quote2.csv", b'a,b\n1,2\n3,"4\n', {}, ["line 3 never closes"]),
     ("twice.csv", b"a,b,a\n1,2,3\n", {}, ["two columns named 'a', at positions 0 and 2"]),
     ("twice2.csv", b"a, a \n1,2\n", {}, ["two columns named 'a'"]),
-    ("first.csv", b"1,x\n3,4\n", {}, ["got numbers and text ('x')", "give names"]),
+    ("first.csv", b"1,x\n3,4\n", {}, ["got numbers and text ('x')", "use names="]),
     ("latin.csv", "a,b\n1,é\n".encode("latin-1"), {}, ["byte 6 is not utf-8", 'encoding="latin-1"']),
     ("wide.csv", "a,b\n1,2\n".encode("utf-16"), {}, ["UTF-16", 'encoding="utf-16"']),
     ("wide2.csv", "a,b\n1,2\n".encode("utf-16-le"), {}, ["byte 1 is NUL"]),
@@ -111,7 +111,7 @@ BAD = [
     ("x.tar.gz", gzip.compress(tarred(b"a,b\n1,2\n")), {}, ["tar archive"]),
     ("zip.gz", gzip.compress(packed(b"a")), {}, ["zip archive"]),
     ("dates.csv", b"t,b\n2024-01-01,2\n2024-01-02,3\n", {}, ["holds dates ('2024-01-01' in row 0)", 'dates="days"']),
-    ("dates2.csv", b"b,t\n2,2024-01-01\n", {"dates": "drop"}, ["It is the target", 'dates="days"']),
+    ("dates2.csv", b"b,t\n2,2024-01-01\n", {"dates": "drop"}, ["The target must be a number", 'dates="days"']),
     ("dates3.csv", b"t,b\n2024-02-30,2\n", {"dates": "days"}, ["a date that does not exist ('2024-02-30' in row 0)"]),
     ("dates4.csv", b"t,b\n2024-02-20T25:00,2\n", {"dates": "days"}, ["does not exist"]),
     ("dates5.csv", b"t,b\n03/04/2025,2\n04/04/2025,3\n", {"dates": "days"}, ["holds text", "ISO (YYYY-MM-DD)"]),
@@ -203,11 +203,11 @@ def test_bad_calls_are_named(tmp_path, options, message):
         read_table(path, **options)
 
 
-DECIDED = 'Give decimal="," only if it is a decimal mark in all columns'
+DECIDED = 'Use decimal="," only if it is a decimal mark in all columns'
 MARKS = [
     ("0,5;1,200\n950;950\n", ["In '0,5' the comma is a decimal mark, in '1,200' it may separate", DECIDED]),
     ("1,200;0,5\n950;950\n", ["In '0,5' the comma is a decimal mark, in '1,200' it may separate", DECIDED]),
-    ("0,5;1.5\n950;950\n", ["Some numbers have a decimal comma and some a decimal point. Spell them alike."]),
+    ("0,5;1.5\n950;950\n", ["Some numbers have a decimal comma and some a decimal point. Write them alike."]),
     ("1.200,5;1.5\n0,5;950\n", ["Some numbers have a decimal comma and some a decimal point"]),
 ]
 
@@ -218,7 +218,7 @@ def test_no_suggested_mark_changes_the_scale_of_another_column(tmp_path, rows, m
     with pytest.raises(rfgp.DataError) as error:
         read_table(tmp_path / "t.csv")
     assert all(message in str(error.value) for message in messages)
-    assert not re.search(r'Give (decimal|thousands)="."( and thousands="."|) where', str(error.value))
+    assert not re.search(r'Use (decimal|thousands)="."( and thousands="."|) where', str(error.value))
 
 
 def test_unknown_endings_and_options(tmp_path):

@@ -45,11 +45,11 @@ def test_a_schema_of_levels_is_read_back_and_reads_new_levels(shop, tmp_path):
     assert inputs.frame().store.tolist() == ["west", "north", "west"]
     assert inputs.rules[0].levels == ("east", "north", "south", "west")
     assert inputs.frame()["size"].tolist() == [1, 2.5, 2]
-    assert inputs.carried == {"who": ("a", "", "c"), "store": ("west", "north", "west")}
+    assert inputs.passthrough == {"who": ("a", "", "c"), "store": ("west", "north", "west")}
     with pytest.raises(rfgp.InvalidArgumentError, match="no column 'whom'"):
         read_inputs(tmp_path / "n.csv", schema, ("whom",))
     dropped = read_inputs(tmp_path / "n.csv", schema.with_missing("drop"), ("who",))
-    assert (dropped.rows.tolist(), dropped.carried) == ([0, 2], {"who": ("a", "c")})
+    assert (dropped.rows.tolist(), dropped.passthrough) == ([0, 2], {"who": ("a", "c")})
 
 
 def test_numbers_as_levels_stay_numbers_unless_forced(tmp_path):

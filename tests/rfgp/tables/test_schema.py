@@ -119,7 +119,7 @@ def test_rows_with_gaps_are_left_out(tmp_path):
     np.testing.assert_array_equal(new.rows, [1, 3])
     np.testing.assert_array_equal(new.y, [0, 1])
     assert new.num_rows == 4
-    with pytest.raises(rfgp.DataError, match="every row lacks a value"):
+    with pytest.raises(rfgp.DataError, match="at least one row must have all values"):
         read_inputs(write(tmp_path, "a,color,when\n,red,2024-01-01\n"), schema)
 
 

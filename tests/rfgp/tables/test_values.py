@@ -167,7 +167,7 @@ def test_categories(tmp_path):
     table = read_table(path, categories="one-hot", missing="mean")
     assert table.columns == ("color=blue", "color=red", "size")
     np.testing.assert_allclose(table.X, [[0, 1, 1], [1, 0, 2], [0, 1, 3], [1 / 3, 2 / 3, 4]])
-    assert table.schema.fills == (pytest.approx(1 / 3), pytest.approx(2 / 3), 2.5)
+    assert table.schema.imputed_means == (pytest.approx(1 / 3), pytest.approx(2 / 3), 2.5)
     table = read_table(path, categories="one-hot", missing="drop", drop="size")
     np.testing.assert_array_equal(table.X, [[0, 1], [1, 0], [0, 1]])
     table = read_table(path, categories="drop")

@@ -80,7 +80,9 @@ def test_value_and_gradient_of_few_neighbors_match_dense(kind):
     noise, residual = problem.rows.noise_diag(problem.noise), problem.rows.targets - problem.mean
     covariance = definition(problem) + noise.expand(n).diag()
     density = torch.distributions.MultivariateNormal(torch.zeros(n).double(), covariance)
-    expected = density.log_prob(residual.mT) @ problem.rows.output_weights + problem.rows.repetitions(problem.noise)
+    expected = density.log_prob(residual.mT) @ problem.rows.output_weights + problem.rows.replicate_log_prob(
+        problem.noise
+    )
     value = found.log_marginal_likelihood()
     assert value.item() == pytest.approx(expected.item(), rel=1e-8)
     pairs = zip(gradients(value, problem.theta), gradients(expected, problem.theta), strict=True)

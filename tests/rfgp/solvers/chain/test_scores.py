@@ -45,7 +45,7 @@ def check_information(kind):
         share = problem.noise.detach() / rows.observation_noise(problem.noise.detach())
         expected[2, 2] += 0.5 * ((rows.weight - 1) * share.square()).sum()
     root = math.sqrt(n) * torch.linalg.cholesky(matrix(coordinates))
-    outputs = replace(rows, targets=root, signs=None)
+    outputs = replace(rows, targets=root, given_output_weights=None)
     found = ChainSolver(problem.prior, outputs, torch.zeros(n, dtype=F64), problem.noise)
     same(found.coordinates[:3], coordinates)
     same(found.information[:3, :3] / n, expected)

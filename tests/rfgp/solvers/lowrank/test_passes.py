@@ -30,7 +30,7 @@ class Elsewhere(Block):
     """Rows on another machine, which are never streamed."""
 
     def total(self, function):
-        return function(Block(self.inputs, self.targets, self.fixed_noise, self.weight, self.signs))
+        return function(Block(self.inputs, self.targets, self.fixed_noise, self.weight, self.given_output_weights))
 
     def blocks(self, size):
         raise AssertionError("rows of another machine are streamed")

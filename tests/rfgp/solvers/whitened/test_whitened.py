@@ -50,7 +50,9 @@ class Few(Problem):
         V = torch.stack(lines)
         covariance = torch.linalg.inv(V.mT @ V) + kernel(x, x, self.names[:-1])
         law = torch.distributions.MultivariateNormal(torch.zeros(count, dtype=F64), covariance)
-        return law.log_prob((ordered.targets - self.mean).mT) @ ordered.output_weights + ordered.repetitions(self.noise)
+        return law.log_prob((ordered.targets - self.mean).mT) @ ordered.output_weights + ordered.replicate_log_prob(
+            self.noise
+        )
 
 
 SUMS = [

@@ -1,4 +1,4 @@
-"""The first pass over rows that are read in blocks, for their number, moments and a random sample."""
+"""Summaries of sources: the number of rows, moments and a random sample, from one pass over the rows."""
 
 import copy
 import hashlib
@@ -18,6 +18,7 @@ from rfgp.rows.sources import Chunk, DistributedSource, RowSource, checked
 from rfgp.scaling import Affine, freedom, unit_of
 
 SAMPLE_ROWS = 2**15
+"""The number of rows of the random sample of a source."""
 
 
 class Moments:
@@ -92,8 +93,8 @@ class Moments:
         return Affine.of_moments(*(value.to(like) for value in (mean, self.deviation, largest)))
 
 
-class Survey(NamedTuple):
-    """The results of the first pass."""
+class SourceSummary(NamedTuple):
+    """The summary of a source after the first pass."""
 
     inputs: Moments
     targets: Moments
@@ -107,13 +108,13 @@ class Survey(NamedTuple):
     digest: str  # of all values, independent of blocks, but not of parts on other machines
 
 
-def survey(
+def summarize_source(
     source: RowSource,
     dtype: torch.dtype | None,
     seed: int,
     is_all: bool = True,
     columns: tuple[str, ...] | None = None,
-) -> Survey:
+) -> SourceSummary:
     """Return the summary of a source after reading all rows once.
 
     Args:
@@ -127,20 +128,20 @@ def survey(
         DataError: If values are invalid, there are fewer than two rows, or a target is constant.
     """
     if isinstance(source, DistributedSource):
-        return source.reduce(partial(_tally_of, dtype, seed, columns), Tally.merged).survey(is_all)
-    return _tally_of(dtype, seed, columns, source, 0).survey(is_all)
+        return source.reduce(partial(_accumulated, dtype, seed, columns), SourceAccumulator.merged).summary(is_all)
+    return _accumulated(dtype, seed, columns, source, 0).summary(is_all)
 
 
-def _tally_of(
+def _accumulated(
     dtype: torch.dtype | None, seed: int, columns: tuple[str, ...] | None, source: RowSource, first: int
-) -> "Tally":
-    tally = Tally(seed, first)
-    tally.read(source, dtype, columns)
-    return tally
+) -> "SourceAccumulator":
+    accumulator = SourceAccumulator(seed, first)
+    accumulator.read(source, dtype, columns)
+    return accumulator
 
 
-class Tally:
-    """Sums over rows. Tallies of consecutive rows can be merged.
+class SourceAccumulator:
+    """Sums over rows. Accumulators of consecutive rows can be merged.
 
     Args:
         seed: The seed of the sample.
@@ -152,7 +153,7 @@ class Tally:
         self._inputs, self._targets, self._sample = Moments(), Moments(), _Sample(seed, first)
         self._observations, self._is_homoscedastic = 0.0, True
         self._digests: tuple[str, ...] = ("",) * 4
-        self._kind: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
+        self._format: tuple[bool, bool, tuple[str, ...] | None] | None = None  # vector, numpy, names
 
     def read(self, source: RowSource, dtype: torch.dtype | None, columns: tuple[str, ...] | None = None) -> None:
         """Add all rows of a source.
@@ -169,8 +170,8 @@ class Tally:
         first = next(chunks, None)
         if first is None:
             return
-        columns = first.trained_on().names if columns is None else columns
-        self._kind = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.named(columns).names)
+        columns = first.without_index_column().names if columns is None else columns
+        self._format = (np.ndim(first.y) == 1, not isinstance(first.X, Tensor), first.named(columns).names)
         for chunk in checked(chain([first], chunks), dtype, True, columns, self._first):
             weight = chunk.sample_weight
             self._inputs.add(chunk.X, weight)
@@ -183,18 +184,18 @@ class Tally:
             self._is_homoscedastic = self._is_homoscedastic and chunk.noise is None and weight is None
         self._digests = tuple(digest.hexdigest() for digest in digests)
 
-    def merged(self, other: "Tally") -> "Tally":
-        """Return the tally of these rows followed by those of another.
+    def merged(self, other: "SourceAccumulator") -> "SourceAccumulator":
+        """Return the accumulator of these rows followed by those of another.
 
         Args:
-            other: The tally of the rows that follow.
+            other: The accumulator of the rows that follow.
 
         Raises:
-            DataError: If the rows differ in kind.
+            DataError: If the rows differ in their columns, targets, weights or noise.
         """
         if other._targets.count == 0 or self._targets.count == 0:
             return self if other._targets.count == 0 else other
-        shapes = [(len(t._inputs.mean), len(t._targets.mean), t._kind, t._is_homoscedastic) for t in (self, other)]
+        shapes = [(len(t._inputs.mean), len(t._targets.mean), t._format, t._is_homoscedastic) for t in (self, other)]
         if shapes[0] != shapes[1]:
             raise DataError(
                 "The parts of a source must have the same columns, targets, weights and noise, got different ones."
@@ -210,8 +211,8 @@ class Tally:
         new._digests = tuple(hashlib.sha256((a + b).encode()).hexdigest() for a, b in pairs)
         return new
 
-    def survey(self, is_all: bool = True) -> Survey:
-        """Return the results.
+    def summary(self, is_all: bool = True) -> SourceSummary:
+        """Return the summary of the rows.
 
         Args:
             is_all: Whether these are all the data.
@@ -219,9 +220,9 @@ class Tally:
         Raises:
             DataError: If there are fewer than two rows, a target is constant, or squares of values overflow.
         """
-        if self._kind is None:
+        if self._format is None:
             raise DataError("The source must have rows, got none. Check its path or its filter.")
-        count, (is_vector, is_numpy, names) = self._targets.count, self._kind
+        count, (is_vector, is_numpy, names) = self._targets.count, self._format
         if is_all and count < 2:
             raise DataError(f"There must be at least two observations, got {count}.")
         low, high = (v[0] if is_vector else v for v in (self._targets.low, self._targets.high))
@@ -231,7 +232,7 @@ class Tally:
         _check_range(self._inputs, "a column of X")
         _check_range(self._targets, "y")
         kind = (self._observations, self._is_homoscedastic, is_vector, is_numpy)
-        return Survey(self._inputs, self._targets, count, *kind, sample, names, " ".join(self._digests))
+        return SourceSummary(self._inputs, self._targets, count, *kind, sample, names, " ".join(self._digests))
 
 
 def _check_range(moments: Moments, name: str) -> None:
@@ -240,10 +241,10 @@ def _check_range(moments: Moments, name: str) -> None:
     Raises:
         DataError: If differences overflow. The message has the largest value.
     """
-    lost = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
-    if bool(lost.any()):
-        largest = torch.maximum(moments.low.abs(), moments.high.abs())[lost][0].item()
-        raise DataError(f"The values of {name} must differ by less than 1e308, got some up to {largest:g}. Rescale it.")
+    overflows = ~torch.isfinite(moments.deviation) | ~torch.isfinite(moments.mean)
+    if bool(overflows.any()):
+        largest = torch.maximum(moments.low.abs(), moments.high.abs())[overflows][0].item()
+        raise DataError(f"The values of {name} must differ by less than 1e308, got up to {largest:g}. Rescale it.")
 
 
 class _Sample:
@@ -287,5 +288,5 @@ class _Sample:
 
     def _shrink(self) -> None:
         order = np.argsort(self._keys, kind="stable")[:SAMPLE_ROWS]
-        whole = Chunk.joined(self._chunks)
-        self._chunks, self._keys = [whole.take(torch.as_tensor(order))], self._keys[order]
+        joined = Chunk.joined(self._chunks)
+        self._chunks, self._keys = [joined.take(torch.as_tensor(order))], self._keys[order]

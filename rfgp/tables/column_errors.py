@@ -1,4 +1,4 @@
-"""Errors for columns that cannot become numbers. Each names a cell and the remedy."""
+"""Errors for columns that cannot be encoded as numbers. Each names a cell and the remedy."""
 
 import re
 import warnings
@@ -7,16 +7,17 @@ import numpy as np
 
 from rfgp.errors import DataError, IdentifierWarning
 from rfgp.tables.columns import Column, Frame
-from rfgp.tables.marks import advice, marked
+from rfgp.tables.decimals import decimal_advice, number_like_cells
 from rfgp.tables.messages import counted, quoted, title
 
 MAX_LEVELS = 256
-"""The largest number of different texts that a category may have."""
+"""The maximum number of different texts of a category."""
 _CORRECT = "Correct these cells first."
+"""The remedy for infinite values."""
 
 
-def refused_dates(column: Column, is_target: bool) -> DataError:
-    """Return the error for dates without a policy for them.
+def dates_error(column: Column, is_target: bool) -> DataError:
+    """Return the error for a column of dates if no option encodes them.
 
     Args:
         column: The column.
@@ -24,17 +25,17 @@ def refused_dates(column: Column, is_target: bool) -> DataError:
 
     Examples:
         >>> column = Column("t.csv", "day", 0, True, "date", np.array([19_000.0]))
-        >>> "holds dates" in str(refused_dates(column, is_target=False))
+        >>> "holds dates" in str(dates_error(column, is_target=False))
         True
     """
     row = np.flatnonzero(~column.missing)[0]
-    remedy = 'Give dates="days" or leave them out with dates="drop".'
-    remedy = 'It is the target; give dates="days".' if is_target else remedy
-    return column.error(f"holds dates ({column.spell(row)} in row {row}). {remedy}")
+    remedy = 'Use dates="days" or leave them out with dates="drop".'
+    remedy = 'The target must be a number. Use dates="days".' if is_target else remedy
+    return column.error(f"holds dates ({column.cell_text(row)} in row {row}). {remedy}")
 
 
-def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> DataError:
-    """Return the error for text without a policy for it.
+def text_error(column: Column, frame: Frame, *, is_named: bool = False) -> DataError:
+    """Return the error for a column of text if no option encodes it.
 
     Args:
         column: The column.
@@ -46,17 +47,17 @@ def refused_text(column: Column, frame: Frame, *, is_named: bool = False) -> Dat
         >>> from rfgp.tables.frames import read_frame
         >>> from rfgp.tables.options import TextFormat
         >>> frame = read_frame(pd.DataFrame({"color": ["red", "blue", "red"]}), TextFormat())
-        >>> "holds text ('red' in row 0, 3 such cells)" in str(refused_text(frame.column(0), frame))
+        >>> "holds text ('red' in row 0, 3 such cells)" in str(text_error(frame.column(0), frame))
         True
     """
     if is_named and not column.is_target:
         remedy = f"The kernel reads numbers there. Use a kernel of levels, such as Group({quoted(column.name)})."
-        return column.error(f"{holds_text(column)}. {hint(column, frame)}{remedy}")
+        return column.error(f"{text_phrase(column)}. {format_advice(column, frame)}{remedy}")
     if are_all_different(column):
-        kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, as of an identifier"
-        return column.error(f"{holds_text(column)}, {kind}. {hint(column, frame)}{column.without}")
-    remedy = f'Give categories="one-hot" or leave the column out ({column.drop} or categories="drop").'
-    return column.error(f"{holds_text(column)}. {hint(column, frame)}{remedy}")
+        kind = f"{counted(len(column.cells.drop_null().unique()), 'different text')}, like an identifier"
+        return column.error(f"{text_phrase(column)}, {kind}. {format_advice(column, frame)}{column.drop_advice}")
+    remedy = f'Use categories="one-hot" or leave the column out ({column.drop_option} or categories="drop").'
+    return column.error(f"{text_phrase(column)}. {format_advice(column, frame)}{remedy}")
 
 
 def are_all_different(column: Column) -> bool:
@@ -97,7 +98,7 @@ def check_identifier(column: Column, frame: Frame) -> None:
         cells = column.cells.drop_null()
         different = f"has {counted(len(cells.unique()), 'different text')} in {counted(len(cells), 'cell')}"
         raise column.error(
-            f"{different}; it looks like an identifier. {hint(column, frame).rstrip() or column.without}"
+            f"{different}; it looks like an identifier. {format_advice(column, frame).rstrip() or column.drop_advice}"
         )
 
 
@@ -109,7 +110,7 @@ def is_identifier(column: Column, frame: Frame) -> bool:
         frame: The file, for a remedy.
 
     Raises:
-        DataError: If the texts may be numbers or dates in another spelling.
+        DataError: If the texts may be numbers or dates in another format.
 
     Warns:
         IdentifierWarning: If all texts of the column differ.
@@ -122,20 +123,20 @@ def is_identifier(column: Column, frame: Frame) -> bool:
         >>> is_identifier(frame.column(0), frame)
         False
     """
-    if advised := hint(column, frame):
-        raise column.error(f"{holds_text(column)}. {advised}Or leave it out ({column.drop}).")
+    if advice := format_advice(column, frame):
+        raise column.error(f"{text_phrase(column)}. {advice}Or leave it out ({column.drop_option}).")
     cells = column.cells.drop_null()
     if len(cells.unique()) < len(cells):
         return False
     begin = f"{title(column.file)}: column {quoted(column.name)} is left out: each of its {len(cells):,} texts is "
     warnings.warn(
-        IdentifierWarning(f"{begin}different, such as {column.spell(column.odd[0])}, as of an identifier."),
+        IdentifierWarning(f"{begin}different, such as {column.cell_text(column.unparsed_rows[0])}."),
         stacklevel=11,
     )
     return True
 
 
-def holds_text(column: Column) -> str:
+def text_phrase(column: Column) -> str:
     """Return "holds text ('x' in row 1, 1 such cell)".
 
     Args:
@@ -143,15 +144,15 @@ def holds_text(column: Column) -> str:
 
     Examples:
         >>> import pyarrow as pa
-        >>> holds_text(Column("t.csv", "size", 0, True, "text", np.array([1.0, np.nan]), pa.array(["1", "x"])))
+        >>> text_phrase(Column("t.csv", "size", 0, True, "text", np.array([1.0, np.nan]), pa.array(["1", "x"])))
         "holds text ('x' in row 1, 1 such cell)"
     """
-    row = column.odd[0]
-    return f"holds text ({column.spell(row)} in row {row}, {counted(len(column.odd), 'such cell')})"
+    row = column.unparsed_rows[0]
+    return f"holds text ({column.cell_text(row)} in row {row}, {counted(len(column.unparsed_rows), 'such cell')})"
 
 
-def hint(column: Column, frame: Frame) -> str:
-    """Return a remedy for the text cells of a column, or "".
+def format_advice(column: Column, frame: Frame) -> str:
+    """Return advice on the number or date format of the text cells of a column, or "".
 
     Args:
         column: The column.
@@ -162,14 +163,14 @@ def hint(column: Column, frame: Frame) -> str:
         >>> from rfgp.tables.frames import read_frame
         >>> from rfgp.tables.options import TextFormat
         >>> frame = read_frame(pd.DataFrame({"day": ["31/12/2024", "30/12/2024"]}), TextFormat())
-        >>> hint(frame.column(0), frame)
+        >>> format_advice(frame.column(0), frame)
         'Dates must be ISO (YYYY-MM-DD). '
     """
-    cells = {name: marked(source) for name, source in zip(frame.names, frame.sources, strict=True)}
-    cells[column.name] = marked(frame.sources[column.position])
-    if hint := advice(cells, column.name, frame.form):
-        return hint
-    cell = str(column.cells[column.odd[0]]) if len(column.odd) else ""
+    cells = {name: number_like_cells(source) for name, source in zip(frame.names, frame.sources, strict=True)}
+    cells[column.name] = number_like_cells(frame.sources[column.position])
+    if advice := decimal_advice(cells, column.name, frame.text_format):
+        return advice
+    cell = str(column.cells[column.unparsed_rows[0]]) if len(column.unparsed_rows) else ""
     if re.fullmatch(r"\d{1,4}[/.-]\d{1,2}[/.-]\d{1,4}(?:\D.*)?", cell):
         return "Dates must be ISO (YYYY-MM-DD). "
     return ""
@@ -183,7 +184,7 @@ def check_mixed(column: Column, frame: Frame) -> None:
         frame: The file, for a remedy.
 
     Raises:
-        DataError: At least half of the cells are numbers.
+        DataError: If at least half of the cells are numbers.
 
     Examples:
         >>> import pandas as pd
@@ -195,8 +196,8 @@ def check_mixed(column: Column, frame: Frame) -> None:
     numbers = int(np.count_nonzero(~np.isnan(column.values)))
     if 2 * numbers >= int(np.count_nonzero(~column.missing)):
         remedy = "Correct these cells, add them to missing_marks, name the column in as_categories or "
-        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop})"
-        problem = f"{holds_text(column)} among {counted(numbers, 'number')}. {hint(column, frame)}"
+        remedy += "choose another target" if column.is_target else f"leave it out ({column.drop_option})"
+        problem = f"{text_phrase(column)} among {counted(numbers, 'number')}. {format_advice(column, frame)}"
         raise column.error(f"{problem}{remedy}.")
 
 
@@ -212,12 +213,12 @@ def check_cells(column: Column, policy: str) -> None:
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> check_cells(column, "drop")  # no error, as rows with gaps are dropped
+        >>> check_cells(column, "drop")  # no error, as rows with missing values are dropped
     """
     if column.missing.all():
         count = len(column.values)
-        raise column.error(f"has no values, all {count:,} are missing. {column.without}")
-    check_gaps(column, policy)
+        raise column.error(f"has no values, all {count:,} are missing. {column.drop_advice}")
+    check_missing_values(column, policy)
 
 
 def check_dates(column: Column) -> None:
@@ -234,11 +235,11 @@ def check_dates(column: Column) -> None:
         >>> values, texts = np.array([19_000.0]), pa.array(["2022-01-08"])
         >>> check_dates(Column("t.csv", "day", 0, True, "date", values, texts))  # no error
     """
-    for row in column.odd[:1]:
-        raise column.error(f"holds a date that does not exist ({column.spell(row)} in row {row}).")
+    for row in column.unparsed_rows[:1]:
+        raise column.error(f"holds a date that does not exist ({column.cell_text(row)} in row {row}).")
 
 
-def check_gaps(column: Column, policy: str) -> None:
+def check_missing_values(column: Column, policy: str) -> None:
     """Check that no cell is infinite, and that missing cells are allowed by the policy.
 
     With the policy "mean", rows without a target are dropped. Numbers that are levels are never filled.
@@ -252,7 +253,7 @@ def check_gaps(column: Column, policy: str) -> None:
 
     Examples:
         >>> column = Column("t.csv", "size", 0, True, "number", np.array([1.0, np.nan]))
-        >>> check_gaps(column, "drop")  # no error, as rows with gaps are dropped
+        >>> check_missing_values(column, "drop")  # no error, as rows with missing values are dropped
     """
     missing = column.missing
     bad = np.isinf(column.values) if column.kind == "number" else np.zeros_like(missing)
@@ -261,10 +262,10 @@ def check_gaps(column: Column, policy: str) -> None:
     if not bad.any():
         return
     row, count = np.flatnonzero(bad)[0], np.count_nonzero(bad)
-    cell, remedy = column.spell(row), _CORRECT
+    cell, remedy = column.cell_text(row), _CORRECT
     if missing[row]:
         may_fill = policy == "error" and not column.is_target and (not column.is_level or column.kind == "text")
-        cell, remedy = "missing", 'Give missing="drop", or missing="mean".' if may_fill else 'Give missing="drop".'
+        cell, remedy = "missing", 'Use missing="drop", or missing="mean".' if may_fill else 'Use missing="drop".'
     role = "(the target) " * column.is_target
     values = counted(int(count), "missing or infinite value")
     raise column.error(f"{role}has {values}, the first in row {row} ({cell}). {remedy}")

@@ -10,9 +10,9 @@ from rfgp.tables.messages import quoted, title
 from rfgp.tables.options import TextFormat
 
 
-def pointed(
+def with_decimal_point(
     cells: Any,  # (n,)
-    form: TextFormat,
+    text_format: TextFormat,
 ) -> Any:
     """Return Arrow texts (n,) with decimal points and without separators of thousands.
 
@@ -20,39 +20,39 @@ def pointed(
 
     Args:
         cells: Arrow texts (n,).
-        form: The format of the texts.
+        text_format: The format of the texts.
 
     Examples:
         >>> import pyarrow as pa
-        >>> pointed(pa.array(["1.200,5"]), TextFormat(decimal=",", thousands=".")).to_pylist()
+        >>> with_decimal_point(pa.array(["1.200,5"]), TextFormat(decimal=",", thousands=".")).to_pylist()
         ['1200.5']
     """
     import pyarrow.compute as pc
 
-    if form.thousands is not None:
-        grouped = pc.match_substring_regex(cells, _grouped(form.thousands, form.decimal))
-        cells = pc.if_else(grouped, pc.replace_substring(cells, form.thousands, ""), cells)
-    if form.decimal == ".":
+    if text_format.thousands is not None:
+        grouped = pc.match_substring_regex(cells, _grouped(text_format.thousands, text_format.decimal))
+        cells = pc.if_else(grouped, pc.replace_substring(cells, text_format.thousands, ""), cells)
+    if text_format.decimal == ".":
         return cells
     return pc.replace_substring(pc.replace_substring(cells, ".", "no number"), ",", ".")
 
 
-def pointed_text(cell: str, form: TextFormat) -> str:
+def cell_with_decimal_point(cell: str, text_format: TextFormat) -> str:
     """Return a cell with a decimal point and without separators of thousands.
 
-    If the cell has an invalid mark, the result is a text that is not a number.
+    If the cell has a wrong decimal mark, the result is a text that is not a number.
 
     Args:
         cell: The cell.
-        form: The format of the cell.
+        text_format: The format of the cell.
 
     Examples:
-        >>> pointed_text("1.200,5", TextFormat(decimal=",", thousands="."))
+        >>> cell_with_decimal_point("1.200,5", TextFormat(decimal=",", thousands="."))
         '1200.5'
     """
-    if form.thousands is not None and re.match(_grouped(form.thousands, form.decimal), cell):
-        cell = cell.replace(form.thousands, "")
-    if form.decimal == ".":
+    if text_format.thousands is not None and re.match(_grouped(text_format.thousands, text_format.decimal), cell):
+        cell = cell.replace(text_format.thousands, "")
+    if text_format.decimal == ".":
         return cell
     return "text" if "." in cell else cell.replace(",", ".")
 
@@ -63,59 +63,59 @@ def _grouped(thousands: str, decimal: str) -> str:
     return rf"^{groups}(?:{re.escape(decimal)}[0-9]*)?(?:[eE][+-]?[0-9]+)?$"
 
 
-def advice(columns: Mapping[str, Sequence[str]], name: str, form: TextFormat) -> str:
+def decimal_advice(columns: Mapping[str, Sequence[str]], name: str, text_format: TextFormat) -> str:
     """Return advice on the options that read a column's numbers, or "".
 
     The recommended options do not change the scale of the numbers in other columns. A separator of thousands in one
     column is never recommended as a decimal mark.
 
     Args:
-        columns: The cells that could be numbers with marks (`marked`), by column name.
+        columns: The cells that could be numbers with a comma or a point (`number_like_cells`), by column name.
         name: The column that cannot be read.
-        form: The format of the current options.
+        text_format: The format of the current options.
 
     Examples:
-        >>> advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
-        'Give decimal="," if a comma is the decimal mark. '
+        >>> decimal_advice({"price": ["0,5", "1,25"]}, "price", TextFormat())
+        'Use decimal="," if a comma is the decimal mark. '
     """
-    if form.thousands is not None:
+    if text_format.thousands is not None:
         return ""
-    uses = {key: _use(cells, form.decimal) for key, cells in columns.items()}
+    uses = {key: _use(cells, text_format.decimal) for key, cells in columns.items()}
     known = set(uses.values()) - {""}
-    mark, word = (",", "comma") if form.decimal == "." else (".", "point")
+    mark, word = (",", "comma") if text_format.decimal == "." else (".", "point")
     if uses[name] not in ("thousands", "decimal", "both"):
         return ""
     if known <= {"thousands", "present"}:
-        return f'Give thousands="{mark}" if a {word} separates thousands. '
+        return f'Use thousands="{mark}" if a {word} separates thousands. '
     if known <= {"decimal", "both"}:
-        more = f' and thousands="{form.decimal}"' if "both" in known else ""
-        return f'Give decimal="{mark}"{more} if a {word} is the decimal mark. '
+        more = f' and thousands="{text_format.decimal}"' if "both" in known else ""
+        return f'Use decimal="{mark}"{more} if a {word} is the decimal mark. '
     if "thousands" in known and known & {"decimal", "both"}:
         pair = [
             next(cell for key, use in uses.items() if use in kinds for cell in columns[key] if mark in cell)
             for kinds in (("decimal", "both"), ("thousands",))
         ]
         return (
-            f"In {quoted(pair[0])} the {word} is a decimal mark, in {quoted(pair[1])} it may separate thousands. Give "
-            f'decimal="{mark}" only if it is a decimal mark in all columns. Otherwise spell the numbers alike. '
+            f"In {quoted(pair[0])} the {word} is a decimal mark, in {quoted(pair[1])} it may separate thousands. Use "
+            f'decimal="{mark}" only if it is a decimal mark in all columns. Otherwise write the numbers alike. '
         )
-    return "Some numbers have a decimal comma and some a decimal point. Spell them alike. "
+    return "Some numbers have a decimal comma and some a decimal point. Write them alike. "
 
 
-def has_marks(cell: str) -> bool:
+def is_number_like(cell: str) -> bool:
     """Return whether a text could be a number with a comma or a point.
 
     Args:
         cell: The cell.
 
     Examples:
-        >>> has_marks("1,200"), has_marks("1200")
+        >>> is_number_like("1,200"), is_number_like("1200")
         (True, False)
     """
-    return re.match(_MARKED, cell) is not None
+    return re.match(_NUMBER_LIKE, cell) is not None
 
 
-def marked(source: Any) -> list[str]:
+def number_like_cells(source: Any) -> list[str]:
     """Return distinct cells that may be numbers with a comma or a point.
 
     Args:
@@ -123,7 +123,7 @@ def marked(source: Any) -> list[str]:
 
     Examples:
         >>> import pyarrow as pa
-        >>> marked(pa.array(["1,5", "2", "x"]))
+        >>> number_like_cells(pa.array(["1,5", "2", "x"]))
         ['1,5']
     """
     import pyarrow as pa
@@ -135,41 +135,41 @@ def marked(source: Any) -> list[str]:
     if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
         return []
     cells = pc.utf8_trim_whitespace(source.unique().cast(kind).drop_null())
-    texts: list[str] = cells.filter(pc.match_substring_regex(cells, _MARKED)).to_pylist()
+    texts: list[str] = cells.filter(pc.match_substring_regex(cells, _NUMBER_LIKE)).to_pylist()
     return texts
 
 
-_MARKED = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
+_NUMBER_LIKE = r"^[+-]?[0-9.,]*[.,][0-9.,]*(?:[eE][+-]?[0-9]+)?$"
 
 
 def _use(cells: Sequence[str], decimal: str) -> str:
-    """Return the role of the other mark, comma or point, in the cells of a column that have marks.
+    """Return the role of the other mark, comma or point, in number-like cells of a column.
 
     The roles "thousands" and "decimal" are those of a separator of thousands and a decimal mark. "both" is a decimal
     mark, and the given decimal mark then separates thousands. The other roles are "present" (only the given decimal
-    mark occurs), "odd" (none of these) and "" (there are no marks).
+    mark occurs), "mixed" (none of these) and "" (there are no marks).
     """
     mark = "," if decimal == "." else "."
-    unlike = [cell for cell in cells if mark in cell]
-    if not unlike:
+    with_mark = [cell for cell in cells if mark in cell]
+    if not with_mark:
         return "present" if cells else ""
-    if all(re.match(_grouped(mark, decimal), cell) for cell in unlike):
+    if all(re.match(_grouped(mark, decimal), cell) for cell in with_mark):
         return "thousands"
     single = rf"^[+-]?[0-9]*{re.escape(mark)}[0-9]+(?:[eE][+-]?[0-9]+)?$"
     if all(re.match(single, cell) for cell in cells):
         return "decimal"
     groups = _grouped(decimal, mark)
-    return "both" if all(re.match(single, cell) or re.match(groups, cell) for cell in cells) else "odd"
+    return "both" if all(re.match(single, cell) or re.match(groups, cell) for cell in cells) else "mixed"
 
 
-def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextFormat) -> Any:
+def batch_with_numbers(file: Path, batch: Any, columns: Sequence[str], text_format: TextFormat) -> Any:
     """Return an Arrow batch in which the texts of some columns are numbers.
 
     Args:
         file: The file, for messages.
         batch: The batch of Arrow texts.
         columns: The names of the columns of numbers.
-        form: The format of the texts.
+        text_format: The format of the texts.
 
     Raises:
         DataError: If a cell of these columns is not a number with these marks.
@@ -177,7 +177,7 @@ def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextForm
     Examples:
         >>> import pyarrow as pa
         >>> batch = pa.RecordBatch.from_pydict({"price": ["1,5"]})
-        >>> pointed_batch(Path("table.csv"), batch, ["price"], TextFormat(decimal=","))["price"].to_pylist()
+        >>> batch_with_numbers(Path("table.csv"), batch, ["price"], TextFormat(decimal=","))["price"].to_pylist()
         [1.5]
     """
     import pyarrow as pa
@@ -187,11 +187,11 @@ def pointed_batch(file: Path, batch: Any, columns: Sequence[str], form: TextForm
     for name in columns:
         cells = pc.utf8_trim_whitespace(batch.column(name))
         try:
-            out[name] = pointed(cells, form).cast(kind)
+            out[name] = with_decimal_point(cells, text_format).cast(kind)
         except pa.ArrowInvalid as error:
-            numbers = zip(cells.to_pylist(), pointed(cells, form), strict=True)
+            numbers = zip(cells.to_pylist(), with_decimal_point(cells, text_format), strict=True)
             cell = next(cell for cell, number in numbers if cell is not None and cast_or_none(number, kind) is None)
-            marks = f"the decimal mark {form.decimal!r} and the separator of thousands {form.thousands!r}"
+            marks = f"the decimal mark {text_format.decimal!r} and the separator of thousands {text_format.thousands!r}"
             raise DataError(
                 f"{title(file)}: column {quoted(name)} must hold numbers with {marks}, got {quoted(cell)}."
             ) from error
