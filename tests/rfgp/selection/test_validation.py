@@ -113,7 +113,7 @@ def test_few_rows_get_the_approximation_of_all_rows():
     rows = validation_of(rfgp.GP(seed=0), X, X.sum(1))
     one = Candidate(ModelOptions(k.Matern(nu=2.5, name="matern")))
     found = [validation.initial_state_for(rows.state, one, rows.rows.take(slice(0, n)), None) for n in (4000, 20_000)]
-    assert [state.spec.approximations["matern"] for state in found] == [rfgp.EquispacedFourier(max_features=3000)] * 2
+    assert [state.spec.approximations["matern"] for state in found] == [rfgp.EquispacedFourier(max_features=2000)] * 2
 
 
 def test_followups_start_at_the_fit_of_their_parent(monkeypatch):
