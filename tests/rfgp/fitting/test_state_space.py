@@ -10,7 +10,7 @@ from rfgp import kernels as k
 from rfgp.fitting.state_space import StateSpaceScoring
 from rfgp.solvers import chain
 
-N = 6000
+N = 3000
 NUS = (0.5, 1.5, 2.5)
 NEW = np.linspace(0.5, 19.5, 40)[:, None]
 KINDS = ("plain", "ties", "noise of rows", "weights", "outputs", "fixed", "priors")

@@ -82,7 +82,7 @@ KINDS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, slow=2)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_huge_and_tiny_columns_change_nothing(kind, unit):

@@ -64,7 +64,7 @@ def held_out_scores(likelihood, X, y):
 
 @pytest.mark.parametrize("likelihood", DRAWS)
 def test_selection_scores_held_out_rows(likelihood, hold_out):
-    scores = held_out_scores(likelihood, *drawn(likelihood, 150))
+    scores = held_out_scores(likelihood, *drawn(likelihood, 100))
     assert len(scores) > 1
     assert np.isfinite(scores).all()
 

@@ -44,7 +44,7 @@ def is_fast(way, name):
     return name in ("poisson", "student-t") or way[1] in (("exact",), ALL)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, slow=2)
 @pytest.mark.parametrize(("way", "name"), grid(WAYS, OF_ONE, is_fast))
 def test_value_and_gradient_match_the_dense_twin(way, name):
     problem = Observed(way[1], name)
@@ -200,7 +200,7 @@ def test_moments_are_near_those_of_a_long_chain(name, error):
     def log_likelihood(f):
         return likelihood.log_prob(y, torch.from_numpy(f)).sum(-1).numpy()
 
-    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1200, np.random.default_rng(1))
+    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 300, np.random.default_rng(1))
     mean, deviation = draws.mean((0, 1)), draws.std((0, 1))
     found = problem.infer()
     own = found.fitted.numpy(), found.variance.sqrt().numpy()

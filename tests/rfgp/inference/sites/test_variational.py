@@ -193,7 +193,7 @@ def test_moments_are_nearer_a_long_chain_than_laplaces(name, error, spread):
     def log_likelihood(f):
         return likelihood.log_prob(y, torch.from_numpy(f)).sum(-1).numpy()
 
-    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1500, np.random.default_rng(1))
+    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1000, np.random.default_rng(1))
     mean, deviation = draws.mean((0, 1)), draws.std((0, 1))
     off, wide = [], []
     for approximation in ("variational", "laplace"):
