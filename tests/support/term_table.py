@@ -75,9 +75,7 @@ def kernel_of(*names):
 def data_of(*names):
     """Return the data of the term of a kernel."""
     gp = rfgp.GP(kernel_of(*names), approximation=rfgp.Exact(), seed=0).condition(ROWS, Y)
-    spec = gp.spec
-    (data,) = spec.term_data(gp.hyperparameters.values, len(Y))
-    return data
+    return gp.spec.term_data(gp.hyperparameters.values, len(Y))[0]
 
 
 def refusal_of(approximation, *names):

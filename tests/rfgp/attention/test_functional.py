@@ -309,17 +309,10 @@ class TestWhatIsNotFinite:
 
 
 class TestGradients:
-    @pytest.mark.parametrize(
-        ("kind", "causal", "recompute"),
-        [
-            ("positive", True, False),
-            ("positive", True, True),
-            ("weighted gaussian", False, False),
-            ("weighted gaussian", True, True),
-            ("signed", False, True),
-            ("signed", True, False),
-        ],
-    )
+    @pytest.mark.thinned(5, slow=2)
+    @pytest.mark.parametrize("recompute", [False, True])
+    @pytest.mark.parametrize("causal", [False, True])
+    @pytest.mark.parametrize("kind", ["positive", "weighted gaussian", "signed"])
     def test_they_are_those_of_differences(self, kind, causal, recompute):
         hidden = torch.tensor([False, False, True, False, False])
         omega = normals(4, 2, seed=3).requires_grad_()

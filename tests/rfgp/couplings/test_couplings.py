@@ -106,16 +106,9 @@ def test_with_another_spectrum_too(name):
         check_distribution(omega, spectrum, weights)
 
 
-@pytest.mark.parametrize(
-    ("name", "spectrum"),
-    [
-        ("iid", spectra.ProductCauchy()),
-        ("halton", spectra.ProductLaplace()),
-        ("sobol", spectra.ProductCauchy()),
-        ("digital-net", spectra.ProductLaplace()),
-    ],
-)
-def test_products_have_their_distribution(name, spectrum):
+@pytest.mark.parametrize("name", ["iid", "halton", "sobol", "digital-net"])
+def test_products_have_their_distribution(name):
+    spectrum = spectra.ProductCauchy() if name in ("iid", "sobol") else spectra.ProductLaplace()
     omega = sample(name, 5, 3, spectrum=spectrum)
     v = np.random.default_rng(1).standard_normal((5, 3))
     kernel = spectrum.kernel_between(torch.zeros(1, 3, dtype=torch.float64), torch.as_tensor(v))[0].numpy()

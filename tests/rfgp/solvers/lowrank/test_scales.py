@@ -107,12 +107,8 @@ def test_scales_at_a_bound_maximize_the_likelihood(bounds):
         with torch.no_grad():
             return float(at(problem, **{"smooth variance": variance, "noise": noise}).twin.log_marginal_likelihood())
 
-    grids = [
-        torch.cat(
-            [torch.logspace(*np.log10(pair), 81, dtype=F64), near * torch.logspace(-0.3, 0.3, 61, dtype=F64)]
-        ).clamp(*pair)
-        for pair, near in zip(bounds, (best.variance, best.noise), strict=True)
-    ]
+    factors = 10 ** torch.linspace(-2, 2, 161, dtype=F64) ** 3  # dense near 1
+    grids = [(factors * x).clamp(*pair) for pair, x in zip(bounds, (best.variance, best.noise), strict=True)]
     if float(best.noise) in (pytest.approx(bounds[1][0]), pytest.approx(bounds[1][1])):
         most = max(value(variance, best.noise) for variance in grids[0])
     else:
