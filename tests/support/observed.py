@@ -255,5 +255,5 @@ def long_chain(name):
     def log_likelihood(f):
         return likelihood.log_prob(y, torch.from_numpy(f)).sum(-1).numpy()
 
-    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1500, np.random.default_rng(1))
+    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1200, np.random.default_rng(1))
     return problem, draws.mean((0, 1)), draws.std((0, 1))

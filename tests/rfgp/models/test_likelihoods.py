@@ -349,6 +349,7 @@ def test_classes_that_columns_separate_have_a_finite_fit():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning", "ignore::rfgp.JitterWarning")
 @pytest.mark.filterwarnings("ignore::rfgp.LatentVarianceWarning")
+@pytest.mark.thinned(100, slow=3)
 @pytest.mark.parametrize("is_exact", [False, True])
 @pytest.mark.parametrize("name", ["poisson", "negative-binomial", "gamma", "student-t", "bernoulli"])
 def test_extreme_targets_have_finite_fits(name, is_exact):
