@@ -2,13 +2,11 @@
 
 import pickle
 from copy import copy
-from functools import cache
 from typing import NamedTuple
 
 import numpy as np
 import pytest
 import torch
-from posteriors import elliptical_slices
 from priors import TERMS, Problem, table
 from reference import ReferenceSolver
 from scipy import integrate
@@ -244,16 +242,3 @@ class SentRows:
 
     def total(self, function):
         return pickle.loads(pickle.dumps(function))(self.block)
-
-
-@cache
-def long_chain(name):
-    """Return a problem under a likelihood, and the means and deviations of its function in a long chain."""
-    problem = Observed(("exact",), name, observations(name, weighted=False)).moved(0.0, {"exact variance": 1.6})
-    y, likelihood = problem.rows.targets[:, 0], problem.bound
-
-    def log_likelihood(f):
-        return likelihood.log_prob(y, torch.from_numpy(f)).sum(-1).numpy()
-
-    draws = elliptical_slices(problem.covariance.numpy(), 0.3, log_likelihood, 1200, np.random.default_rng(1))
-    return problem, draws.mean((0, 1)), draws.std((0, 1))
