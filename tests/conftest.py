@@ -16,17 +16,24 @@ def own_cache_folder(tmp_path_factory):
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items):
-    """Leave to the fast tests one case in so many of a test that is marked `thinned`, and the first of each value."""
-    cases, values = Counter(), defaultdict(set)
+def pytest_collection_modifyitems(config, items):
+    """Leave to the fast tests one case in so many of a test that is marked `thinned`, and the first of each value.
+
+    The others are slow, of which `thinned(n, slow=k)` runs one in k. Let k have no factor of the period of a value.
+    """
+    cases, others, values, left_out = Counter(), Counter(), defaultdict(set), set()
     for item in items:
         if marker := item.get_closest_marker("thinned"):
             test = item.nodeid.partition("[")[0]
             own = {(name, repr(value)) for name, value in item.callspec.params.items()}
             if cases[test] % marker.args[0] and own <= values[test]:
                 item.add_marker(pytest.mark.slow)
+                left_out |= {item} if others[test] % marker.kwargs.get("slow", 1) else set()
+                others[test] += 1
             cases[test] += 1
             values[test] |= own
+    config.hook.pytest_deselected(items=list(left_out))
+    items[:] = [item for item in items if item not in left_out]
 
 
 SLOW = Path(__file__).with_name("slow.txt")

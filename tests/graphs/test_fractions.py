@@ -41,7 +41,7 @@ def test_complementary_power_has_mirrored_fractions(power):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("terms", [2, 5, 8])
+@pytest.mark.parametrize("terms", [2, 8])
 def test_errors_grow_smoothly_with_the_power(terms):
     powers = np.geomspace(0.01, 0.5, 12)
     errors = np.array([fractional_power(power, terms).error(np.log(1e8)) for power in powers])

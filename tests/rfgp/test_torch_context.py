@@ -5,7 +5,7 @@ import os
 import threading
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -35,14 +35,10 @@ def errors_of_warnings():
 
 
 SURROUNDINGS = {
-    "float16": lambda: default_dtype(torch.float16),
-    "bfloat16": lambda: default_dtype(torch.bfloat16),
-    "float64": lambda: default_dtype(torch.float64),
-    "meta": lambda: torch.device("meta"),
-    "inference_mode": torch.inference_mode,
-    "no_grad": torch.no_grad,
-    "errstate": lambda: np.errstate(all="raise"),
-    "warnings": errors_of_warnings,
+    "float16, errstate": lambda: (default_dtype(torch.float16), np.errstate(all="raise")),
+    "bfloat16, no_grad": lambda: (default_dtype(torch.bfloat16), torch.no_grad()),
+    "float64, warnings": lambda: (default_dtype(torch.float64), errors_of_warnings()),
+    "meta, inference_mode": lambda: (torch.device("meta"), torch.inference_mode()),
 }
 
 
@@ -104,7 +100,9 @@ def said(make, path):
 def test_surroundings_change_nothing(tmp_path, model):
     _, expected = said(MODELS[model], tmp_path / "m")
     for name, surrounding in SURROUNDINGS.items():
-        with surrounding():
+        with ExitStack() as stack:
+            for one in surrounding():
+                stack.enter_context(one)
             gp, found = said(MODELS[model], tmp_path / "m")
         for a, b in zip(found, expected, strict=True):
             same = a == pytest.approx(b, rel=1e-10) if isinstance(a, float) else np.array_equal(a, b)

@@ -3,6 +3,7 @@
 `python tests/support/term_table.py` draws them again.
 """
 
+import functools
 import itertools
 from pathlib import Path
 
@@ -70,12 +71,16 @@ def kernel_of(*names):
     return found.named("term") if len(names) == 1 else (found * LEAVES[names[1]]()).named("term")
 
 
+@functools.cache
+def data_of(*names):
+    """Return the data of the term of a kernel."""
+    gp = rfgp.GP(kernel_of(*names), approximation=rfgp.Exact(), seed=0).condition(ROWS, Y)
+    return gp.spec.term_data(gp.hyperparameters.values, len(Y))[0]
+
+
 def refusal_of(approximation, *names):
     """Return why an approximation cannot serve a kernel, or None."""
-    gp = rfgp.GP(kernel_of(*names), approximation=rfgp.Exact(), seed=0).condition(ROWS, Y)
-    spec = gp.spec
-    (data,) = spec.term_data(gp.hyperparameters.values, len(Y))
-    return APPROXIMATIONS[approximation].unsupported_reason(data)
+    return APPROXIMATIONS[approximation].unsupported_reason(data_of(*names))
 
 
 def pairs():

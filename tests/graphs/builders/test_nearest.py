@@ -32,7 +32,7 @@ def test_nearest_matches_all_segments(spread):
     ]
     lines[0][3] = lines[0][2]  # a segment without length
     roads = RoadNetwork.from_lines(lines, metric="euclidean")
-    points = rng.uniform(-10, 20, (300, 2))
+    points = rng.uniform(-10, 20, (100, 2))
     found = roads.nearest(points, within=np.inf).positions
     for point, (road, fraction) in zip(points, found, strict=True):
         _, expected, along = all_segments(lines, point)

@@ -117,7 +117,7 @@ SINGULAR = {
 }
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(4, slow=2)
 @pytest.mark.parametrize("dimension", [0, 2, 3])
 @pytest.mark.parametrize("name", SINGULAR)
 def test_order_is_a_permutation(name, dimension):

@@ -10,7 +10,7 @@ from graphs.couplings import LENGTHS, STEP_COUPLINGS
 from graphs.walks import compiled, drawing, transitions
 
 
-@pytest.mark.thinned(8)
+@pytest.mark.thinned(8, slow=5)
 @pytest.mark.parametrize("name", GRAPHS)
 @pytest.mark.parametrize("step_coupling", STEP_COUPLINGS)
 @pytest.mark.parametrize("lengths", LENGTHS)

@@ -61,7 +61,7 @@ def supports(case, approximation):
     return bool(names) or isinstance(approximation, rfgp.InducingPoints)
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(4, slow=2)
 @pytest.mark.parametrize("approximation", APPROXIMATIONS.values(), ids=APPROXIMATIONS)
 @pytest.mark.parametrize("case", KERNELS)
 def test_terms_through_features_match_dense_algebra(case, approximation):
@@ -74,7 +74,7 @@ def test_terms_through_features_match_dense_algebra(case, approximation):
     agrees(gp, twin_through(case, gp))
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(4, slow=2)
 @pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
 @pytest.mark.parametrize("case", KERNELS)
 def test_inducing_points_at_all_rows_are_exact(case, method):

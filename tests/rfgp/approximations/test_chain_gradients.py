@@ -78,7 +78,7 @@ READS = [lambda p: p.mean, lambda p: p.std]
 EVERY = pytest.mark.parametrize("read", READS, ids=["mean", "std"])
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(5, slow=5)
 @EVERY
 @pytest.mark.parametrize("nu", NUS)
 @pytest.mark.parametrize("case", kernels(0.5))

@@ -32,7 +32,7 @@ def model(nu, likelihood="gaussian", **options):
     return rfgp.GP(kernel, likelihood, rfgp.SparsePrecision(), start=start, seed=0, **options)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(2, slow=2)
 @pytest.mark.parametrize(
     "given", [{}, {"noise": np.linspace(0.01, 0.5, 400)}, {"sample_weight": 1 + np.arange(400) % 3}]
 )
@@ -150,9 +150,10 @@ def test_processes_of_a_sum_have_equispaced_frequencies_for_many_rows(kernel, li
     assert used[0] == ("EquispacedFourier" if expected and num_rows > MAX_MARKOV else "SparsePrecision")
 
 
-def test_a_short_process_of_a_sum_is_a_markov_process_again():
+def test_a_short_process_of_a_sum_is_a_markov_process_again(monkeypatch):
     """Its lengthscale is found during the fit: its frequencies would be too many."""
-    rng, n = np.random.default_rng(0), MAX_MARKOV + 1
+    monkeypatch.setattr("rfgp.approximations.planning.MAX_MARKOV", 3000)
+    rng, n = np.random.default_rng(0), 3001
     y = lfilter([1.0], [1.0, -0.8], rng.standard_normal(n)) + 0.1 * rng.standard_normal(n)
     table = {"t": np.arange(n), "x": rng.standard_normal(n)}
     gp = rfgp.GP(k.Matern("t", nu=0.5) + k.Linear("x"), seed=0).fit(table, y)

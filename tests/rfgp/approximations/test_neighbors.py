@@ -185,10 +185,10 @@ class Wendland(k.Kernel):
 )
 def test_a_kernel_with_covariance_alone_is_fitted(approximation):
     rng = np.random.default_rng(3)
-    rows, new = table(250, 3), table(50, 4)
+    rows, new = table(150, 3), table(50, 4)
     truth = [np.sin(2 * source["t"]) for source in (rows, new)]
     kernel = Wendland("t", name="own") + k.Group("store", name="store")
-    gp = rfgp.GP(kernel, approximation=approximation, seed=0).fit(rows, truth[0] + 0.1 * rng.normal(size=250))
+    gp = rfgp.GP(kernel, approximation=approximation, seed=0).fit(rows, truth[0] + 0.1 * rng.normal(size=150))
     assert type(gp.terms["own"].approximation) is type(approximation)
     assert gp.hyperparameters.noise.item() == pytest.approx(0.01, rel=0.5)
     prediction = gp.predict(new)

@@ -48,7 +48,7 @@ def models(case, nu):
     return gp, gp.exact()
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, slow=2)
 @pytest.mark.parametrize("nu", NUS)
 @pytest.mark.parametrize("case", CASES)
 def test_products_agree_with_exact_covariances(case, nu):

@@ -38,6 +38,7 @@ def test_leaves(leaf, approximation):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(2000, slow=5)
 @pytest.mark.parametrize("approximation", OF_PRODUCTS)
 @pytest.mark.parametrize("pair", pairs(), ids=":".join)
 def test_products(pair, approximation):

@@ -309,6 +309,7 @@ class TestWhatIsNotFinite:
 
 
 class TestGradients:
+    @pytest.mark.thinned(5, slow=2)
     @pytest.mark.parametrize("recompute", [False, True])
     @pytest.mark.parametrize("causal", [False, True])
     @pytest.mark.parametrize("kind", ["positive", "weighted gaussian", "signed"])

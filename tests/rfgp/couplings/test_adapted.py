@@ -100,9 +100,9 @@ def test_a_bias_is_found_where_there_is_one_and_only_there():
     some = theory.pairs_error(Shrunken(), x, 64, num_draws=300)
     assert abs(some.bias**2 - known) < 6 * some.bias_error < 0.3 * known
     assert some.error > some.bias
-    fitted = theory.pairs_error(couplings.DataAdapted(x), x, 16, num_draws=64)
+    fitted = theory.pairs_error(couplings.DataAdapted(x), x, 16, num_draws=40)
     assert fitted.bias**2 > 6 * fitted.bias_error
-    plain = theory.pairs_error(couplings.Energy(weighted=True), x, 16, num_draws=64)
+    plain = theory.pairs_error(couplings.Energy(weighted=True), x, 16, num_draws=40)
     assert fitted.error < 0.5 * plain.error
 
 

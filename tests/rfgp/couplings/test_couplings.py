@@ -11,13 +11,15 @@ import rfgp
 from rfgp import couplings, random, spectra
 from rfgp.couplings import low_discrepancy, norms, simplex
 
-SHAPES = [(1, 1), (3, 1), (5, 2), (2, 3), (3, 3), (7, 3), (13, 8)]
+SHAPES = [(1, 1), (3, 1), (5, 2), (2, 3), (3, 3), (7, 3), (9, 5)]
 ANTITHETIC = ("iid-antithetic", "pairwise-antithetic", "simplex-plus-antithetic")
 
 
 LAWFUL = [n for n in couplings.names() if not couplings.by_name(n).is_biased]
 BIASED = ["constant-norm", "structured", "fast-orthogonal", "fast-simplex"]
 WEIGHTED = ["spherical-radial", "adapted"]
+TAILS = ["iid", "sobol", "pairwise", "copula", "simplex-plus", "energy"]
+"""One coupling for each way to the norms: quantiles of independent, spread, coupled and sorted places."""
 GAUSSIAN_ONLY = [*BIASED, "spherical-radial", "fastfood", "simplex-optimized"]
 
 
@@ -61,7 +63,7 @@ def test_every_coupling_is_registered():
         assert couplings.name_of(couplings.by_name(name)) == name
 
 
-@pytest.mark.thinned(10)
+@pytest.mark.thinned(10, slow=5)
 @pytest.mark.parametrize(("m", "d"), SHAPES)
 def test_each_frequency_has_the_spectral_distribution(unbiased, m, d):
     """The kernel that frequencies estimate; the norms of the first and the last, unless weights make up for them."""
@@ -95,7 +97,7 @@ def test_quadrature_radii_and_their_weights(d):
 
 @pytest.mark.thinned(3)
 def test_with_another_spectrum_too(name):
-    spectrum = spectra.Matern(0.5)
+    spectrum = spectra.RationalQuadratic(0.7) if name in TAILS else spectra.Matern(0.5)
     if name in GAUSSIAN_ONLY:
         with pytest.raises(rfgp.InvalidArgumentError, match="must be Gaussian"):
             sample(name, 7, 3, repeats=1, spectrum=spectrum)
@@ -104,18 +106,9 @@ def test_with_another_spectrum_too(name):
         check_distribution(omega, spectrum, weights)
 
 
-@pytest.mark.thinned(3)
-@pytest.mark.parametrize("name", ["iid", "sobol", "pairwise", "copula", "simplex-plus", "energy"])
-def test_with_the_tails_of_a_mixture(name):
-    """One coupling for each way to the norms: quantiles of independent, spread, coupled and sorted places."""
-    spectrum = spectra.RationalQuadratic(0.7)
-    check_distribution(sample(name, 7, 3, spectrum=spectrum), spectrum)
-
-
-@pytest.mark.thinned(3)
-@pytest.mark.parametrize("spectrum", [spectra.ProductLaplace(), spectra.ProductCauchy()], ids=repr)
 @pytest.mark.parametrize("name", ["iid", "halton", "sobol", "digital-net"])
-def test_products_have_their_distribution(name, spectrum):
+def test_products_have_their_distribution(name):
+    spectrum = spectra.ProductCauchy() if name in ("iid", "sobol") else spectra.ProductLaplace()
     omega = sample(name, 5, 3, spectrum=spectrum)
     v = np.random.default_rng(1).standard_normal((5, 3))
     kernel = spectrum.kernel_between(torch.zeros(1, 3, dtype=torch.float64), torch.as_tensor(v))[0].numpy()
@@ -229,7 +222,7 @@ def test_a_copula_has_its_correlation(monkeypatch):
     draws = [
         coupling.sample(3, 3, generator=g).dense().norm(dim=1).numpy()
         for g in [random.generator(5)]
-        for _ in range(4000)
+        for _ in range(2000)
     ]
     normal = stats.norm.ppf(stats.chi(3).cdf(np.array(draws)))
     products = normal[:, :, None] * normal[:, None, :]
@@ -250,9 +243,7 @@ class TestPlantedErrors:
     """One fault in each family, found by `check_distribution`."""
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(
-        "name", [n for n in LAWFUL if n not in ("halton", "sobol", "digital-net", "spherical-radial")]
-    )
+    @pytest.mark.parametrize("name", ["iid", "pairwise", "simplex-plus", "copula", "energy", "adapted"])
     def test_a_radial_distribution_of_another_dimension(self, name, monkeypatch):
         original = spectra.Gaussian.radial_quantile
         monkeypatch.setattr(spectra.Gaussian, "radial_quantile", lambda self, u, d: original(self, u, d + 1))

@@ -43,7 +43,7 @@ class TestProjection:
         torch.testing.assert_close(omega.project(x.float()), (x @ twin.T).float(), rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(omega.adjoint(x[0] @ twin.T), x[0] @ twin.T @ twin, rtol=0, atol=1e-9)
 
-    @pytest.mark.thinned(7)
+    @pytest.mark.thinned(7, slow=5)
     def test_derivatives_of_its_features(self, coupling, m, d):
         phi = features.Fourier(coupling.sample(m, d, generator=random.generator(0)))
         rows = 3 if d < 10 else 1
@@ -94,7 +94,7 @@ class TestBias:
             check_bias(name, lambda z: limit * z, m)
         assert limit < 6 / np.sqrt(8)
 
-    @pytest.mark.thinned(5)
+    @pytest.mark.thinned(5, slow=3)
     @pytest.mark.parametrize("name", ["structured", "fast-orthogonal", "fast-simplex"])
     @pytest.mark.parametrize(("m", "d"), [(1, 1), (3, 1), (1, 2), (2, 2), (5, 2), (2, 3), (3, 3), (7, 3)])
     def test_it_is_within_the_bound_in_few_dimensions(self, name, m, d):

@@ -9,7 +9,7 @@ from rfgp import couplings, features, random, spectra
 X = torch.tensor([[0.1, -0.2, 0.3], [0.4, 0.0, -0.1], [-0.3, 0.2, 0.1]], dtype=torch.float64)  # |x + z| <= 1
 
 
-def estimates(make, count=2000, m=5, name="orthogonal"):
+def estimates(make, count=1000, m=5, name="orthogonal"):
     generator = random.generator(3)
     maps = (make(couplings.by_name(name).sample(m, 3, generator=generator)) for _ in range(count))
     return torch.stack([phi(X) @ phi(X).T for phi in maps]).numpy()
@@ -21,8 +21,9 @@ def check_unbiased(samples):
     assert_mean(samples[:, away], exact[away])
 
 
-@pytest.mark.parametrize("name", ["iid", "pairwise", "simplex", "sobol"])
-@pytest.mark.parametrize("kind", features.names())
+@pytest.mark.parametrize(
+    ("kind", "name"), [("fourier", "iid"), ("fourier", "simplex"), ("laplace", "pairwise"), ("laplace", "sobol")]
+)
 @pytest.mark.slow
 def test_estimates_are_unbiased_off_the_diagonal(kind, name):
     check_unbiased(estimates(features.by_name(kind), name=name))

@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import networkx as nx
@@ -23,14 +22,13 @@ from rfgp.rows import Chunk
 pytestmark = pytest.mark.filterwarnings("ignore::rfgp.VarianceStarvationWarning")  # most have few features, to be fast
 
 SCRIPT = """
-import sys, warnings
+import os, signal, sys, warnings
 import numpy as np, rfgp
 from rfgp.fitting import checkpoint
 warnings.simplefilter("ignore")
 rng = np.random.default_rng(0)
 X = rng.standard_normal((1300, 3))
 y = np.sin(2 * X[:, 0]) + X[:, 1] * X[:, 2] + 0.1 * rng.standard_normal(1300)
-stop, kind, path, out = int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4]
 remember = checkpoint.FileCheckpointLog.memoize
 count = 0
 def counted(self, name, compute):
@@ -39,44 +37,36 @@ def counted(self, name, compute):
     tensors = remember(self, name, compute)
     count += self.path.stat().st_size > before
     if count == stop:
-        import os, signal
         with self.path.open("ab") as file:
             file.write(b"half a record")
         os.kill(os.getpid(), signal.SIGKILL)
     return tensors
 checkpoint.FileCheckpointLog.memoize = counted
-gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=kind == "learned")
-source = rfgp.tables.Batches([(X, y)])
-gp.fit(source, max_iterations=12, checkpoint=path)
-p = gp.predict(X[:50])
-np.save(out, np.concatenate([p.mean, p.variance, [gp.fit_report.log_marginal_likelihood]]))
-print(count)
+for stop, path, out in ((1, "c", "killed"), (7, "c", "killed"), (-1, "c", "resumed"), (-1, "whole.c", "whole")):
+    if child := os.fork():
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        continue
+    gp = rfgp.SparseSpectrumGP(num_frequencies=8, seed=0, learn_frequencies=sys.argv[1] == "learned")
+    gp.fit(rfgp.tables.Batches([(X, y)]), max_iterations=12, checkpoint=path)
+    p = gp.predict(X[:50])
+    np.save(out, np.concatenate([p.mean, p.variance, [gp.fit_report.log_marginal_likelihood, count]]))
+    os._exit(0)
 """
 
 
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 @pytest.mark.slow
 def test_resumed_fit_equals_an_uninterrupted_one(kind, tmp_path):
-    """SIGKILL ends the process after step k, while it writes the next step, several times."""
-    script = tmp_path / "fit.py"
-    script.write_text(textwrap.dedent(SCRIPT))
-
-    def run(stop, name):
-        command = [sys.executable, str(script), str(stop), kind, str(tmp_path / "c"), str(tmp_path / name)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-
-    for stop in (1, 7):
-        killed = run(stop, "killed.npy")
-        assert killed.returncode == -signal.SIGKILL, killed.stderr
-        assert not (tmp_path / "killed.npy").exists()
-    resumed = run(-1, "resumed.npy")
-    assert resumed.returncode == 0, resumed.stderr
-    (tmp_path / "c").unlink()
-    whole = run(-1, "whole.npy")
-    assert whole.returncode == 0, whole.stderr
-    assert int(whole.stdout) == int(resumed.stdout) + 8
-    np.testing.assert_array_equal(np.load(tmp_path / "resumed.npy"), np.load(tmp_path / "whole.npy"))
+    """SIGKILL ends a process after step k, while it writes the next step, several times."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", SCRIPT, kind]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
+    assert ran.stdout.split() == [str(-signal.SIGKILL)] * 2 + ["0"] * 2, ran.stderr
+    assert not (tmp_path / "killed.npy").exists()
+    *resumed, steps = np.load(tmp_path / "resumed.npy")
+    *whole, all_steps = np.load(tmp_path / "whole.npy")
+    assert all_steps == steps + 8
+    np.testing.assert_array_equal(resumed, whole)
 
 
 def test_finished_fit_is_read_from_its_checkpoint(tmp_path, monkeypatch):

@@ -10,10 +10,15 @@ from rfgp import kernels as k
 from rfgp.fitting.state_space import StateSpaceScoring
 from rfgp.solvers import chain
 
-N = 6000
+N = 2400
 NUS = (0.5, 1.5, 2.5)
 NEW = np.linspace(0.5, 19.5, 40)[:, None]
 KINDS = ("plain", "ties", "noise of rows", "weights", "outputs", "fixed", "priors")
+
+
+@pytest.fixture(autouse=True)
+def begins_with_a_subset(monkeypatch):
+    monkeypatch.setattr("rfgp.fitting.state_space.MIN_ROWS", 800)
 
 
 def table(kind, n=N):

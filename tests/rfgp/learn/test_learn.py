@@ -166,7 +166,7 @@ class TestRadialDistribution:
     def test_its_draws_are_those_of_the_coupling_it_returns(self, kind):
         scale = 1.0 if kind == "fourier" else 0.4
         objective = learn.kernel_error(scale * X, features=kind)
-        found = learn.learn_radial_distribution(objective, 12, 4, features=kind, num_bins=4, num_steps=60)
+        found = learn.learn_radial_distribution(objective, 12, 4, features=kind, num_bins=4, num_steps=30)
         value, error = judged(found.coupling, objective, 12)
         start, _ = judged(couplings.Energy(kind, weighted=True), objective, 12)
         assert abs(value - found.best) < 0.1 * found.best + 6 * error

@@ -49,7 +49,7 @@ APPROXIMATIONS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, slow=2)
 @pytest.mark.parametrize("approximation", APPROXIMATIONS)
 @pytest.mark.parametrize(("likelihood", "inference"), LIKELIHOODS)
 def test_approximations_agree_with_exact_covariances(likelihood, inference, approximation):

@@ -90,6 +90,7 @@ def test_float32_matches_float64(spectrum, columns, noise):
 
 
 @pytest.mark.slow
+@pytest.mark.thinned(1000, slow=5)
 @pytest.mark.parametrize("method", ["sor", "fitc", "vfe"])
 @pytest.mark.parametrize("noise", [1e-6, 1e-3, 0.1])
 @pytest.mark.parametrize("lengthscale", [0.3, 3.0])

@@ -38,6 +38,7 @@ def test_gradients_equal_finite_differences(m):
 
 
 @pytest.mark.parametrize(("unit", "offset"), [(1e12, 0.0), (1e-12, 1e3), (1e150, 1e3), (1e-150, 0.0)])
+@pytest.mark.thinned(100, slow=4)
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 def test_the_unit_of_the_target_does_not_matter(unit, offset, kind):
     def make():
@@ -82,7 +83,7 @@ KINDS = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, slow=2)
 @pytest.mark.parametrize("unit", UNITS.values(), ids=UNITS)
 @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS)
 def test_huge_and_tiny_columns_change_nothing(kind, unit):
@@ -166,6 +167,7 @@ def test_a_default_fit_of_a_degenerate_table_is_finite(name):
 @pytest.mark.parametrize("kind", ["fixed", "learned"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("name", DEGENERATE)
+@pytest.mark.thinned(100, slow=3)
 @pytest.mark.slow
 def test_degenerate_tables_give_a_usable_model(name, dtype, kind):
     inputs, y = DEGENERATE[name]

@@ -348,7 +348,7 @@ class TestSurvey:
 
         monkeypatch.setattr(source_summary, "SAMPLE_ROWS", 40)
         ranks, repeats = np.arange(400.0), 1000
-        source = Batches([(ranks[i : i + 57, None], Y[i : i + 57]) for i in range(0, 400, 57)])
+        source = Batches([(ranks[i : i + 134, None], Y[i : i + 134]) for i in range(0, 400, 134)])
         taken = np.zeros((repeats, 400))
         places = np.zeros((repeats, 2))
         for seed in range(repeats):

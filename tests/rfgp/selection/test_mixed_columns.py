@@ -202,13 +202,15 @@ def with_stores(n, num_levels, seed):
     ("n", "num_levels", "approximation"),
     [
         (300, 60, "auto"),
-        pytest.param(2100, 220, "auto", marks=pytest.mark.slow),
+        pytest.param(700, 70, "auto", marks=pytest.mark.slow),
         (300, 60, rfgp.Exact()),
         (300, 60, rfgp.RandomFeatures(32)),
     ],
     ids=["exact", "equispaced", "given-exact", "given-frequencies"],
 )
-def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, approximation):
+def test_columns_of_many_levels_are_effects_in_all_candidates(n, num_levels, approximation, monkeypatch):
+    for room in ("candidates", "validation"):
+        monkeypatch.setattr(f"rfgp.selection.{room}.FEW_ROWS", 500)
     rows, f = with_stores(n, num_levels, seed=0)
     gp = rfgp.GP(approximation=approximation, seed=0, time_limit=20).fit(rows, "y")
     new, f = with_stores(500, num_levels, seed=1)

@@ -26,7 +26,7 @@ CASES = [(c, f) for c in ("iid", "orthogonal", "pairwise") for f in ("fourier", 
 
 
 class TestClosedForms:
-    @pytest.mark.thinned(3)
+    @pytest.mark.thinned(3, slow=2)
     @pytest.mark.parametrize(("coupling", "features"), CASES)
     @pytest.mark.parametrize(("m", "d"), [(7, 3), (5, 8)])
     def test_they_are_the_variances_of_draws(self, coupling, features, m, d):

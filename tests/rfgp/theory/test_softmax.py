@@ -17,7 +17,7 @@ SM = np.exp((A * B).sum(-1))
 V, Z = ((A + B) ** 2).sum(-1), ((A - B) ** 2).sum(-1)
 
 
-def squared_errors(make, kernel="softmax", count=2000):
+def squared_errors(make, kernel="softmax", count=1000):
     """Of estimates of the three x and two y, (count, 3, 2)."""
     generator, exact = random.generator(6), softmax.exact(X, Y, kernel)
     return torch.stack([(make(generator)(X, Y) - exact).square() for _ in range(count)]).numpy()
@@ -64,8 +64,10 @@ class TestOneEstimator:
         ]
         assert_mean(samples, np.reshape(expected, (3, 2)))
 
-    @pytest.mark.parametrize("name", ["orthogonal", "simplex", "iid-antithetic", "pairwise-antithetic"])
-    @pytest.mark.parametrize("m", [2, 6])
+    @pytest.mark.parametrize(
+        ("name", "m"),
+        [("orthogonal", 6), ("simplex", 2), ("simplex", 6), ("iid-antithetic", 6), ("pairwise-antithetic", 6)],
+    )
     @pytest.mark.slow
     def test_of_coupled_positive_features(self, name, m):
         samples = squared_errors(lambda g: softmax.Positive(draw(m, 3, g, name)))
@@ -150,8 +152,7 @@ class TestCoefficients:
         np.testing.assert_allclose(mean, [0, 1, 0.5, 0.5], atol=1e-15)
         np.testing.assert_allclose(second, [0, 1, 0.25, 0.25], atol=1e-15)
 
-    @pytest.mark.parametrize("complement", [False, True])
-    @pytest.mark.parametrize("of", ["difference", "sum"])
+    @pytest.mark.parametrize(("of", "complement"), [("difference", True), ("sum", False)])
     @pytest.mark.slow
     def test_of_gaussians(self, of, complement):
         options = {"scale": 0.5, "of": of, "complement": complement}
@@ -193,8 +194,7 @@ def bipolar(common, antithetic=False, kernel="softmax", coefficient=coefficients
 
 
 class TestBipolar:
-    @pytest.mark.parametrize("antithetic", [False, True])
-    @pytest.mark.parametrize("common", [False, True])
+    @pytest.mark.parametrize(("common", "antithetic"), [(False, True), (True, False)])
     @pytest.mark.slow
     def test_angular(self, common, antithetic):
         kernel = KERNELS[antithetic]

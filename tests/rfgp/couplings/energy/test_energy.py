@@ -17,7 +17,7 @@ from rfgp.couplings import Energy, RadialDistribution
 from rfgp.couplings.energy import distances_between, potential, repulsion, solver, store
 
 GAUSSIAN = spectra.Gaussian()
-SHAPES = [(1, 1), (3, 1), (1, 2), (5, 2), (2, 3), (3, 3), (7, 3), (13, 8)]
+SHAPES = [(1, 1), (3, 1), (1, 2), (5, 2), (2, 3), (3, 3), (7, 3), (9, 5)]
 
 
 def dense_moment(omega, weights, kind, d, z):
@@ -200,7 +200,7 @@ OPTIONS = {
 
 
 class TestDistribution:
-    @pytest.mark.thinned(10)
+    @pytest.mark.thinned(10, slow=5)
     @pytest.mark.parametrize("option", OPTIONS)
     @pytest.mark.parametrize(("m", "d"), SHAPES)
     def test_each_weighted_frequency_has_the_spectral_distribution(self, option, m, d):

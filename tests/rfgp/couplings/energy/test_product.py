@@ -59,22 +59,21 @@ def check_unbiased(made, factors, m):
 
 
 class TestUnbiased:
-    @pytest.mark.parametrize("m", [1, 5])
-    @pytest.mark.parametrize("factors", CASES.values(), ids=CASES)
+    @pytest.mark.parametrize(("factors", "m"), [(WIDE, 3), (LINES, 1), (LINES, 5), (MIXED, 2)])
     def test_rows_have_the_distribution_of_the_product(self, factors, m):
         check_unbiased(Energy(), factors, m)
 
     @pytest.mark.parametrize("factors", [TWO, LINES], ids=["two", "lines"])
     def test_weights_make_up_for_broader_norms(self, factors):
-        check_unbiased(Energy(weighted=True), factors, 8)
+        check_unbiased(Energy(weighted=True), factors, 3)
 
-    @pytest.mark.parametrize("name", ["iid", "orthogonal", "sobol"])
+    @pytest.mark.parametrize("name", ["orthogonal", "sobol"])
     def test_other_couplings_are_paired_at_random(self, name):
-        check_unbiased(couplings.by_name(name), MIXED, 7)
+        check_unbiased(couplings.by_name(name), MIXED, 3)
 
     def test_norms_paired_in_order_are_found(self, monkeypatch):
         monkeypatch.setattr(product, "paired_strata", lambda m, count, generator: torch.arange(m).repeat(count, 1))
-        assert fails(check_unbiased, Energy(), WIDE, 8)
+        assert fails(check_unbiased, Energy(), WIDE, 2)
 
     def test_strata_of_each_row_are_independent_and_uniform(self):
         m, generator = 5, random.generator(0, 3)
@@ -110,9 +109,9 @@ class TestErrors:
     )
     def test_error_is_below_that_of_random_pairs(self, factors, most):
         """The root mean square is at most `most` times as large, by six standard errors: a false alarm of 1e-9."""
-        joint, paired = (squared_errors(made, factors, 64, 100) for made in (Energy(), Paired()))
+        joint, paired = (squared_errors(made, factors, 64, 50) for made in (Energy(), Paired()))
         difference = most**2 * paired.mean() - joint.mean()
-        assert difference > 6 * np.hypot(most**2 * paired.std(), joint.std()) / 100**0.5
+        assert difference > 6 * np.hypot(most**2 * paired.std(), joint.std()) / 50**0.5
 
     def test_ensembles_of_one_sign_are_found(self, monkeypatch):
         """Energies of one column have one sign in a draw, so without random signs the error does not fall with m."""

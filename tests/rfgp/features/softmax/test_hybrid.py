@@ -72,7 +72,7 @@ class TestCoefficients:
         def make(tau):
             return coefficients.Gaussian(tau, scale, **options)
 
-        samples = lambdas(make, 4000)
+        samples = lambdas(make, 1500)
         values = 1 - np.exp(-SQUARES["difference"] / (2 * scale**2))
         assert_mean(samples, values / rho)
         assert fails(assert_mean, samples, values)  # rho = 1
@@ -94,7 +94,7 @@ class TestCoefficients:
 
             u, v = (z if a is None else z * a if a.ndim == 1 else z @ a.mT for z, a in ((X, left), (Y, right)))
             values = np.exp(-(torch.cdist(u, -v) ** 2).numpy() / (2 * 0.9**2))
-            samples = lambdas(make, 4000)
+            samples = lambdas(make)
             assert_mean(samples, values)
             assert fails(assert_mean, samples, np.exp(-(torch.cdist(u, v) ** 2).numpy() / (2 * 0.9**2)))
 

@@ -44,7 +44,7 @@ def is_fast(way, name):
     return name in ("poisson", "student-t") or way[1] in (("exact",), ALL)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(3, slow=2)
 @pytest.mark.parametrize(("way", "name"), grid(WAYS, OF_ONE, is_fast))
 def test_value_and_gradient_match_the_dense_twin(way, name):
     problem = Observed(way[1], name)

@@ -145,7 +145,7 @@ def check_scores(order, kind, n=40):
 CHECKS = [check_density, check_rows, check_slope, check_points, check_scores]
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(5, slow=4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("check", CHECKS)

@@ -66,7 +66,7 @@ FAULTS = {
 def test_planted_errors_in_gradients_are_seen(module, right, wrong, name):
     problem = problem_of(name, "signs")
     with planted(module, right, wrong):
-        samples = samples_of(problem)
+        samples = samples_of(problem, 20)
     expected = value_and_gradient(problem.twin.log_marginal_likelihood(), problem)
     assert fails(assert_mean_of_normals, samples, expected)
 
