@@ -261,13 +261,13 @@ class DuplicateRoadsWarning(GraphWarning):
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     network = graphs.RoadNetwork.from_lines(lines, metric="euclidean")
         >>> print(caught[0].message)  # doctest: +ELLIPSIS
-        1 stretch repeats another, on road 1. Copies count as parallel roads. Pass duplicates="merge" to...
+        1 edge repeats another, on road 1. Copies count as parallel roads. Pass duplicates="merge" to...
         >>> network = graphs.RoadNetwork.from_lines(lines, metric="euclidean", duplicates="merge")
     """
 
 
 class DisconnectedWarning(GraphWarning):
-    """The domain of a field is not connected. The message says how many parts it has. Connect them, if possible.
+    """The domain of a field is not connected. The message says how many components it has. Connect them, if possible.
 
     Examples:
         >>> import warnings
@@ -276,7 +276,7 @@ class DisconnectedWarning(GraphWarning):
         >>> with warnings.catch_warnings(record=True, action="always") as caught:
         ...     field = graphs.MeshField((corners, [(0, 1, 2), (3, 4, 5)]))
         >>> print(caught[0].message)  # doctest: +ELLIPSIS
-        The mesh has 2 parts that are not connected, so the field is independent on them. Merge vertices...
+        The mesh has 2 connected components, on which the field is independent. Merge vertices that...
     """
 
 

@@ -15,7 +15,7 @@ from graphs.builders.lattices import GridLabels
 from graphs.checks import check_choice, check_fits, is_hashable, short_repr
 from graphs.errors import InvalidArgumentError, UnknownNodeError
 from graphs.laplacians import LAPLACIANS
-from graphs.sources import Sources, freeze
+from graphs.sources import GraphConstructors, freeze
 
 _MAX_DENSE = 20_000
 """The largest number of nodes for dense linear algebra."""
@@ -35,7 +35,7 @@ class Spectrum(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Graph(Sources):
+class Graph(GraphConstructors):
     """An undirected weighted graph.
 
     Build it with one of the `from_...` class methods, which `graphs.sources` defines. Two graphs are equal only if they

@@ -17,7 +17,7 @@ from graphs.errors import SelfLoopsDroppedWarning
 
 
 @dataclass(frozen=True, eq=False)
-class Sources:
+class GraphConstructors:
     """The data of a graph, with one class method for each source; use `graphs.Graph`.
 
     Attributes:
@@ -265,7 +265,8 @@ class Sources:
                 nodes large degrees and, with kernels of the normalized Laplacian, a larger prior variance.
             snap: Points of lines within this distance meet, in meters or the units of the plane. A line that this
                 closes is omitted, unless there is a sensor on it. For rounded or hand-digitized files, try 1 meter.
-            duplicates: Treatment of lines, or stretches of them, with the same points: "parallel" roads, or "merge".
+            duplicates: Treatment of lines, or of edges between vertices, with the same points: "parallel" roads, or
+                "merge".
 
         Raises:
             InvalidGraphError: If a road without length meets no other, a sensor is outside its road or on another
@@ -274,7 +275,7 @@ class Sources:
                 at least 0.
 
         Warns:
-            DuplicateRoadsWarning: If there are parallel stretches with the same points.
+            DuplicateRoadsWarning: If there are parallel edges with the same points.
             DisconnectedWarning: If there are sensors, and a component of the roads has none.
 
         Examples:

@@ -43,16 +43,16 @@ def largest_eigenpairs(graph: Graph, rank: int) -> tuple[Floats, Floats]:
         >>> round(float(values[0]), 12), vectors.shape
         (1.0, (100, 3))
     """
-    count, part = connected_components(graph.adjacency, directed=False)
+    count, component = connected_components(graph.adjacency, directed=False)
     sqrt_degrees = TransitionModel(graph, "weights").sqrt_degrees
     largest = np.zeros(count)
-    np.maximum.at(largest, part, sqrt_degrees)
-    sqrt_degrees = sqrt_degrees / largest[part]  # squares of very small ones would lose digits
-    sqrt_degrees = sqrt_degrees / np.sqrt(np.bincount(part, sqrt_degrees**2))[part]
-    parts = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), part)), shape=(graph.num_nodes, count))
+    np.maximum.at(largest, component, sqrt_degrees)
+    sqrt_degrees = sqrt_degrees / largest[component]  # squares of very small ones would lose digits
+    sqrt_degrees = sqrt_degrees / np.sqrt(np.bincount(component, sqrt_degrees**2))[component]
+    indicators = sp.csr_array((sqrt_degrees, (np.arange(graph.num_nodes), component)), shape=(graph.num_nodes, count))
     if rank <= count:
-        return np.ones(rank), np.ascontiguousarray(parts[:, :rank].toarray())
-    values, vectors = np.ones(count), parts.toarray()
+        return np.ones(rank), np.ascontiguousarray(indicators[:, :rank].toarray())
+    values, vectors = np.ones(count), indicators.toarray()
     generator, wanted, operator = np.random.default_rng(0), rank - count, _Operator.of(graph)
     for _ in range(_MAX_ROUNDS):
         rest = operator.without(vectors)

@@ -110,7 +110,7 @@ def read_mesh(mesh: Any) -> Mesh:
     _check_distinct(vertices[covered], covered)
     angled = Angles(angle_data.cotangents[whole], angle_data.areas[whole], angle_data.flat[whole], angle_data.unit)
     elements = assemble(corners.reshape(-1, 3), angled, len(covered))
-    _check_parts(elements.stiffness)
+    _warn_of_components(elements.stiffness)
     _check_range(elements, covered)
     return Mesh(vertices, faces, whole, covered, elements)
 
@@ -197,12 +197,12 @@ def _repeated(rows: NDArray[Any]) -> Integers:
     return np.stack([firsts[later], later], axis=1)
 
 
-def _check_parts(stiffness: sp.csr_array) -> None:
+def _warn_of_components(stiffness: sp.csr_array) -> None:
     linked = sp.csr_array((np.ones(stiffness.nnz), stiffness.indices, stiffness.indptr), shape=stiffness.shape)
     count = int(connected_components(linked, directed=False)[0])
     if count > 1:
         message = (
-            f"The mesh has {count} parts that are not connected, so the field is independent on them. Merge vertices "
+            f"The mesh has {count} connected components, on which the field is independent. Merge vertices "
             "that coincide up to rounding if they should be connected."
         )
         warnings.warn(DisconnectedWarning(message), stacklevel=4)

@@ -198,7 +198,7 @@ def test_far_unreferenced_vertices_are_listed():
 def test_components_are_counted():
     (vertices, faces), (others, their) = sphere(), plane(0, 1)
     both = np.concatenate([vertices, np.pad(others, ((0, 0), (0, 1))) + 5]), np.concatenate([faces, their + 42])
-    with pytest.warns(graphs.DisconnectedWarning, match="2 parts") as caught:
+    with pytest.warns(graphs.DisconnectedWarning, match="2 connected components") as caught:
         MeshField(both)
     assert caught[0].filename == __file__
 
