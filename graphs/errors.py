@@ -295,7 +295,10 @@ class NegativeCotangentsWarning(GraphWarning):
 
 
 class LargeVarianceWarning(GraphWarning):
-    """Random walks estimate this kernel with a large, though finite, variance. Use more walkers or a smaller `p_halt`.
+    """Random-walk features of a kernel have a large, but finite, variance.
+
+    The warning is raised if the total weight of a row has a relative variance above 1 for independent walk lengths. Use
+    more walkers, a smaller `p_halt`, or features without walks.
 
     Examples:
         >>> import warnings
@@ -309,7 +312,9 @@ class LargeVarianceWarning(GraphWarning):
 
 
 class InfiniteVarianceWarning(GraphWarning):
-    """Random walks have no finite second moment for this kernel and halting probability. Use a smaller `p_halt`.
+    """Random-walk features of a kernel have an infinite variance for a halting probability.
+
+    Use a smaller `p_halt`.
 
     Examples:
         >>> import warnings

@@ -90,13 +90,13 @@ class Graph(GraphConstructors):
     def with_laplacian(self, laplacian: str) -> "Graph":
         """Return the same graph with another Laplacian L.
 
+        The combinatorial Laplacian D - W is divided by the largest degree, `laplacian_scale`. Its eigenvalues then lie
+        in [0, 2] as well, and power series in U = I - L converge for both Laplacians. Let s be the scale. Then exp(-t
+        (D - W)) is Diffusion(lengthscale=sqrt(2 t s)). Likewise (2 nu / kappa^2 + D - W)^-nu is Matern(nu, kappa
+        sqrt(s)) divided by s^nu.
+
         Args:
             laplacian: "normalized" for L = I - D^(-1/2) W D^(-1/2), or "combinatorial" for L = (D - W) / max_a d_a.
-
-        The combinatorial Laplacian D - W is divided by the largest degree, `laplacian_scale`. Its eigenvalues then lie
-            in [0, 2] as well, and power series in U = I - L converge for both Laplacians. Let s be the scale. Then
-            exp(-t (D - W)) is Diffusion(lengthscale=sqrt(2 t s)). Likewise (2 nu / kappa^2 + D - W)^-nu is Matern(nu,
-            kappa sqrt(s)) divided by s^nu.
 
         Raises:
             InvalidArgumentError: If the name is unknown.

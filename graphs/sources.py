@@ -130,18 +130,18 @@ class GraphConstructors:
         (`trimesh.Trimesh.face_adjacency` omits such edges). Vertices are not merged: use `mesh.merge_vertices()` or
         `load_mesh` for meshes whose faces repeat their corners. Vertices of no face are isolated nodes.
 
+        Lengths between faces are those of the path from centroid to centroid through the middle of the shared edge, the
+        shortest if several are shared. The path lies in both faces, so folding the mesh along the edge does not change
+        it. With cotangent weights D - W is the piecewise linear finite element Laplacian (Pinkall and Polthier 1993,
+        "Computing Discrete Minimal Surfaces and Their Conjugates"). Edges with a weight of 0 up to rounding are
+        omitted.
+
         Args:
             mesh: A `trimesh.Trimesh`, or any object with `vertices` (V, 3) and `faces` (F, 3). A `trimesh.Scene` is
                 concatenated by its `to_mesh()`. A path is read by `graphs.load_mesh`.
             nodes: "faces" or "vertices".
             weights: "unit" for weight 1. "edge-length" for (mean length) / (length), as for roads. "cotangent", for
                 vertices, for half the sum of the cotangents of the angles opposite to the edge.
-
-        Lengths between faces are those of the path from centroid to centroid through the middle of the shared edge, the
-        shortest if several are shared. The path lies in both faces, so folding the mesh along the edge does not change
-        it. With cotangent weights D - W is the piecewise linear finite element Laplacian (Pinkall and Polthier 1993,
-        "Computing Discrete Minimal Surfaces and Their Conjugates"). Edges with a weight of 0 up to rounding are
-        omitted.
 
         Raises:
             InvalidGraphError: If there are no faces, or faces are not triangles of vertices. For "edge-length" and

@@ -9,7 +9,9 @@ from graphs.checks import check_choice, short_repr
 from graphs.errors import FileFormatError
 
 _NAME = re.compile(r"(?i)\b(?:EPSG|OGC)(?:[:/][\d.]*)?[:/]([A-Z]*\d+h?)$|^(CRS84h?)$")
+"""The pattern of a name, with the code as a group."""
 _DEGREE_NAMES = ("CRS84", "CRS84H", "CRS83", "CRS27")
+"""OGC names of geographic systems, longitude and latitude in degrees."""
 # fmt: off
 _DEGREES = frozenset({
     4326, 4148, 4149, 4150, 4167, 4171, 4230, 4240, 4258, 4267, 4269, 4272, 4275, 4277, 4283, 4289, 4314, 4490, 4612,

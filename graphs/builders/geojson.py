@@ -33,6 +33,7 @@ _FAULTS = 5
 _SHOWN = 8
 """The number of names that a message lists."""
 _KINDS = ("Point", "LineString", "MultiLineString")
+"""The types of geometries that are read."""
 
 
 class Feature(NamedTuple):
@@ -92,8 +93,8 @@ def read_geojson(
     properties = tuple(sensor.properties for sensor in sensors)
     values = _read_values(properties, name, file, skip, skipped)
     if +skipped:
-        what = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
-        warn(SkippedFeaturesWarning(f"{file}: {what}."))
+        description = ", ".join(_counted(count, name) for name, count in sorted((+skipped).items()))
+        warn(SkippedFeaturesWarning(f"{file}: {description}."))
     return Roads(
         [road.points for road in roads],
         edges,
@@ -147,9 +148,9 @@ def missing_property(
     return f"no sensor has the property {short_repr(name)}, nor another that holds numbers (they have {names})."
 
 
-def _counted(count: int, what: str) -> str:
+def _counted(count: int, subject: str) -> str:
     """Return "2 sensors not observed" for 2 and "sensor not observed"."""
-    thing, _, rest = what.partition(" ")
+    thing, _, rest = subject.partition(" ")
     return f"{count} {thing}{'s' * (count > 1)} {rest}"
 
 
@@ -226,9 +227,9 @@ def _each(read: Callable[[T, int], R], entries: Iterable[T], file: Path) -> list
         except FileFormatError as error:
             faults.append(str(error))
     if faults:
-        begin = f"{file}: " if len(faults) == 1 else f"{file} has {len(faults):,} features that cannot be used:\n"
+        start = f"{file}: " if len(faults) == 1 else f"{file} has {len(faults):,} features that cannot be used:\n"
         more = f"\nand {len(faults) - _FAULTS:,} more." if len(faults) > _FAULTS else ""
-        raise FileFormatError(begin + "\n".join(faults[:_FAULTS]) + more)
+        raise FileFormatError(start + "\n".join(faults[:_FAULTS]) + more)
     return results
 
 
@@ -358,9 +359,7 @@ def _placed(
 
     Positions in the properties `edge` and `fraction` take precedence over the nearest position.
     """
-    named = np.array(
-        [all(sensor.properties.get(name) is not None for name in _PLACE) for sensor in sensors], dtype=bool
-    )
+    named = np.array([all(s.properties.get(name) is not None for name in _PLACE) for s in sensors], dtype=bool)
     edges, fractions, apart = (np.zeros(len(sensors)) for _ in range(3))
     for i in np.flatnonzero(named).tolist():
         edges[i], fractions[i] = _named_place(sensors[i].properties, i, file)

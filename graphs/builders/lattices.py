@@ -14,6 +14,7 @@ from graphs.checks import as_numbers, check_fits, is_count, short_repr
 from graphs.errors import InvalidArgumentError, InvalidGraphError, UnknownNodeError
 
 _MAX = int(np.iinfo(np.int32).max)
+"""The largest number of nodes, and of entries of the adjacency matrix."""
 
 
 @dataclass(frozen=True)
@@ -174,8 +175,8 @@ def _weigh(lengths: NDArray[np.float64], counts: NDArray[np.int64], relative: bo
 
 def _check_shape(shape: Any) -> tuple[int, ...]:
     sizes = tuple(shape) if isinstance(shape, Sequence | np.ndarray) and not isinstance(shape, str) else ()
-    whole = all(is_count(size) and size > 0 for size in sizes)
-    if not sizes or not whole:
+    are_counts = all(is_count(size) and size > 0 for size in sizes)
+    if not sizes or not are_counts:
         raise InvalidArgumentError(f"shape must be a tuple of positive integers, such as (20, 30), got {shape!r}.")
     return tuple(int(size) for size in sizes)
 

@@ -22,8 +22,9 @@ from graphs.errors import (
 )
 
 _ROUNDING = 1e-12
-"""Relative size below which a sum of cotangents counts as 0."""
+"""The relative size below which a sum of cotangents counts as 0."""
 _REMEDY = 'Merge coincident vertices (mesh.merge_vertices()), or pass weights="unit".'
+"""The remedy for edges without length."""
 
 
 def from_mesh(mesh: Any, nodes: str, weights: str) -> EdgeArrays:

@@ -13,6 +13,7 @@ from graphs.errors import InvalidArgumentError, requires_extra
 Floats = NDArray[np.float64]
 
 METHODS = ("auto", "metis", "dissection", "minimum-degree", "natural")
+"""The names of elimination orders."""
 
 
 def order(

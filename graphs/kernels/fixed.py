@@ -255,6 +255,7 @@ class Spectral(GraphKernel):
 
 
 _GRID = np.linspace(0.0, 2.0, 201)
+"""The eigenvalues at which a function is checked."""
 
 
 def _heat(eigenvalues: Vector) -> Vector:

@@ -22,6 +22,7 @@ Integers = NDArray[np.int64]
 MAX_PAIRS_AT_ONCE = 2**17
 """The number of pairs of a point and a face that are compared at once."""
 _ROUNDING = 1e-9
+"""The relative slack of distances, above rounding errors."""
 
 
 class Location(NamedTuple):
@@ -102,7 +103,7 @@ class Locator:
     def _distances(self, points: Floats, faces: Integers) -> Floats:
         """Return the distances (m,) of points (m, 3) to faces (m,), in blocks."""
         blocks = range(0, len(points), MAX_PAIRS_AT_ONCE)
-        parts = [slice(begin, begin + MAX_PAIRS_AT_ONCE) for begin in blocks]
+        parts = [slice(start, start + MAX_PAIRS_AT_ONCE) for start in blocks]
         distances = [nearest_in_triangles(points[part], self._corners[faces[part]])[1] for part in parts]
         return np.concatenate(distances) if distances else np.zeros(0)
 
@@ -133,12 +134,12 @@ class Locator:
 
 def _blocks(counts: Integers) -> Iterator[slice]:
     """Yield ranges of points with about `MAX_PAIRS_AT_ONCE` faces to compare, or single points."""
-    ends, begin = np.cumsum(counts), 0
-    while begin < len(counts):
-        before = ends[begin] - counts[begin]
-        end = max(begin + 1, int(np.searchsorted(ends, before + MAX_PAIRS_AT_ONCE, side="right")))
-        yield slice(begin, end)
-        begin = end
+    ends, start = np.cumsum(counts), 0
+    while start < len(counts):
+        before = ends[start] - counts[start]
+        end = max(start + 1, int(np.searchsorted(ends, before + MAX_PAIRS_AT_ONCE, side="right")))
+        yield slice(start, end)
+        start = end
 
 
 def nearest_in_triangles(

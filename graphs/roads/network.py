@@ -185,9 +185,7 @@ class RoadNetwork:
     ) -> Self:
         """Build a network from the LineStrings and MultiLineStrings of a GeoJSON file.
 
-        Roads are in the order of the file.
-
-        Points are ignored.
+        Roads are in the order of the file. Points are ignored.
 
         Args:
             path: A GeoJSON file, or an R data file (.rda); see `graphs.read_roads`.

@@ -26,7 +26,11 @@ from graphs.walks.pilot import choose_hops
 from graphs.walks.settings import TRANSITIONS, HopRule, WalkSettings
 
 _MAX_STEPS = 1e8
-_MAX_HOPS, _MAX_QUANTILES = 10_000, 10_000
+"""The largest expected number of steps per node."""
+_MAX_HOPS = 10_000
+"""The largest number of exact hops."""
+_MAX_QUANTILES = 10_000
+"""The largest number of quantiles."""
 
 
 def choose_settings(

@@ -14,7 +14,7 @@ from scipy.spatial import KDTree
 from torch import Tensor
 
 import graphs
-from graphs.builders.nearest import DEFAULT_LIMIT_SHARE
+from graphs.builders.nearest import DEFAULT_LIMIT_FRACTION
 from graphs.checks import is_number, short_repr
 from graphs.precisions import MarkovField
 from graphs.precisions.mesh import too_far_message
@@ -150,7 +150,7 @@ class MeshDomain(Domain):
     @property
     def extent(self) -> float:
         """The diagonal of the mesh's box."""
-        return self.mesh.max_distance / DEFAULT_LIMIT_SHARE
+        return self.mesh.max_distance / DEFAULT_LIMIT_FRACTION
 
     @property
     def field(self) -> graphs.MeshField:

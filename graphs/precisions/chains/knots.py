@@ -25,7 +25,7 @@ SPACING = {1: 1e-8, 2: 0.012, 3: 0.12}
 """The spacing of knots times kappa, by alpha. It balances the variance that interpolation ignores and the digits that
 the precision loses, both about 1e-8, or 1e-7 for thousands of knots."""
 SAME = 1e-10
-"""Values closer than this share of the spacing are equal, and so are values that differ by rounding."""
+"""Values closer than this fraction of the spacing are equal, and so are values that differ by rounding."""
 
 
 def place_knots(
@@ -115,21 +115,21 @@ def _same(values: Floats, spacing: float) -> float:
 
 
 def _basis(u: Floats, ratio: Floats, alpha: int) -> Floats:
-    """Return weights (n, 2 alpha) of the ends of an interval at shares u (n,).
+    """Return weights (n, 2 alpha) of the ends of an interval at fractions u (n,).
 
     The polynomial whose derivative j is 1 at the left end, and all others 0, is u^j / j! (1 - u)^alpha
     sum_(k < alpha - j) binom(alpha - 1 + k, k) u^k on [0, 1].
 
     Args:
-        u: Shares from 0 to 1.
+        u: Fractions from 0 to 1.
         ratio: The lengths of the intervals in units, (n,).
         alpha: The number of values at an end.
     """
 
-    def left(share: Floats, j: int) -> Floats:
-        total = sum(math.comb(alpha - 1 + k, k) * share**k for k in range(alpha - j))
-        return np.asarray(share**j / math.factorial(j) * (1 - share) ** alpha * total)
+    def left_weight(fraction: Floats, j: int) -> Floats:
+        total = sum(math.comb(alpha - 1 + k, k) * fraction**k for k in range(alpha - j))
+        return np.asarray(fraction**j / math.factorial(j) * (1 - fraction) ** alpha * total)
 
-    starts = [left(u, j) * ratio**j for j in range(alpha)]
-    ends = [(-1) ** j * left(1 - u, j) * ratio**j for j in range(alpha)]
+    starts = [left_weight(u, j) * ratio**j for j in range(alpha)]
+    ends = [(-1) ** j * left_weight(1 - u, j) * ratio**j for j in range(alpha)]
     return np.stack([*starts, *ends], axis=1)

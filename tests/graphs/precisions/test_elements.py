@@ -174,7 +174,7 @@ def wall():
 def test_unreferenced_vertices_are_dropped_with_a_warning():
     field, sound = wall(), MeshField(([*WALL[0][:3], WALL[0][4]], [(0, 1, 2), (0, 2, 3)]))
     np.testing.assert_allclose(field.entries([0.7]), sound.entries([0.7]), rtol=1e-12)
-    assert field.covered.tolist() == [0, 1, 2, 4]
+    assert field.vertices_on_faces.tolist() == [0, 1, 2, 4]
     assert (field.num_vertices, field.max_distance) == (6, sound.max_distance)
     np.testing.assert_array_equal(field.vertices, WALL[0])
     np.testing.assert_array_equal(field.coordinates, sound.coordinates)
