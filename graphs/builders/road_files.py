@@ -41,7 +41,7 @@ def read_roads(
         within: For GeoJSON, the largest distance of a sensor from the nearest road, in meters or the units of the
             plane. If None, 500 m on the globe, and a tenth of the diagonal of the bounding box of the roads in a plane.
         skip: For GeoJSON, whether to skip features that are neither roads nor sensors, and sensors too far away.
-            Sensors whose value is not a number then count as not observed, and numbers written as text are read.
+            Sensors whose value is not a number are then not observed, and numbers written as text are read.
 
     Raises:
         FileFormatError: If the file is missing, empty or has other content, or its `crs` is unknown or contradicts the

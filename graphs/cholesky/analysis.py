@@ -16,7 +16,7 @@ Integers = NDArray[np.int64]
 Indices = NDArray[np.int32]
 
 MAX_COMPARED_ROWS = 20_000
-"""The largest number of rows of which two orders are compared."""
+"""The largest number of rows for which two orders are compared."""
 CHUNK_FLOPS = 5e8
 """Operations between two checks for interrupts, about half a second."""
 

@@ -109,7 +109,7 @@ class Modulated(GraphKernel):
     Coefficients after the last are 0.
 
     Attributes:
-        coefficients: The modulation f, finite numbers of which the first is positive.
+        coefficients: The modulation f, finite numbers, the first positive.
 
     Examples:
         >>> import numpy as np

@@ -165,10 +165,10 @@ def nearest_in_triangles(
     """
     sides = np.roll(corners, -1, axis=1) - corners
     offsets = points[:, None] - corners
-    shares = np.clip((offsets * sides).sum(axis=2) / (sides**2).sum(axis=2), 0.0, 1.0)  # (m, 3)
+    fractions = np.clip((offsets * sides).sum(axis=2) / (sides**2).sum(axis=2), 0.0, 1.0)  # (m, 3)
     weights = np.zeros((len(points), 4, 3))
     for side in range(3):
-        weights[:, side, side], weights[:, side, (side + 1) % 3] = 1 - shares[:, side], shares[:, side]
+        weights[:, side, side], weights[:, side, (side + 1) % 3] = 1 - fractions[:, side], fractions[:, side]
     normals = np.cross(sides[:, 0], sides[:, 1])
     volumes = (np.cross(sides, offsets) * normals[:, None]).sum(axis=2)  # (m, 3) of the side: the corner after next
     inside = (volumes >= 0).all(axis=1) & (volumes.sum(axis=1) > 0)

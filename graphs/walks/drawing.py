@@ -179,7 +179,7 @@ def walk_chunk(
     starts: NDArray[np.int64],  # (n,)
     settings: WalkSettings,
 ) -> VisitArrays:
-    """Return the visits of the walks of some start nodes.
+    """Return the visits of the walks of n start nodes.
 
     Args:
         model: The transition probabilities.

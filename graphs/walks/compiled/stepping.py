@@ -213,7 +213,7 @@ def final_nodes(
     lengths,  # (n, m) int64
     step_coupling,
 ):
-    """Return the last nodes (n m,) of the walkers of n start nodes, in some order."""
+    """Return the last nodes (n m,) of the walkers of n start nodes, in no particular order."""
     capacity = lengths.size
     walkers = _walkers(capacity, step_coupling, indptr)
     streams, rows, nodes, edges = walkers[:4]
