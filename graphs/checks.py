@@ -132,13 +132,13 @@ def as_numbers(values: Any) -> NDArray[np.float64]:
     """
     try:
         given = values if hasattr(values, "__array__") else np.array(values, dtype=object)
-        foreign = np.iscomplexobj(values) or _holds_words(given)
+        foreign = np.iscomplexobj(values) or _has_text_or_booleans(given)
         return np.zeros(0) if foreign else np.array(values, dtype=np.float64)
     except (TypeError, ValueError, OverflowError):
         return np.zeros(0)
 
 
-def _holds_words(given: Any) -> bool:
+def _has_text_or_booleans(given: Any) -> bool:
     """Return whether values contain text or booleans, which numpy would convert."""
     kind = getattr(getattr(given, "dtype", None), "kind", "")
     if kind == "O":

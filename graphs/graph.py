@@ -163,11 +163,11 @@ class Graph(GraphConstructors):
         if isinstance(labels, np.ndarray) and labels.dtype == bool:
             raise UnknownNodeError("Nodes must be labels, got a boolean mask. Pass the labels where the mask is true.")
         listed = labels.tolist() if isinstance(labels, np.ndarray) else _listed(labels)
-        plain = [_in_tuples(label) for label in listed]
+        plain = [_lists_to_tuples(label) for label in listed]
         table = self._positions
         for label in plain:
             known = is_hashable(label) and label in table
-            if not known or (_is_truth(label) and not _is_truth(self.labels[table[label]])):
+            if not known or (_is_boolean(label) and not _is_boolean(self.labels[table[label]])):
                 example = short_repr(self.labels[0])
                 raise UnknownNodeError(
                     f"Nodes must be labels of the graph, such as {example}, got {short_repr(label)}."
@@ -319,12 +319,12 @@ def _listed(labels: Any) -> list[Any]:
     return list(labels)
 
 
-def _in_tuples(label: Any) -> Any:
+def _lists_to_tuples(label: Any) -> Any:
     """Return a label with lists as tuples."""
-    return tuple(_in_tuples(part) for part in label) if isinstance(label, list) else label
+    return tuple(_lists_to_tuples(part) for part in label) if isinstance(label, list) else label
 
 
-def _is_truth(label: Any) -> bool:
+def _is_boolean(label: Any) -> bool:
     """Return whether a label is True or False, which Python counts as numbers."""
     return isinstance(label, bool | np.bool_)
 
@@ -341,7 +341,7 @@ def _check_tuples(given: Any, labels: GridLabels) -> NDArray[np.int64]:
         ) from error
     if rows.ndim != 2 or not np.issubdtype(rows.dtype, np.integer):
         return _check_positions(given, len(labels))
-    if listed is not given and any(_is_truth(part) for label in listed for part in label):
+    if listed is not given and any(_is_boolean(part) for label in listed for part in label):
         raise UnknownNodeError(f"Labels of a grid must be tuples of integers, not booleans, got {short_repr(given)}.")
     return labels.positions(rows.astype(np.int64))
 
@@ -359,7 +359,7 @@ def _check_positions(given: Any, num_nodes: int) -> NDArray[np.int64]:
             f"Nodes must be integers 0..{num_nodes - 1} of shape (n,), got {positions.dtype} of shape "
             f"{positions.shape}."
         )
-    if listed is not given and any(map(_is_truth, listed)):
+    if listed is not given and any(map(_is_boolean, listed)):
         raise UnknownNodeError(f"Nodes must be integers 0..{num_nodes - 1}, not booleans, got {short_repr(given)}.")
     outside = (positions < 0) | (positions >= num_nodes)
     if outside.any():

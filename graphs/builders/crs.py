@@ -75,7 +75,7 @@ def read_crs(content: Mapping[str, Any], metric: str | None, file: Any) -> Coord
     if "crs" not in content:
         return CoordinateSystem(metric or "haversine", "" if metric == "euclidean" else "m")
     name = _name_of(content["crs"])
-    crs = None if name is None else _known(name)
+    crs = None if name is None else _known_system(name)
     if crs is None and metric is None:
         more = (
             ""
@@ -109,7 +109,7 @@ def _name_of(member: Any) -> str | None:
     return name if member.get("type") == "name" and isinstance(name, str) else None
 
 
-def _known(name: str) -> CoordinateSystem | None:
+def _known_system(name: str) -> CoordinateSystem | None:
     """Return the system of a name such as "EPSG:4326", or None if unknown."""
     match = _NAME.search(name.strip())
     code = (match[1] or match[2]).upper() if match else ""
@@ -120,10 +120,10 @@ def _known(name: str) -> CoordinateSystem | None:
         return CoordinateSystem("euclidean", "")
     if number in _METERS or any(low <= number <= high for low, high in _METER_RANGES):
         return CoordinateSystem("euclidean", "m")
-    return _looked_up(name)
+    return _pyproj_system(name)
 
 
-def _looked_up(name: str) -> CoordinateSystem | None:
+def _pyproj_system(name: str) -> CoordinateSystem | None:
     """Return the system of a name as pyproj knows it, or None."""
     try:
         from pyproj import CRS

@@ -94,10 +94,10 @@ def _read_rda(file: Path, metric: str) -> Roads:
     lines = [np.asarray(line, dtype=np.float64) for line in content["edges"]["geometry"]]
     columns = (np.asarray(data[name], dtype=np.float64) for name in (".edge_number", ".distance_on_edge", "y"))
     edge, fraction, value = columns
-    return Roads(lines, _whole(edge, file) - 1, fraction, value, metric=metric, unit="m" * (metric == "haversine"))
+    return Roads(lines, _integers(edge, file) - 1, fraction, value, metric=metric, unit="m" * (metric == "haversine"))
 
 
-def _whole(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
+def _integers(numbers: NDArray[np.float64], file: Path) -> NDArray[np.int64]:
     wrong = ~((np.abs(numbers) < 2**53) & (numbers == np.floor(numbers)))
     if wrong.any():
         raise FileFormatError(

@@ -169,13 +169,13 @@ def _crossings(
     distance, nearest = cKDTree(space[vertices]).query(space[others], distance_upper_bound=np.nextafter(reach, np.inf))
     is_near = np.isfinite(distance)
     group[others[is_near]] = component[nearest[is_near]]
-    left = others[~is_near]
-    pair_group = _joined(space[left], visits.chosen(left), reach, MAX_WIDTH * snap)
-    group[left[pair_group >= 0]] = component.max() + 1 + pair_group[pair_group >= 0]
+    unmerged = others[~is_near]
+    pair_group = _crossing_of_points(space[unmerged], visits.chosen(unmerged), reach, MAX_WIDTH * snap)
+    group[unmerged[pair_group >= 0]] = component.max() + 1 + pair_group[pair_group >= 0]
     return group
 
 
-def _joined(
+def _crossing_of_points(
     space: Floats,  # (n, d)
     visits: _Visits,
     reach: float,

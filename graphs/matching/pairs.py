@@ -112,7 +112,7 @@ def match_quantiles(
             matrix = cost_function(graph, kernel, halting, num_quantiles)
         else:
             matrix = _checked_costs(costs, num_quantiles)
-        return _reversed_if_as_good(matrix, assign(matrix))
+        return _reversed_if_no_worse(matrix, assign(matrix))
     if objective == "diagonal":
         reduced = reduced_vectors(graph, kernel, halting, num_quantiles, dimension)
         if projections is None:
@@ -162,7 +162,7 @@ def matching_variance(
     return float(mass @ paired**2 / (mass @ kernel.spectral(1 - u) ** 2) - 1)
 
 
-def _reversed_if_as_good(costs: Floats, sigma: Integers) -> Integers:
+def _reversed_if_no_worse(costs: Floats, sigma: Integers) -> Integers:
     """Return the reversal if it costs no more than a permutation (n,), up to rounding."""
     indices = np.arange(len(costs))
     cost, back = costs[indices, sigma].sum(), costs[indices, indices[::-1]].sum()

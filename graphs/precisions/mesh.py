@@ -20,7 +20,7 @@ _MAX_ALPHA = 6
 """The largest order alpha."""
 _SUM_TOLERANCE = 1e-6
 """The largest deviation of a sum of barycentric weights from 1."""
-_LISTED = 8
+_MAX_LISTED = 8
 """The number of vertices that a message lists."""
 
 
@@ -344,7 +344,7 @@ class MeshField(MarkovField):
         if far.any():
             named = np.unique(corners[far][weights[far] > 0])
             named = named[self._columns[named] < 0]
-            listed = ", ".join(map(str, named[:_LISTED])) + (", ..." if len(named) > _LISTED else "")
+            listed = ", ".join(map(str, named[:_MAX_LISTED])) + (", ..." if len(named) > _MAX_LISTED else "")
             raise InvalidArgumentError(
                 f"Vertices must lie on the surface, got {len(named)} on no face that has an area and farther from the "
                 f"surface than {self.max_distance:.3g}: {listed}. Pass other vertices."

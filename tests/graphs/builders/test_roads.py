@@ -74,7 +74,7 @@ def test_bad_roads_are_refused(arguments, message):
         Graph.from_roads(*arguments)
 
 
-def test_pieces_cover_roads_between_nodes():
+def test_segments_cover_roads_between_nodes():
     labels, coordinates, segments, _ = graphs.split_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     g = Graph.from_roads(LINES, [1, 1, 2], [0.75, 0.25, 0.5], metric="euclidean")
     assert labels == g.labels
