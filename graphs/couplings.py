@@ -358,9 +358,8 @@ def quantile_survival(halting: HaltingDistribution, num_quantiles: int, length: 
     survival = halting.survival(length)
     above = 1 - np.arange(1, num_quantiles + 1) / num_quantiles
     conditional_survival = np.clip(survival[None, :] - above[:, None], 0.0, 1 / num_quantiles) * num_quantiles
-    return np.asarray(
-        np.divide(conditional_survival, survival, out=np.zeros_like(conditional_survival), where=survival > 0)
-    )
+    zeros = np.zeros_like(conditional_survival)
+    return np.asarray(np.divide(conditional_survival, survival, out=zeros, where=survival > 0))
 
 
 LENGTHS: dict[str, Callable[..., LengthCoupling]] = {

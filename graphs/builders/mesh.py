@@ -105,12 +105,8 @@ def _warn_of_cuts(vertices: NDArray[np.float64], faces: NDArray[np.int64]) -> No
         return
     site = np.empty(len(vertices), dtype=np.int64)
     site[used[order]] = np.cumsum(first) - 1
-    num_components, num_merged = _num_components(np.searchsorted(used, faces)), _num_components(site[faces])
-    fewer = (
-        f", which has {num_components} connected components instead of {num_merged}"
-        if num_merged < num_components
-        else ""
-    )
+    total, merged = _num_components(np.searchsorted(used, faces)), _num_components(site[faces])
+    fewer = f", which has {total} connected components instead of {merged}" if merged < total else ""
     message = (
         f"{count} of {len(used)} vertices coincide with another, which cuts the surface{fewer}. "
         "Merge them with mesh.merge_vertices(), or read the file with graphs.load_mesh, which does."

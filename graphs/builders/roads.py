@@ -230,21 +230,14 @@ def _segments(
     coordinates: Floats,  # (N, 2)
 ) -> list[RoadSegment]:
     """Return the segments between the nodes of each edge."""
-    segments = joined.edges.split(joined.lengths, node, cuts)
-    length = joined.lengths[segments.road]
-    inside = _points_between(flat, segments.road, segments.start * length, segments.end * length)
+    found = joined.edges.split(joined.lengths, node, cuts)
+    length = joined.lengths[found.road]
+    inside = _points_between(flat, found.road, found.start * length, found.end * length)
     shapes = [
         np.concatenate([coordinates[source][None], flat.points[points], coordinates[target][None]])
-        for source, target, points in zip(segments.source, segments.target, inside, strict=True)
+        for source, target, points in zip(found.source, found.target, inside, strict=True)
     ]
-    columns = (
-        segments.source,
-        segments.target,
-        (segments.end - segments.start) * length,
-        segments.road,
-        segments.start,
-        segments.end,
-    )
+    columns = (found.source, found.target, (found.end - found.start) * length, found.road, found.start, found.end)
     rows = zip(*(column.tolist() for column in columns), strict=True)
     return [
         RoadSegment(source, target, size, shape, line, start, end)

@@ -102,22 +102,17 @@ def read_mesh(mesh: Any) -> Mesh:
         [0, 1, 2]
     """
     vertices, faces = as_triangles(mesh, dimensions=(2, 3))
-    angle_data = angles(in_space(vertices), faces)
-    _check_flat(angle_data.flat)
-    faces_with_area = _without_repeated(faces, np.flatnonzero(~angle_data.flat))
-    vertices_on_faces, corners = np.unique(faces[faces_with_area], return_inverse=True)
+    data = angles(in_space(vertices), faces)
+    _check_flat(data.flat)
+    with_area = _without_repeated(faces, np.flatnonzero(~data.flat))
+    vertices_on_faces, corners = np.unique(faces[with_area], return_inverse=True)
     _check_loose(len(vertices) - len(vertices_on_faces), len(vertices))
     _check_distinct(vertices[vertices_on_faces], vertices_on_faces)
-    angled = Angles(
-        angle_data.cotangents[faces_with_area],
-        angle_data.areas[faces_with_area],
-        angle_data.flat[faces_with_area],
-        angle_data.unit,
-    )
+    angled = Angles(data.cotangents[with_area], data.areas[with_area], data.flat[with_area], data.unit)
     elements = assemble(corners.reshape(-1, 3), angled, len(vertices_on_faces))
     _warn_of_components(elements.stiffness)
     _check_range(elements, vertices_on_faces)
-    return Mesh(vertices, faces, faces_with_area, vertices_on_faces, elements)
+    return Mesh(vertices, faces, with_area, vertices_on_faces, elements)
 
 
 @np.errstate(under="ignore")

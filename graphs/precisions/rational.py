@@ -83,8 +83,8 @@ class RationalField(MarkovField):
     def __init__(self, graph: Graph, order: float, terms: int) -> None:
         self.order, self.terms = order, terms
         self.fractions = fractional_power(order - math.floor(order), terms)
-        self._integer_order = math.floor(order)
-        self._resolvent: ResolventField = resolvent_field(graph, self._integer_order + 1)
+        self._floor = math.floor(order)
+        self._resolvent: ResolventField = resolvent_field(graph, self._floor + 1)
         first: ResolventField = resolvent_field(graph, 1)
         self._log_determinants, self._size = first.log_determinants, graph.num_nodes
         self.coordinates = None if graph.coordinates is None else np.repeat(graph.coordinates, terms, axis=0)
@@ -161,7 +161,7 @@ class RationalField(MarkovField):
         Args:
             values: The shift x, (1,).
         """
-        x, (f, q, size) = float(values[0]), (self.fractions.power, self._integer_order, self._size)
+        x, (f, q, size) = float(values[0]), (self.fractions.power, self._floor, self._size)
         fraction = self.fractions.at(_log_range(x))
         log_det, log_det_slope = self._log_determinants(x) if q else (0.0, 0.0)
         total = self.terms * (q * log_det - size * (1 - f) * math.log(x)) - size * float(np.log(fraction.weights).sum())
@@ -175,12 +175,7 @@ class RationalField(MarkovField):
 
     def _blocks(self, x: float) -> _Blocks:
         """Return the polynomials at a shift x."""
-        f, q, fraction, widening = (
-            self.fractions.power,
-            self._integer_order,
-            self.fractions.at(_log_range(x)),
-            _widening(x),
-        )
+        f, q, fraction, widening = self.fractions.power, self._floor, self.fractions.at(_log_range(x)), _widening(x)
         power = np.array([math.comb(q, j) * x ** (q - j) for j in range(q + 1)])
         power_slope = power * (q - np.arange(q + 1))
         rows, slopes = [], []

@@ -38,9 +38,7 @@ class NearestPositions(NamedTuple):
     distances: Floats  # (n,) from the points, in meters or the units of the plane
 
 
-_POINTS_REMEDY = (
-    "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
-)
+_REMEDY = "A position is a pair (road, fraction). Use network.nearest(points).positions for points in coordinates."
 """The remedy for points passed as positions."""
 
 
@@ -276,13 +274,13 @@ class RoadNetwork:
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} must be on one of the roads 0..{self.num_roads - 1}, got {road[i]:g}. {_POINTS_REMEDY}"
+                f"Position {i} must be on one of the roads 0..{self.num_roads - 1}, got {road[i]:g}. {_REMEDY}"
             )
         wrong = ~((fraction >= 0) & (fraction <= 1))
         if wrong.any():
             i = int(wrong.argmax())
             raise InvalidArgumentError(
-                f"Position {i} must be at a fraction in [0, 1] of its road, got {fraction[i]:g}. {_POINTS_REMEDY}"
+                f"Position {i} must be at a fraction in [0, 1] of its road, got {fraction[i]:g}. {_REMEDY}"
             )
         return road.astype(np.int64), fraction + 0.0
 

@@ -101,9 +101,8 @@ def draw(
     with _bar(len(starts), progress and expected > _PROGRESS_BAR_VISITS) as advance, _pool(num_threads) as pool:
         chunks = [starts[first : first + size] for first in range(0, len(starts), size)]
         map_chunks = pool.map if len(chunks) > 1 and expected > _MIN_VISITS_FOR_THREADS else map
-        for chunk, arrays in zip(
-            chunks, map_chunks(lambda rows: walk_chunk(model, rows, settings), chunks), strict=True
-        ):
+        drawn = map_chunks(lambda rows: walk_chunk(model, rows, settings), chunks)
+        for chunk, arrays in zip(chunks, drawn, strict=True):
             for column, values in zip(columns, arrays, strict=True):
                 column.add(values)
             advance(len(chunk))

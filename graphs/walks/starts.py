@@ -60,11 +60,10 @@ def prepare_starts(model: TransitionModel, starts: Integers, settings: WalkSetti
     """
     m, n = settings.num_walkers, len(starts)
     if settings.max_hops == 0:
-        first = starts.astype(np.uint64) << np.uint64(32)
+        visits = starts.astype(np.uint64) << np.uint64(32)
         nodes = np.broadcast_to(starts.astype(np.int32)[:, None], (n, m))
-        return ExactFirstHops(
-            np.zeros(n, np.int64), np.ones(n, np.int64), first, np.ones(n), nodes, np.full((n, m), 1 / m)
-        )
+        counts, loads = np.ones(n, np.int64), np.full((n, m), 1 / m)
+        return ExactFirstHops(np.zeros(n, np.int64), counts, visits, np.ones(n), nodes, loads)
     from graphs.walks.compiled import draw_starts
 
     num_hops = exact_hops_of(settings.exact_hops, model.graph, starts)

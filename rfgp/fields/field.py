@@ -119,16 +119,14 @@ class Field:
                 f"No two of the mesh's {len(sizes):,} faces share an edge, so that observations of one do not inform "
                 "predictions of others. If faces should touch, merge close vertices in the program that made the mesh."
             )
-        num_without_observation = len(sizes) - len(np.unique(self.component[self.graph.index(self.nodes)]))
+        num_unobserved = len(sizes) - len(np.unique(self.component[self.graph.index(self.nodes)]))
         subject = "roads have" if self.mesh is None else "mesh has"
         text = (
             f"The {subject} {len(sizes):,} connected components, the largest with {sizes.max():,} of "
             f"{len(self.component):,} nodes. Observations in one do not inform predictions in the others."
         )
-        if num_without_observation:
-            subject = (
-                "One component has" if num_without_observation == 1 else f"{num_without_observation:,} components have"
-            )
+        if num_unobserved:
+            subject = "One component has" if num_unobserved == 1 else f"{num_unobserved:,} components have"
             text += f" {subject} no observation. Predictions there are the mean and standard deviation of the prior."
         if self.roads is not None:
             text += " Roads meet only at shared points, and not where they cross between points."

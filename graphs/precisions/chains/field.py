@@ -262,9 +262,7 @@ class ChainField(MarkovField):
         """Return the matrix (n, N) of weights (n, 2, alpha) of neighboring states."""
         knots = np.stack([after - 1, after], axis=1)
         columns = self.alpha * knots[:, :, None] + np.arange(self.alpha)
-        is_stored = np.broadcast_to(((knots >= 0) & (knots < len(self._block_exists)))[:, :, None], weights.shape) & (
-            weights != 0
-        )
+        is_stored = (weights != 0) & ((knots >= 0) & (knots < len(self._block_exists)))[:, :, None]
         starts = np.concatenate([[0], np.cumsum(is_stored.sum((1, 2)))])
         size = self.alpha * len(self._block_exists)
         return sp.csr_array((weights[is_stored], columns[is_stored], starts), shape=(len(after), size))

@@ -109,11 +109,8 @@ def _choose_in_groups(step_coupling, keys, step, rows, nodes, firsts, degrees, c
 def _walkers(capacity, step_coupling, indptr):
     """Return space for the walkers: streams, start rows, nodes, edges, and four arrays for the choice of edges."""
     streams, rows, nodes = np.empty(capacity, np.uint64), np.empty(capacity, np.int32), np.empty(capacity, np.int32)
-    edges, firsts, degrees = (
-        np.empty(capacity, indptr.dtype),
-        np.empty(capacity, indptr.dtype),
-        np.empty(capacity, np.int32),
-    )
+    edges, firsts = np.empty(capacity, indptr.dtype), np.empty(capacity, indptr.dtype)
+    degrees = np.empty(capacity, np.int32)
     grouped = 0 if step_coupling == INDEPENDENT else capacity
     return streams, rows, nodes, edges, firsts, degrees, np.empty(grouped, np.int32), np.empty(grouped, np.int32)
 
@@ -149,14 +146,14 @@ def _record(nodes, rows, edges, count, first_hops, step, survival, cursors, visi
 
 
 @jit
-def _drop_finished(nodes, rows, halt_steps, streams, loads, count, step):
+def _drop_finished(nodes, rows, halts, streams, loads, count, step):
     """Remove walkers that have reached their length; return the number of the others."""
     active = np.uint64(0)
     for a in range(count):
-        nodes[active], rows[active], halt_steps[active], streams[active] = nodes[a], rows[a], halt_steps[a], streams[a]
+        nodes[active], rows[active], halts[active], streams[active] = nodes[a], rows[a], halts[a], streams[a]
         if loads.size:
             loads[active] = loads[a]
-        active += np.uint64(halt_steps[a] > step)
+        active += np.uint64(halts[a] > step)
     return np.int64(active)
 
 
@@ -181,12 +178,12 @@ def walk(
     capacity = lengths.size
     walkers = _walkers(capacity, step_coupling, indptr)
     streams, rows, nodes, edges = walkers[:4]
-    halt_steps, loads = np.empty(capacity, np.int32), np.empty(capacity if path_weights.size else 0)
+    halts, loads = np.empty(capacity, np.int32), np.empty(capacity if path_weights.size else 0)
     count = np.int64(0)
     for row in range(lengths.shape[0]):
         for walker in range(lengths.shape[1]):
             if lengths[row, walker] > 0:
-                nodes[count], rows[count], halt_steps[count] = initial_nodes[row, walker], row, lengths[row, walker]
+                nodes[count], rows[count], halts[count] = initial_nodes[row, walker], row, lengths[row, walker]
                 streams[count] = derive(keys[row], walker)
                 if path_weights.size:
                     loads[count] = initial_loads[row, walker]
@@ -200,7 +197,7 @@ def walk(
         _record(
             nodes, rows, edges, count, first_hops, step, survival[step], cursors, visits, factors, loads, path_weights
         )
-        count = _drop_finished(nodes, rows, halt_steps, streams, loads, count, step)
+        count = _drop_finished(nodes, rows, halts, streams, loads, count, step)
 
 
 @jit
@@ -217,7 +214,7 @@ def final_nodes(
     capacity = lengths.size
     walkers = _walkers(capacity, step_coupling, indptr)
     streams, rows, nodes, edges = walkers[:4]
-    halt_steps, ends = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
+    halts, ends = np.empty(capacity, np.int32), np.empty(capacity, np.int32)
     count = ended = np.int64(0)
     for row in range(lengths.shape[0]):
         for walker in range(lengths.shape[1]):
@@ -225,7 +222,7 @@ def final_nodes(
                 ends[ended] = starts[row]
                 ended += 1
                 continue
-            nodes[count], rows[count], halt_steps[count] = starts[row], row, lengths[row, walker]
+            nodes[count], rows[count], halts[count] = starts[row], row, lengths[row, walker]
             streams[count] = derive(keys[row], walker)
             count += 1
     step = 0
@@ -235,16 +232,11 @@ def final_nodes(
         active = np.int64(0)
         for a in range(count):
             node = indices[np.uint64(edges[a])]
-            if halt_steps[a] == step:
+            if halts[a] == step:
                 ends[ended] = node
                 ended += 1
             else:
-                nodes[active], rows[active], halt_steps[active], streams[active] = (
-                    node,
-                    rows[a],
-                    halt_steps[a],
-                    streams[a],
-                )
+                nodes[active], rows[active], halts[active], streams[active] = node, rows[a], halts[a], streams[a]
                 active += 1
         count = active
     return ends

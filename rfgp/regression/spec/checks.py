@@ -97,9 +97,8 @@ def warnings_of_places(terms: Sequence[BoundTerm], columns: ColumnSummary, rows:
             elif latent is not None:
                 field, projector = latent.refine(x[:, indices])
                 words = _WORDS if factor.domain is None else (factor.domain.subject, factor.domain.joining)
-                yield from warnings_of_components(
-                    pattern_links(field.pattern), projector(x[:, indices]).indices, *words
-                )
+                links = pattern_links(field.pattern)
+                yield from warnings_of_components(links, projector(x[:, indices]).indices, *words)
 
 
 _WORDS = "The graph has", ""
